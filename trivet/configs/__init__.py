@@ -1,0 +1,1 @@
+"""The typed configuration schema and the YAML files that override it."""

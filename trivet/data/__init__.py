@@ -1,0 +1,1 @@
+"""Text to numbers: sources, tokens, sentences, windows, labels. The only cutting, the only alignment."""

@@ -1,0 +1,100 @@
+"""Which rows stand together, and on which side of a split: splits are made by group, never by row.
+
+A group is a source document, or the documents and questions that hang together. Standard library
+only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DEV_SHARE = 0.15
+"""The share of the groups that our own split keeps for choosing and checking."""
+
+
+def digest(*texts: str) -> str:
+    """Return a short stable name (16 hexadecimal digits) of a sequence of texts."""
+    total = hashlib.sha256()
+    for text in texts:
+        # The length keeps ("ab", "c") and ("a", "bc") apart; lone surrogates occur in real data.
+        encoded = text.encode("utf-8", "surrogatepass")
+        total.update(len(encoded).to_bytes(8, "big") + encoded)
+    return total.hexdigest()[:16]
+
+
+def is_dev(group: str, share: float = DEV_SHARE) -> bool:
+    """Tell whether a group stands on the dev side of our own split.
+
+    The answer depends on the group's name alone: it stays the same when rows are added, reordered
+    or read on another machine.
+
+    Args:
+        group: The group's name.
+        share: Expected share of the groups on the dev side, in [0, 1].
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"share ({share}) must lie in [0, 1]")
+    return int(digest(group), 16) < share * 2**64
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The group of each row, and how many documents could not be kept inside one group.
+
+    Attributes:
+        names: One name a row, the same for all rows of a group.
+        documents: Distinct documents.
+        divided_documents: Documents whose rows stand in more than one group.
+    """
+
+    names: tuple[str, ...]
+    documents: int
+    divided_documents: int
+
+
+def group_by_documents(
+    questions: Sequence[str], documents: Sequence[Sequence[str]], largest: int
+) -> Grouping:
+    """Put rows into groups so that as few documents as possible stand in two groups.
+
+    Rows with the same question always share a group. Beyond that, rows that share a document are
+    joined, the rarest documents first, unless the group would outgrow ``largest``: in some sets a
+    few documents are retrieved for nearly every question, and joining through those would leave one
+    group that cannot be split. A group is named by a digest of its smallest question, so the names
+    do not depend on the order of the rows.
+
+    Args:
+        questions: The question of each row.
+        documents: The documents of each row.
+        largest: The most rows that joining by documents may bring together.
+    """
+    keys = [question.strip() for question in questions]
+    parent = {key: key for key in keys}
+    size = Counter(keys)
+
+    def root(key: str) -> str:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    asked: defaultdict[str, set[str]] = defaultdict(set)
+    for key, row_documents in zip(keys, documents, strict=True):
+        for document in row_documents:
+            asked[digest(document)].add(key)
+    for _, shared in sorted(asked.items(), key=lambda item: (len(item[1]), item[0])):
+        roots = sorted({root(key) for key in shared})
+        if sum(size[key] for key in roots) <= largest:
+            for key in roots[1:]:
+                parent[key] = roots[0]
+                size[roots[0]] += size[key]
+
+    # Each root was the smallest of the roots it absorbed, hence the smallest question of its group.
+    return Grouping(
+        names=tuple(digest(root(key)) for key in keys),
+        documents=len(asked),
+        divided_documents=sum(len({root(key) for key in keys_}) > 1 for keys_ in asked.values()),
+    )

@@ -1,0 +1,89 @@
+"""The only alignment: character spans to token marks, and token probabilities to character spans.
+
+Torch-free. Offsets count characters (Unicode code points) of the caller's own text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from trivet.data.tokens import BoolArray, IntArray
+from trivet.records import Span, UnsupportedSpan
+
+
+def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
+    """Mark the tokens that share at least one character with a span.
+
+    Args:
+        offsets: Characters of each token, in order. *Shape:* [T, 2].
+        spans: Any order; they may overlap.
+
+    Returns:
+        *Shape:* [T].
+    """
+    marks = np.zeros(len(offsets), dtype=np.bool_)
+    for span in spans:
+        marks |= (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)
+    return marks
+
+
+def unsupported_spans(
+    text: str, offsets: IntArray, support_probs: npt.NDArray[np.floating], threshold: float
+) -> tuple[UnsupportedSpan, ...]:
+    """Read the unsupported stretches off the token probabilities.
+
+    Runs of tokens below the threshold are merged, snapped to whole words, and dropped where they hold
+    nothing but punctuation or a single character.
+
+    Args:
+        text: The response.
+        offsets: Characters of each token. *Shape:* [R, 2].
+        support_probs: *Shape:* [R].
+        threshold: A token below it is unsupported.
+    """
+    below = np.concatenate([[False], support_probs < threshold, [False]])
+    edges = np.flatnonzero(below[1:] != below[:-1])
+    words: list[tuple[int, int]] = []
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        start, end = _whole_words(text, int(offsets[first, 0]), int(offsets[last - 1, 1]))
+        if words and start <= words[-1][1]:
+            start, end = words.pop()[0], max(end, start)
+        words.append((start, end))
+    spans = []
+    for start, end in words:
+        if sum(character.isalnum() for character in text[start:end]) < 2:
+            continue
+        inside = mark_tokens(offsets, [Span(start, end)])
+        probability = float(np.clip(1.0 - support_probs[inside].mean(), 0.0, 1.0))
+        spans.append(UnsupportedSpan(start, end, text[start:end], probability))
+    return tuple(spans)
+
+
+def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if start == end:
+        return start, end
+    while start > 0 and _joined(text[start - 1], text[start]):
+        start -= 1
+    while end < len(text) and _joined(text[end - 1], text[end]):
+        end += 1
+    return start, end
+
+
+def _joined(left: str, right: str) -> bool:
+    """Whether two neighbouring characters belong to one word."""
+    if unicodedata.combining(right) or right == "\u200d" or left == "\u200d":
+        return True  # an accent or a joined emoji is never torn from what it stands on
+    return _in_word(left) and _in_word(right)
+
+
+def _in_word(character: str) -> bool:
+    # Scripts written without spaces (wide characters) have no word edges to snap to.
+    return character.isalnum() and unicodedata.east_asian_width(character) not in ("W", "F")

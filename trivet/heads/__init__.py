@@ -1,0 +1,1 @@
+"""The heads: what each reads, its target and its loss."""

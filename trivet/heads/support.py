@@ -1,0 +1,126 @@
+"""The support head: is this response token supported by what this window shows?
+
+Three classes as in natural language inference, in the order entailment, neutral, contradiction;
+p = P(entailment). Luna (arXiv 2406.00975), 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from trivet.heads.token_head import TokenHead, mean_of_known
+from trivet.records import ConfigError
+
+CLASSES = ("entailment", "neutral", "contradiction")
+_ENTAILMENT, _CONTRADICTION = 0, 2
+_SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
+
+
+def support_probs(logits: Tensor) -> Tensor:
+    """Return P(entailment). *Shapes:* [..., 3] -> [...]."""
+    return logits.softmax(dim=-1)[..., _ENTAILMENT]
+
+
+def window_loss(
+    logits: Tensor, window_class: Tensor, weight: Tensor, unsupported_weight: float
+) -> Tensor:
+    """Cross-entropy in every window, where the evidence is known.
+
+    Args:
+        logits: Logits of each copy of each response token. *Shape:* [B, R, K, 3].
+        window_class: 0 to 2, or -1 where unknown. *Shape:* [B, R, K].
+        weight: *Shape:* [B].
+        unsupported_weight: How much a contradicted token counts beside a supported one.
+    """
+    known = window_class >= 0
+    loss = nn.functional.cross_entropy(
+        logits.flatten(0, 2), window_class.clamp(min=0).flatten(), reduction="none"
+    ).view_as(known)
+    counts = known * torch.where(window_class == _CONTRADICTION, unsupported_weight, 1.0)
+    return mean_of_known(loss.flatten(1), counts.flatten(1), weight)
+
+
+def token_loss(
+    logits: Tensor,
+    response_at: Tensor,
+    token_supported: Tensor,
+    weight: Tensor,
+    unsupported_weight: float,
+) -> Tensor:
+    """Loss of tokens whose label is known, but not where the evidence stands.
+
+    A supported token needs one window that supports it: -log of the joined probability. An
+    unsupported token is wrong in all: cross-entropy of contradiction in every window.
+
+    Args:
+        logits: *Shape:* [B, R, K, 3].
+        response_at: -1 where there is no k-th copy. *Shape:* [B, R, K].
+        token_supported: 1, 0, or -1 where unknown. *Shape:* [B, R].
+        weight: *Shape:* [B].
+        unsupported_weight: How much an unsupported token counts beside a supported one.
+    """
+    log_probs = logits.log_softmax(dim=-1)
+    shown = response_at >= 0
+    somewhere = log_probs[..., _ENTAILMENT].masked_fill(~shown, float("-inf")).amax(dim=-1)
+    nowhere = (log_probs[..., _CONTRADICTION] * shown).sum(-1) / shown.sum(-1).clamp(min=1)
+    known = token_supported >= 0
+    log_likelihood = torch.where(token_supported == 1, somewhere, nowhere)
+    loss = -log_likelihood.masked_fill(~known, 0.0)
+    counts = known * torch.where(token_supported == 0, unsupported_weight, 1.0)
+    return mean_of_known(loss, counts, weight)
+
+
+def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tensor:
+    """Binary cross-entropy of the joined faithfulness, where the example's verdict is known.
+
+    Args:
+        faithfulness: Joined probability. *Shape:* [B].
+        adherent: 1, 0, or -1 where unknown. *Shape:* [B].
+        weight: *Shape:* [B].
+    """
+    known = (adherent >= 0).float()
+    probs = faithfulness.clamp(_SMALLEST, 1 - _SMALLEST)
+    loss = nn.functional.binary_cross_entropy(
+        probs, adherent.clamp(min=0).float(), reduction="none"
+    )
+    return mean_of_known(loss[:, None], known[:, None], weight)
+
+
+def copy_nli_head(
+    head: TokenHead, state: Mapping[str, Tensor], label2id: Mapping[str, int]
+) -> None:
+    """Initialise the head from a sequence-classification checkpoint's NLI head.
+
+    Classes are found by name in ``label2id``, never by position: checkpoints order them differently.
+
+    Args:
+        head: Must have been made with ``pooled=True``.
+        state: The checkpoint's tensors: ``pooler.dense.*`` and ``classifier.*``.
+        label2id: The checkpoint's names of its classes.
+
+    Raises:
+        ConfigError: A class or a tensor is missing, or the shapes differ.
+    """
+    by_name = {name.lower(): index for name, index in label2id.items()}
+    missing = [name for name in CLASSES if name not in by_name]
+    if missing:
+        raise ConfigError(
+            f"encoder.init: nli: the checkpoint's label2id {dict(label2id)} has no class "
+            f"{', '.join(missing)}; set encoder.init to plain or choose an NLI checkpoint"
+        )
+    if head.dense is None:
+        raise ConfigError("encoder.init: nli: the support head was made without a pooled layer")
+    order = [by_name[name] for name in CLASSES]
+    try:
+        copied = {
+            "dense.weight": state["pooler.dense.weight"],
+            "dense.bias": state["pooler.dense.bias"],
+            "classifier.weight": state["classifier.weight"][order],
+            "classifier.bias": state["classifier.bias"][order],
+        }
+    except KeyError as error:
+        raise ConfigError(f"encoder.init: nli: the checkpoint has no tensor {error}") from error
+    head.load_state_dict(copied)

@@ -1,0 +1,129 @@
+"""The model card: ``README.md`` of a bundle, made from its ``bundle.json`` and from nothing else.
+
+A card written by hand is out of date with the next training run; this one cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trivet.model.bundle_info import BundleInfo, ScoreInfo
+
+_WEAKEST = {
+    "weakest_token": "the support of the least supported token of the response",
+    "weakest_sentence": "the support of the least supported sentence of the response",
+}
+
+
+def render_card(info: BundleInfo) -> str:
+    """Return the model card as Markdown."""
+    parts = [_summary(info), _use(info), _numbers(info), _training(info), _scores(info.scores)]
+    if info.notes:
+        parts.append("## Notes\n\n" + "\n\n".join(info.notes))
+    parts.append(_files(info))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(info: BundleInfo) -> str:
+    encoder = info.encoder
+    return (
+        f"# {info.name}\n\n"
+        f"Judges answers that were generated from retrieved passages: {', '.join(info.heads)}, in one "
+        f"pass of one encoder. Encoder: {encoder.source} ({encoder.model_type}, {encoder.layers} "
+        f"layers, {encoder.hidden_size} wide; licence {encoder.licence}). Written by trivet "
+        f"{info.package_version}; this card is made from `bundle.json`."
+    )
+
+
+def _use(info: BundleInfo) -> str:
+    return (
+        "## Use\n\n"
+        "```python\nimport trivet\n\n"
+        'evaluator = trivet.Evaluator("path/to/this/folder")\n'
+        "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
+        f"Inputs are cut in windows of {info.window.size} tokens "
+        f"({info.window.overlap} shared between neighbours). The window and the thresholds belong to "
+        "the weights; no flag changes them."
+    )
+
+
+def _numbers(info: BundleInfo) -> str:
+    rows = [[f"`{name}`", meaning] for name, meaning in info.labels.items()]
+    thresholds = info.thresholds
+    return (
+        "## What the numbers mean\n\n"
+        + _table(["output", "meaning"], rows)
+        + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A response below "
+        f"{thresholds.adherence:.4g} counts as hallucinated, a sentence below "
+        f"{thresholds.sentence:.4g} and a token below {thresholds.span:.4g} as unsupported. "
+        f"Calibration: {info.calibration.method}. The scores compare a response with the passages "
+        "given, not with the world: a true statement that no passage supports is unsupported."
+    )
+
+
+def _training(info: BundleInfo) -> str:
+    training = info.training
+    rows = [[data.name, data.licence, f"{data.rows:,}"] for data in training.data]
+    text = f"## Training\n\n`{training.command}`, {training.date}."
+    if rows:
+        text += "\n\n" + _table(["data", "licence", "rows"], rows)
+    if training.settings:
+        settings = [[f"`{key}`", str(value)] for key, value in training.settings.items()]
+        text += "\n\n" + _table(["setting", "value"], settings)
+    return text
+
+
+def _scores(scores: Sequence[ScoreInfo]) -> str:
+    if not scores:
+        return "## Scores\n\nNone measured yet."
+    rows = [
+        [
+            score.measure,
+            f"{score.data} ({score.split})",
+            score.precision,
+            _figure(score.value),
+            f"{_figure(score.low)} to {_figure(score.high)}",
+            f"{score.n:,}",
+            "" if score.positives is None else f"{score.positives:,}",
+            str(score.failed),
+        ]
+        for score in scores
+    ]
+    header = ["measure", "data", "precision", "value", "95 % interval", "n", "positives", "failed"]
+    commands = sorted({f"- `{score.command}` ({score.date})" for score in scores})
+    return f"## Scores\n\n{_table(header, rows)}\n\nMeasured with:\n\n" + "\n".join(commands)
+
+
+def _files(info: BundleInfo) -> str:
+    rows = [
+        [
+            f"`{graph.file}`",
+            graph.precision,
+            str(graph.opset),
+            "any ONNX engine" if graph.portable else "ONNX Runtime",
+            "" if graph.difference is None else f"{graph.difference:.1e}",
+        ]
+        for graph in info.graphs
+    ]
+    text = (
+        "## Files\n\n`MANIFEST.json` holds the size and the SHA-256 of every file and is checked "
+        "before anything is loaded."
+    )
+    if rows:
+        text += "\n\n" + _table(
+            ["graph", "precision", "opset", "engine", "largest difference from torch"], rows
+        )
+    return text
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; bars inside a cell are escaped."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+        for line in lines
+    )

@@ -1,0 +1,175 @@
+"""DeBERTa-v2/v3 for inference: the library's weights without what never changes between two calls.
+
+The library projects its table of relative positions in every layer on every call, computes the
+logarithmic buckets of all distances, and masks with the smallest number of the data type, which
+turns padded rows to NaN in bf16. Here the tables are projected once, when the module is made, the
+buckets are a constant, and the mask is on keys only, with a finite constant. Equal to the library's
+module on every real token (DeBERTa, arXiv 2006.03654; DeBERTa-v3, arXiv 2111.09543).
+
+Letters: N windows, L positions, H hidden width, P positions that the tables can tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+from trivet.model.inference_layer import InferenceLayer, key_mask
+from trivet.model.trunk import MASKED
+from trivet.records import WindowError
+
+
+class InferenceDeberta(nn.Module):
+    """Windows in, hidden states out; made from a ``transformers.DebertaV2Model``.
+
+    Args:
+        encoder: The library's module; its weights are shared where they are not fused.
+        max_length: The most positions a window may have; tables hold what these can reach.
+    """
+
+    def __init__(self, encoder: Any, max_length: int) -> None:
+        super().__init__()
+        config = encoder.config
+        if (reason := self.why_not(config)) is not None:
+            raise ValueError(f"this DeBERTa must run as the library has it: {reason}")
+        self.max_length = max_length
+        self.heads = int(config.num_attention_heads)
+        embeddings = encoder.embeddings
+        self.words = embeddings.word_embeddings
+        self.widen_words = embeddings.embed_proj
+        self.norm = embeddings.LayerNorm
+        self.positions = embeddings.position_embeddings
+        self.segments = embeddings.token_type_embeddings
+        slots = distance_slots(config, max_length)
+        # Only what max_length can reach: 385 of 512 positions at 256, and smaller products.
+        reached, slot_of_distance = torch.unique(slots, return_inverse=True)
+        ends = torch.arange(max_length)
+        between = ends[:, None] - ends[None, :] + max_length - 1
+        self.register_buffer("slot", slot_of_distance[between].to(torch.int32))
+        with torch.no_grad():
+            relative = encoder.encoder.get_rel_embedding()
+            relative = None if relative is None else relative[reached]
+            self.layers = nn.ModuleList(
+                _Layer(layer, config, relative) for layer in encoder.encoder.layer
+            )
+
+    @staticmethod
+    def why_not(config: Any) -> str | None:
+        """Say why an encoder of this configuration must run as the library has it, if it must."""
+        if getattr(config, "conv_kernel_size", 0) > 0:
+            return "it has a convolution (conv_kernel_size)"
+        if not getattr(config, "relative_attention", False) and config.pos_att_type:
+            return "it names pos_att_type without relative_attention"
+        return None
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
+
+        Raises:
+            WindowError: A window has more than ``max_length`` positions.
+        """
+        length = input_ids.shape[1]
+        if not torch.compiler.is_exporting() and length > self.max_length:
+            raise WindowError(
+                f"a window of {length} positions exceeds the {self.max_length} this encoder was "
+                "made for; make it with a larger max_length"
+            )
+        hidden = self._embed(input_ids, attention_mask, segment_ids)
+        mask = key_mask(attention_mask, hidden.dtype, MASKED)[:, None, None, :]
+        assert isinstance(self.slot, Tensor)
+        slot = self.slot[:length, :length].long()
+        every = (len(input_ids), self.heads, length, length)
+        # Expanded once for all layers; the second is the first seen from the key's side.
+        by_query, by_key = slot.expand(every), slot.t().expand(every)
+        for layer in self.layers:
+            hidden = layer(hidden, mask, by_query, by_key)
+        return hidden
+
+    def _embed(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        embedded: Tensor = self.words(input_ids)
+        if self.positions is not None:
+            embedded = embedded + self.positions.weight[: input_ids.shape[1]]
+        if self.segments is not None and self.segments.num_embeddings > 1:
+            embedded = embedded + self.segments(segment_ids)
+        elif self.segments is not None:
+            embedded = embedded + self.segments.weight[0]
+        if self.widen_words is not None:
+            embedded = self.widen_words(embedded)
+        embedded = self.norm(embedded)
+        return embedded * attention_mask[:, :, None].to(embedded.dtype)
+
+
+class _Layer(nn.Module):
+    """One layer with its own projected position tables.
+
+    Args:
+        layer: The library's layer.
+        config: The library's configuration.
+        relative: The reachable rows of the relative embeddings, *Shape:* [P, H], or ``None``.
+    """
+
+    def __init__(self, layer: Any, config: Any, relative: Tensor | None) -> None:
+        super().__init__()
+        own = layer.attention.self
+        self.heads, self.width = own.num_attention_heads, own.attention_head_size
+        kinds = set(config.pos_att_type or ())
+        # Both position terms and the content term have the same variance; hence 3 in v3.
+        scale = 1 / math.sqrt(self.width * (1 + len(kinds & {"c2p", "p2c"})))
+        self.rest = InferenceLayer(layer, (own.query_proj, own.key_proj, own.value_proj), scale)
+        of_key = of_query = None
+        if relative is not None and "c2p" in kinds:
+            project = own.key_proj if own.share_att_key else own.pos_key_proj
+            of_key = self._table(project(relative))  # met by scaled queries: no scale of its own
+        if relative is not None and "p2c" in kinds:
+            project = own.query_proj if own.share_att_key else own.pos_query_proj
+            of_query = self._table(project(relative) * scale)
+        self.register_buffer("position_keys", of_key)
+        self.register_buffer("position_queries", of_query)
+
+    def _table(self, projected: Tensor) -> Tensor:
+        """Lay a table out for the product. *Shapes:* [P, H] -> [heads, width, P]."""
+        return projected.unflatten(-1, (self.heads, self.width)).permute(1, 2, 0).contiguous()
+
+    def forward(self, hidden: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor) -> Tensor:
+        """Return the layer's output.
+
+        Args:
+            hidden: *Shape:* [N, L, H].
+            mask: Added to the scores. *Shape:* [N, 1, 1, L].
+            by_query: Table row of each distance, queries down. *Shape:* [N, heads, L, L].
+            by_key: The same, keys down.
+        """
+        query, key, value = (
+            each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
+            for each in self.rest.project(hidden).chunk(3, dim=-1)
+        )
+        scores = query @ key.transpose(-1, -2)
+        if isinstance(self.position_keys, Tensor):
+            scores = scores + torch.gather(query @ self.position_keys, -1, by_query)
+        if isinstance(self.position_queries, Tensor):
+            to_query = torch.gather(key @ self.position_queries, -1, by_key)
+            scores = scores + to_query.transpose(-1, -2)
+        weights = torch.softmax(scores + mask, dim=-1)
+        return self.rest.finish((weights @ value).transpose(1, 2).flatten(2), hidden)
+
+
+def distance_slots(config: Any, max_length: int) -> Tensor:
+    """Return the table row of every distance from -(max_length - 1) to max_length - 1.
+
+    Near distances have a row each, far ones share rows that widen with the logarithm. *Shape:*
+    [2 * max_length - 1] int64.
+    """
+    reach = config.max_relative_positions
+    if reach < 1:
+        reach = config.max_position_embeddings
+    buckets = getattr(config, "position_buckets", -1)
+    distances = torch.arange(1 - max_length, max_length)
+    if buckets > 0:
+        # The library's own function: its rounding at the edges of buckets is part of the weights.
+        distances = make_log_bucket_position(distances, buckets, reach).long()
+    span = buckets if buckets > 0 else reach
+    return torch.clamp(distances + span, 0, 2 * span - 1)

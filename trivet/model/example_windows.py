@@ -1,0 +1,66 @@
+"""Windows of any sizes without any text: what graphs are traced, compared and self-tested with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trivet.data.windows import Windows
+
+
+class Sizes(NamedTuple):
+    """The size of every dimension, by its letter."""
+
+    N: int
+    L: int
+    B: int
+    R: int
+    K: int
+    C: int
+    S: int
+
+
+def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
+    """Make windows of random ids with what real ones have: padding, missing copies, empty ends.
+
+    The first window is full and the last holds one token. About a fifth of the copies of response
+    tokens and of the context tokens are absent, as in a batch of examples of several lengths.
+
+    Args:
+        sizes: All at least 1.
+        vocab: Token ids are below it.
+        seed: The same seed gives the same windows.
+    """
+    n, length, b, r, k, c, s = sizes
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, length + 1, size=n)
+    lengths[-1], lengths[0] = 1, length
+    mask = (np.arange(length) < lengths[:, None]).astype(np.int64)
+    starts = random.integers(0, length + 1, size=(n, 1))
+    real = np.flatnonzero(mask.reshape(-1))
+    weight = random.random((b, c)).astype(np.float32) + 0.1
+    context_at = _places(random, real, (b, c))
+    weight[context_at < 0] = 0.0
+    totals = weight.sum(axis=-1, keepdims=True)
+    pool = (np.arange(r) * s // r)[None, :] == np.arange(s)[:, None]
+    means = pool / np.maximum(pool.sum(axis=-1, keepdims=True), 1)
+    return Windows(
+        input_ids=random.integers(0, vocab, size=(n, length)) * mask,
+        attention_mask=mask,
+        segment_ids=(np.arange(length) >= starts).astype(np.int64) * mask,
+        response_at=_places(random, real, (b, r, k)),
+        context_at=context_at,
+        context_weight=(weight / np.where(totals > 0, totals, 1)).astype(np.float32),
+        sentence_pool=np.broadcast_to(means, (b, s, r)).astype(np.float32),
+    )
+
+
+def _places(
+    random: np.random.Generator, real: npt.NDArray[Any], shape: tuple[int, ...]
+) -> npt.NDArray[np.int64]:
+    """Choose flat positions of real tokens, and -1 for about a fifth."""
+    places = random.choice(real, size=shape)
+    places[random.random(shape) < 0.2] = -1
+    return places.astype(np.int64)

@@ -1,0 +1,46 @@
+"""What BERT and DeBERTa layers share once nothing is trained any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class InferenceLayer(nn.Module):
+    """One encoder layer without dropout, its three projections fused into one product.
+
+    The attention itself is the encoder's own; this holds what stands before and after it.
+
+    Args:
+        layer: The library's layer: ``attention``, ``intermediate`` and ``output`` as in BERT.
+        projections: Its query, key and value projections.
+        scale: Folded into the query projection, so that scores come out scaled.
+    """
+
+    def __init__(self, layer: Any, projections: Sequence[nn.Linear], scale: float) -> None:
+        super().__init__()
+        query, key, value = projections
+        self.project = nn.Linear(query.in_features, 3 * query.out_features)
+        with torch.no_grad():
+            self.project.weight.copy_(torch.cat([query.weight * scale, key.weight, value.weight]))
+            self.project.bias.copy_(torch.cat([query.bias * scale, key.bias, value.bias]))
+        self.attention_out = layer.attention.output.dense
+        self.attention_norm = layer.attention.output.LayerNorm
+        self.widen = layer.intermediate.dense
+        self.activation = layer.intermediate.intermediate_act_fn
+        self.narrow = layer.output.dense
+        self.output_norm = layer.output.LayerNorm
+
+    def finish(self, attended: Tensor, hidden: Tensor) -> Tensor:
+        """Return the layer's output. *Shapes:* [N, L, H] x 2 -> [N, L, H]."""
+        hidden = self.attention_norm(self.attention_out(attended) + hidden)
+        output: Tensor = self.output_norm(self.narrow(self.activation(self.widen(hidden))) + hidden)
+        return output
+
+
+def key_mask(attention_mask: Tensor, dtype: torch.dtype, masked: float) -> Tensor:
+    """Return what is added to the scores: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
+    return (1.0 - attention_mask.to(dtype)) * masked

@@ -1,0 +1,83 @@
+"""What training starts from: an encoder, an NLI checkpoint, or a bundle trained before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from trivet.data.tokens import SegmentTokenizer
+from trivet.heads.support import copy_nli_head
+from trivet.heads.token_head import TokenHead
+from trivet.model.aggregate import Reduction
+from trivet.model.bundle import TOKENIZER_NAME, read_bundle
+from trivet.model.bundle_weights import load_rag_model
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+from trivet.records import ConfigError
+
+
+def initial_model(
+    name: str,
+    init: Literal["plain", "nli", "bundle"],
+    faithfulness: Reduction,
+    head_dropout: float = 0.0,
+    attention_dropout: float | None = None,
+) -> tuple[RagModel, SegmentTokenizer]:
+    """Build the model that training starts from, and its tokenizer.
+
+    Args:
+        name: A folder or a hub name; for ``bundle``, a bundle's folder.
+        init: ``plain``: random heads. ``nli``: the support head is the checkpoint's NLI head.
+            ``bundle``: all weights of a bundle.
+        faithfulness: Which part of the response decides.
+        head_dropout: Before each head's classifier.
+        attention_dropout: Replaces the encoder's own; ``None`` keeps it.
+
+    Raises:
+        ConfigError: The checkpoint cannot be read, or has no NLI head.
+        BundleError: The bundle is refused.
+    """
+    if init == "bundle":
+        bundle = read_bundle(Path(name))
+        changed: dict[str, Any] = {"faithfulness": faithfulness, "dropout": head_dropout}
+        if attention_dropout is not None:
+            changed["encoder"] = {"attention_probs_dropout_prob": attention_dropout}
+        model = load_rag_model(bundle, changed)
+        return model, SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+    model = RagModel(
+        Trunk.from_pretrained(name, attention_dropout),
+        faithfulness=faithfulness,
+        dropout=head_dropout,
+        pooled_support=init == "nli",
+    )
+    if init == "nli":
+        state, label2id = _read_nli_head(name)
+        copy_nli_head(cast(TokenHead, model.heads["support"]), state, label2id)
+    return model, _read_tokenizer(name)
+
+
+def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        checkpoint = AutoModelForSequenceClassification.from_pretrained(
+            name, trust_remote_code=False, use_safetensors=True
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {error}") from error
+    label2id: dict[str, int] = config.label2id
+    return checkpoint.state_dict(), label2id
+
+
+def _read_tokenizer(name: str) -> SegmentTokenizer:
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {error}") from error
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConfigError(
+            f"encoder.name: {name!r} has no fast tokenizer; offsets need a tokenizer.json"
+        )
+    return SegmentTokenizer(tokenizer.backend_tokenizer)

@@ -1,0 +1,171 @@
+"""The list of a bundle's files, with size and SHA-256, checked before anything else is opened.
+
+Neither safetensors nor ONNX Runtime notices a flipped bit in a weight: both would load it and
+answer wrongly. The manifest does notice. It protects against damage and mix-ups; it is no
+signature, so it says nothing about who wrote the bundle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trivet.records import BundleError
+
+MANIFEST_NAME = "MANIFEST.json"
+MANIFEST_SCHEMA = 1
+
+# Flat names only: no separator, no leading dot, hence no way out of the folder.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
+# Data only. Pickles (.bin, .pt, .ckpt, .pkl) run code when they are opened.
+_SUFFIXES = frozenset({".json", ".md", ".txt", ".safetensors", ".onnx", ".engine"})
+_BARE_NAMES = frozenset({"LICENSE", "NOTICE"})
+
+
+class FileRecord(BaseModel):
+    """What one file must look like: its size in bytes and its SHA-256 in hexadecimal."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Manifest(BaseModel):
+    """Every file of a bundle but the manifest itself, by its flat name."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    schema_version: int
+    files: dict[str, FileRecord]
+
+
+def check_name(name: str) -> None:
+    """Refuse a file name that a bundle must not hold.
+
+    Raises:
+        BundleError: ``name`` is a path, hidden, or of a kind that is not plain data.
+    """
+    if not _PLAIN_NAME.fullmatch(name) or ".." in name:
+        raise BundleError(
+            f"file name {name!r} is refused: a bundle is one flat folder, and its names are letters, "
+            "digits, '.', '_' and '-'"
+        )
+    if name not in _BARE_NAMES and Path(name).suffix not in _SUFFIXES:
+        raise BundleError(
+            f"file {name!r} is refused: a bundle holds only {', '.join(sorted(_SUFFIXES))} files; "
+            "store weights as safetensors"
+        )
+
+
+def write_manifest(folder: Path) -> Manifest:
+    """Record every file of ``folder`` in its ``MANIFEST.json``, replacing an older one.
+
+    Raises:
+        BundleError: Something in the folder has no place in a bundle.
+    """
+    names = _names_in(folder)
+    for name in names:
+        check_name(name)
+    manifest = Manifest(
+        schema_version=MANIFEST_SCHEMA, files={name: _record(folder / name) for name in names}
+    )
+    text = manifest.model_dump_json(indent=2) + "\n"
+    (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
+    return manifest
+
+
+def check_manifest(folder: Path) -> Manifest:
+    """Compare every file of ``folder`` with its manifest.
+
+    Returns:
+        The manifest, after every file was found to be what it says.
+
+    Raises:
+        BundleError: The manifest is missing or unreadable, or a file is missing, unknown, a link,
+            of another size or of another content. The message names the file.
+    """
+    manifest = _read_manifest(folder)
+    for name in manifest.files:
+        check_name(name)
+    present = set(_names_in(folder))
+    missing = sorted(manifest.files.keys() - present)
+    if missing:
+        raise BundleError(
+            f"{folder}: {_listed(missing)} named in {MANIFEST_NAME} but missing; "
+            "copy the bundle again, as a whole"
+        )
+    unknown = sorted(present - manifest.files.keys())
+    if unknown:
+        raise BundleError(
+            f"{folder}: {_listed(unknown)} not named in {MANIFEST_NAME}; remove what does not "
+            "belong to the bundle"
+        )
+    for name, expected in manifest.files.items():
+        found = _record(folder / name)
+        if found.size != expected.size:
+            raise BundleError(
+                f"{folder / name}: {found.size} bytes instead of {expected.size}; the file is cut "
+                "or was replaced, copy the bundle again"
+            )
+        if found.sha256 != expected.sha256:
+            raise BundleError(
+                f"{folder / name}: SHA-256 {found.sha256[:12]}... instead of "
+                f"{expected.sha256[:12]}...; the file was altered or damaged, copy the bundle again"
+            )
+    return manifest
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    """Read ``MANIFEST.json`` without trusting it."""
+    path = folder / MANIFEST_NAME
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such folder; a bundle is a folder with a {MANIFEST_NAME}")
+    if path.is_symlink() or not path.is_file():
+        raise BundleError(f"{path}: missing; this folder is no bundle, or was not written to its end")
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise BundleError(f"{path}: not a manifest: {_first_fault(error)}") from error
+    if manifest.schema_version != MANIFEST_SCHEMA:
+        raise BundleError(
+            f"{path}: schema_version {manifest.schema_version}, this trivet reads "
+            f"{MANIFEST_SCHEMA}; upgrade trivet (pip install --upgrade trivet)"
+        )
+    return manifest
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return the sorted names in ``folder`` but the manifest's; only regular files may stand there."""
+    names = []
+    for path in folder.iterdir():
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise BundleError(
+                f"{path}: not a regular file; a bundle holds no folders and no symbolic links"
+            )
+        if path.name != MANIFEST_NAME:
+            names.append(path.name)
+    return sorted(names)
+
+
+def _record(path: Path) -> FileRecord:
+    """Measure one file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRecord(size=path.stat().st_size, sha256=digest)
+
+
+def _listed(names: list[str]) -> str:
+    """Join a few names into a clause: ``a, b are`` or ``a is``."""
+    return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''} {'is' if len(names) == 1 else 'are'}"
+
+
+def _first_fault(error: ValidationError) -> str:
+    """Say the first thing pydantic objects to, on one line."""
+    fault = error.errors()[0]
+    where = ".".join(str(part) for part in fault["loc"]) or "the file"
+    return f"{where}: {fault['msg']}"

@@ -1,0 +1,268 @@
+"""Plain data that flows through the house: what goes in, what is known of it, what comes out.
+
+Ground floor: standard library only. Every offset in this file counts **characters**, that is
+Unicode code points of the caller's own string, start included and end excluded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters ``start`` (included) to ``end`` (excluded) of one text."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"span [{self.start}, {self.end}) must satisfy 0 <= start <= end")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSpan:
+    """Characters ``start`` to ``end`` of the context at position ``context``, counted from 0."""
+
+    context: int
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.context < 0 or not 0 <= self.start <= self.end:
+            raise ValueError(
+                f"span [{self.start}, {self.end}) of context {self.context} must satisfy "
+                "0 <= context and 0 <= start <= end"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RagExample:
+    """One question, the passages retrieved for it and the response that was generated.
+
+    Attributes:
+        question: What was asked; may be empty.
+        contexts: The retrieved passages, in the order given to the generator.
+        response: The generated answer; empty means "not generated yet", and then relevance alone is
+            judged.
+        id: The caller's own name for the example; comes back in the verdict.
+        context_sentences: The sentences of each context, where the data brings its own; ``None``
+            lets the sentence splitter decide.
+        response_sentences: The sentences of the response, likewise.
+    """
+
+    question: str
+    contexts: tuple[str, ...]
+    response: str
+    id: str | None = None
+    context_sentences: tuple[tuple[Span, ...], ...] | None = None
+    response_sentences: tuple[Span, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A supported stretch of the response and the context stretches that support it.
+
+    ``contexts`` is empty for what is supported by no passage in particular: transitions, "the
+    passages do not say".
+    """
+
+    response: Span
+    contexts: tuple[ContextSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What is known of an example. ``None`` means unknown; an empty tuple means known to be none.
+
+    Attributes:
+        unsupported: Stretches of the response that no context supports.
+        adherent: Whether the whole response is supported.
+        relevant: Stretches of the contexts that help to answer the question.
+        utilized: Stretches of the contexts that the response drew on.
+        evidence: For every supported stretch of the response, where its support stands.
+        relevance: The annotators' own example score in [0, 1], where the data brings one.
+        utilization: Likewise.
+        completeness: Likewise.
+    """
+
+    unsupported: tuple[Span, ...] | None = None
+    adherent: bool | None = None
+    relevant: tuple[ContextSpan, ...] | None = None
+    utilized: tuple[ContextSpan, ...] | None = None
+    evidence: tuple[Evidence, ...] | None = None
+    relevance: float | None = None
+    utilization: float | None = None
+    completeness: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledExample:
+    """An example with what is known of it.
+
+    Attributes:
+        example: The texts.
+        labels: What is known.
+        source: The data set, and the component set where there are several: ``ragbench/covidqa``.
+        group: The source document; examples of one group never stand on both sides of a split.
+        generator: The model that wrote the response, where known.
+        split: The publisher's own name for the split, where there is one.
+        weight: How much the example counts in the loss, >= 0.
+    """
+
+    example: RagExample
+    labels: Labels
+    source: str
+    group: str
+    generator: str | None = None
+    split: str | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedSpan:
+    """A stretch of the response that nothing supports.
+
+    Attributes:
+        start: First character.
+        end: One past the last character.
+        text: ``response[start:end]``.
+        probability: Mean probability, over the tokens of the span, that they are **unsupported**.
+    """
+
+    start: int
+    end: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceVerdict:
+    """One sentence of the response: its mean support probability and the verdict on it."""
+
+    start: int
+    end: int
+    text: str
+    support: float
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSentence:
+    """One sentence of a context; ``utilization`` is ``None`` where there is no response."""
+
+    start: int
+    end: int
+    text: str
+    relevance: float
+    utilization: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextVerdict:
+    """One context: the mean over its sentences, ``None`` where it has no token; the sentences."""
+
+    relevance: float | None
+    utilization: float | None
+    sentences: tuple[ContextSentence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The verdict on one example. Frozen; every number is finite or ``None``, never NaN.
+
+    Attributes:
+        id: The example's own id.
+        faithfulness: In [0, 1]: support of the weakest part of the response. ``None`` without a
+            response.
+        supported_share: Share of the response's sentences that are supported.
+        relevance: Expected share of the context sentences that help to answer the question.
+            ``None`` without contexts.
+        utilization: Expected share of the context sentences that the response drew on.
+            ``None`` without contexts or without a response.
+        completeness: Of what is relevant, the share that was utilized. ``None`` as utilization.
+        adherent: Whether faithfulness reaches the bundle's threshold.
+        unsupported: Stretches of the response that nothing supports.
+        sentences: The sentences of the response.
+        contexts: One verdict a context, in order.
+        windows: How many windows the encoder read.
+        cut_question_tokens: How many tokens of the question did not fit and were **not** read.
+        response_chunks: In how many chunks the response was read (1: whole).
+        replaced_characters: How many characters could not be encoded (lone surrogates) and were
+            read as U+FFFD.
+    """
+
+    id: str | None
+    faithfulness: float | None
+    supported_share: float | None
+    relevance: float | None
+    utilization: float | None
+    completeness: float | None
+    adherent: bool | None
+    unsupported: tuple[UnsupportedSpan, ...]
+    sentences: tuple[SentenceVerdict, ...]
+    contexts: tuple[ContextVerdict, ...]
+    windows: int
+    cut_question_tokens: int
+    response_chunks: int
+    replaced_characters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain dictionaries, lists, numbers and strings."""
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """Return the verdict as one line of JSON; never contains NaN."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedEvaluation:
+    """An example that could not be judged, in the place where its verdict would stand.
+
+    Attributes:
+        id: The example's own id, where it could be read.
+        code: A short, stable name of the reason: ``empty_contexts``, ``invalid_row``...
+        message: What was wrong, with the numbers, and the way out.
+    """
+
+    id: str | None
+    code: str
+    message: str
+
+    @classmethod
+    def of(cls, error: Exception, id: str | None = None) -> Self:  # noqa: A002
+        """Build the failure that stands for ``error``."""
+        return cls(id=id, code=getattr(error, "code", "invalid_row"), message=str(error))
+
+
+class ExampleError(ValueError):
+    """The example itself cannot be judged; ``code`` names the reason for programs."""
+
+    def __init__(self, message: str, code: str = "invalid_row") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DataError(ValueError):
+    """A data file or a data specification cannot be read."""
+
+
+class WindowError(ValueError):
+    """Window settings leave no room for what must stand in a window."""
+
+
+class ConfigError(ValueError):
+    """A configuration is refused; the message names the key."""
+
+
+class BundleError(ValueError):
+    """A bundle is refused before it is used; the message names the file."""
+
+
+class EngineError(RuntimeError):
+    """An engine failed or answered with something that is not a probability."""
