@@ -1,4 +1,4 @@
-"""The typed configuration: these dataclasses are the truth, YAML and the command line override them.
+"""The typed configuration: these dataclasses are the truth, YAML and command line override them.
 
 ``load_config`` merges, refuses unknown keys and wrong types by name, and then runs the checks of
 ranges and combinations that stand in each ``__post_init__``.
@@ -45,6 +45,7 @@ class EncoderConfig:
 
     name: str = MISSING  # a folder or a hub name; a bundle's folder for init: bundle
     init: Init = Init.plain
+    source: str | None = None  # what the model card calls it; null: the name
     licence: str = "unknown"
     attention_dropout: float | None = None  # null keeps the checkpoint's own
     head_dropout: float = 0.1
@@ -170,8 +171,8 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
     A path that does not exist but is the name of a file beside this one means that file.
 
     Raises:
-        ConfigError: A file cannot be read, a key does not exist, a value has the wrong type or is out
-            of range, or a value that must be given is missing. The message names the key.
+        ConfigError: A file cannot be read, a key does not exist, a value has the wrong type or is
+            out of range, or a value that must be given is missing. The message names the key.
     """
     try:
         merged = OmegaConf.merge(
@@ -182,7 +183,7 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
         missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
             raise ConfigError(
-                f"{', '.join(missing)}: must be given, in a file or as key=value on the command line"
+                f"{', '.join(missing)}: must be given, in a file or as key=value when called"
             )
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:

@@ -1,1 +1,4 @@
-"""Text to numbers: sources, tokens, sentences, windows, labels. The only cutting, the only alignment."""
+"""Text to numbers: sources, tokens, sentences, windows, labels.
+
+The only cutting and the only alignment in the house.
+"""

@@ -1,7 +1,7 @@
 """Labels of an example laid over its tokens: what each head is trained towards.
 
-Torch-free. A value of -1 always means unknown. Three kinds of supervision for support, told apart by
-what is known and never mixed on one token: where the evidence is known, each window has its own
+Torch-free. A value of -1 always means unknown. Three kinds of supervision for support, told apart
+by what is known and never mixed on one token: where the evidence is known, each window has its own
 class; where only the token is known, the joined probability is trained; where only the verdict is
 known, the joined faithfulness is.
 """
@@ -49,9 +49,9 @@ def lay_labels(
 ) -> Targets:
     """Lay an example's labels over its tokens and windows.
 
-    Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show some of its
-    evidence and neutral in the others; what is supported by no passage in particular is entailed
-    everywhere; what is unsupported is contradicted everywhere.
+    Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show some of
+    its evidence and neutral in the others; what is supported by no passage in particular is
+    entailed everywhere; what is unsupported is contradicted everywhere.
 
     Args:
         labelled: The texts and what is known of them.
@@ -69,6 +69,8 @@ def lay_labels(
             for evidence in labels.evidence:
                 stretch = mark_tokens(read.response.offsets, [evidence.response]) & ~unsupported
                 shown = _rows_that_show(evidence.contexts, read, layout)
+                if not shown.any():
+                    continue  # evidence in which no token stands: where it stands is not known
                 here = np.where(shown[layout.response_row], ENTAILMENT, NEUTRAL)
                 # Two pieces of evidence for one token: a window needs to show either.
                 seen = window_class[stretch]

@@ -1,7 +1,7 @@
 """Labelled examples to batches of tensors, for Lightning.
 
-Everything is read, cut and labelled once; a batch is filled by windows, not by examples, with rows of
-like length together.
+Everything is read, cut and labelled once; a batch is filled by windows, not by examples, with rows
+of like length together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import lightning
 import numpy as np
@@ -26,7 +27,7 @@ from trivet.records import LabelledExample
 logger = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 256  # examples tokenized in one batch
-_POOL_BATCHES = 50  # batches' worth of shuffled examples that are sorted by length together
+_SHUFFLED_TOGETHER = 16  # batches' worth of examples of like length that change places
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,9 @@ def fill_batches(
     """Group examples into batches of at most ``budget`` windows, rows of like length together.
 
     An example with more windows than that is a batch of its own. The order depends on (seed, epoch)
-    alone; without a seed the examples are sorted by length.
+    alone; without a seed the examples are sorted by length. Examples change places only with others
+    of as many windows, so every epoch has the same number of batches: the schedule and the checks
+    of dev are laid out for it.
 
     Args:
         windows: Windows of each example.
@@ -84,24 +87,22 @@ def fill_batches(
         seed: Of the shuffle.
         epoch: Of the shuffle.
     """
-    if seed is None:
-        pools = [np.argsort(widths, kind="stable")]
-    else:
-        random = np.random.default_rng((seed, epoch))
-        order = random.permutation(len(windows))
-        size = _POOL_BATCHES * budget
-        pools = [order[first : first + size] for first in range(0, len(order), size)]
-        pools = [pool[np.argsort(widths[pool], kind="stable")] for pool in pools]
+    order = np.lexsort((widths, windows))
+    random = None if seed is None else np.random.default_rng((seed, epoch))
+    if random is not None:
+        first_of_count = np.flatnonzero(np.diff(windows[order], prepend=-1))
+        for run in np.split(order, first_of_count):
+            for first in range(0, len(run), _SHUFFLED_TOGETHER * budget):
+                random.shuffle(run[first : first + _SHUFFLED_TOGETHER * budget])
     batches: list[list[int]] = []
-    for pool in pools:
-        held = budget + 1  # forces a new batch at each pool
-        for index in pool.tolist():
-            if held + windows[index] > budget:
-                batches.append([])
-                held = 0
-            batches[-1].append(index)
-            held += int(windows[index])
-    if seed is not None:
+    held = budget  # full: the first example opens a batch
+    for index in order.tolist():
+        if held + windows[index] > budget:
+            batches.append([])
+            held = 0
+        batches[-1].append(index)
+        held += int(windows[index])
+    if random is not None:
         batches = [batches[place] for place in random.permutation(len(batches))]
     return batches
 
@@ -117,32 +118,62 @@ class WindowBatches(Sampler[list[int]]):
         self._budget = budget
         self._seed = seed
         self._epoch = 0
-        self.skip = 0
+        self._length = len(self._batches())
+        self._skip = 0
+        self.given = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the shuffle; Lightning calls this before each epoch."""
         self._epoch = epoch
 
+    def resume(self, given: int) -> None:
+        """Begin the next epoch behind its first ``given`` batches; at its end, begin anew."""
+        self._skip = given if given < self._length else 0
+
     def _batches(self) -> list[list[int]]:
         return fill_batches(self._windows, self._widths, self._budget, self._seed, self._epoch)
 
     def __iter__(self) -> Iterator[list[int]]:
-        skip, self.skip = self.skip, 0
-        return iter(self._batches()[skip:])
+        # Lightning makes the iterator before it sets the epoch: nothing may run before the first.
+        self.given, self._skip = self._skip, 0
+        for batch in self._batches()[self.given :]:
+            self.given += 1
+            yield batch
 
     def __len__(self) -> int:
-        return len(self._batches())
+        return self._length
 
 
-class _Items(Dataset[Item]):
+class _Items(Dataset[list[Item]]):
+    """Items by the batch: the sampler's indices are lists."""
+
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = items
 
-    def __len__(self) -> int:
-        return len(self._items)
+    def __getitem__(self, indices: list[int]) -> list[Item]:
+        return [self._items[index] for index in indices]
 
-    def __getitem__(self, index: int) -> Item:
-        return self._items[index]
+
+class ResumableLoader(DataLoader[list[Item]]):
+    """A loader whose place within an epoch stands in Lightning's checkpoints."""
+
+    def __init__(self, items: Sequence[Item], batches: WindowBatches, pad: int) -> None:
+        # As a plain sampler Lightning finds it and sets its epoch; as a batch sampler it does not.
+        super().__init__(
+            _Items(items),
+            sampler=batches,
+            batch_size=None,
+            collate_fn=partial(collate_items, pad=pad),
+        )
+        self.batches = batches
+
+    def state_dict(self) -> dict[str, int]:
+        """Remember how many batches of this epoch were given."""
+        return {"batches": self.batches.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Skip what the stopped run had done of its epoch."""
+        self.batches.resume(state["batches"])
 
 
 class RagData(lightning.LightningDataModule):
@@ -160,17 +191,16 @@ class RagData(lightning.LightningDataModule):
         self, train: Sequence[Item], dev: Sequence[Item], pad: int, batch_windows: int, seed: int
     ) -> None:
         super().__init__()
-        self._train, self._dev, self._pad = train, dev, pad
-        self._train_batches = WindowBatches(train, batch_windows, seed)
-        self._dev_batches = WindowBatches(dev, batch_windows, None)
+        self._train = ResumableLoader(train, WindowBatches(train, batch_windows, seed), pad)
+        self._dev = ResumableLoader(dev, WindowBatches(dev, batch_windows, None), pad)
 
-    def train_dataloader(self) -> DataLoader[Item]:
+    def train_dataloader(self) -> ResumableLoader:
         """Shuffled by (seed, epoch)."""
-        return self._loader(self._train, self._train_batches)
+        return self._train
 
-    def val_dataloader(self) -> DataLoader[Item]:
+    def val_dataloader(self) -> ResumableLoader:
         """Sorted by length."""
-        return self._loader(self._dev, self._dev_batches)
+        return self._dev
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
@@ -181,23 +211,6 @@ class RagData(lightning.LightningDataModule):
             targets=Targets(*(tensor.to(device) for tensor in batch.targets)),
             examples=batch.examples,
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Remember how many batches of this epoch are done."""
-        progress = self.trainer.fit_loop.epoch_loop.batch_progress if self.trainer else None
-        return {"batches": progress.current.completed if progress else 0}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Skip what the stopped run had done of its epoch."""
-        done = int(state_dict["batches"])
-        # A run stopped at the end of an epoch begins the next one.
-        self._train_batches.skip = done if done < len(self._train_batches) else 0
-
-    def _loader(self, items: Sequence[Item], batches: WindowBatches) -> DataLoader[Item]:
-        return DataLoader(_Items(items), batch_sampler=batches, collate_fn=self._collate)
-
-    def _collate(self, items: list[Item]) -> Batch:
-        return collate_items(items, self._pad)
 
 
 def collate_items(items: Sequence[Item], pad: int) -> Batch:

@@ -72,7 +72,8 @@ def _read_one(
             f"{len(example.contexts)}; give one tuple of spans a context, or None",
             code="bad_sentences",
         )
-    context_sentence, context_spans = [], []
+    context_sentence: list[IntArray] = []
+    context_spans: list[ContextSpan] = []
     for number, (text, passage) in enumerate(zip(example.contexts, passages, strict=True)):
         own = None if brought is None else brought[number]
         sentence, spans = _sentences_of(text, passage, own, what=f"context {number}")
@@ -104,7 +105,8 @@ def _sentences_of(
     text: str, segment: Segment, brought: tuple[Span, ...] | None, what: str
 ) -> tuple[IntArray, tuple[Span, ...]]:
     """Number the sentence of every token, and keep the sentences in which a token stands."""
-    spans = brought if brought else split_sentences(text)
+    # Tokens may stand where the splitter sees white space alone; they are one sentence.
+    spans = brought or split_sentences(text) or (Span(0, len(text)),)
     if brought:
         ends = [0] + [span.end for span in brought]
         starts = [span.start for span in brought] + [len(text)]
@@ -114,9 +116,9 @@ def _sentences_of(
                 "must not overlap and must lie in the text",
                 code="bad_sentences",
             )
-    if not len(segment) or not spans:
-        return np.zeros(len(segment), dtype=np.int64), spans if len(segment) else ()
-    # The last character decides: some tokenizers let a token begin at the space before its word.
+    if not len(segment):
+        return np.zeros(0, dtype=np.int64), ()
+    # The last character decides: a token may begin with the white space before its word.
     last = np.maximum(segment.offsets[:, 1] - 1, segment.offsets[:, 0])
     begins = np.asarray([span.start for span in spans])
     number = np.maximum(np.searchsorted(begins, last, side="right") - 1, 0)

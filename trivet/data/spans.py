@@ -14,6 +14,9 @@ import numpy.typing as npt
 from trivet.data.tokens import BoolArray, IntArray
 from trivet.records import Span, UnsupportedSpan
 
+_JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
+_SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+
 
 def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
     """Mark the tokens that share at least one character with a span.
@@ -27,7 +30,8 @@ def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
     """
     marks = np.zeros(len(offsets), dtype=np.bool_)
     for span in spans:
-        marks |= (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)
+        if span.start < span.end:  # an empty span inside a token shares no character with it
+            marks |= (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)
     return marks
 
 
@@ -36,8 +40,8 @@ def unsupported_spans(
 ) -> tuple[UnsupportedSpan, ...]:
     """Read the unsupported stretches off the token probabilities.
 
-    Runs of tokens below the threshold are merged, snapped to whole words, and dropped where they hold
-    nothing but punctuation or a single character.
+    Runs of tokens below the threshold are merged, snapped to whole words, and dropped where they
+    hold nothing but punctuation or a single character.
 
     Args:
         text: The response.
@@ -51,7 +55,8 @@ def unsupported_spans(
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         start, end = _whole_words(text, int(offsets[first, 0]), int(offsets[last - 1, 1]))
         if words and start <= words[-1][1]:
-            start, end = words.pop()[0], max(end, start)
+            before = words.pop()
+            start, end = before[0], max(before[1], end)
         words.append((start, end))
     spans = []
     for start, end in words:
@@ -79,11 +84,17 @@ def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _joined(left: str, right: str) -> bool:
     """Whether two neighbouring characters belong to one word."""
-    if unicodedata.combining(right) or right == "\u200d" or left == "\u200d":
+    if _is_mark(right) or right in _JOINERS or left in _JOINERS:
         return True  # an accent or a joined emoji is never torn from what it stands on
     return _in_word(left) and _in_word(right)
 
 
 def _in_word(character: str) -> bool:
     # Scripts written without spaces (wide characters) have no word edges to snap to.
-    return character.isalnum() and unicodedata.east_asian_width(character) not in ("W", "F")
+    in_word = character.isalnum() or _is_mark(character)
+    return in_word and unicodedata.east_asian_width(character) not in ("W", "F")
+
+
+def _is_mark(character: str) -> bool:
+    # Vowel signs of Indic scripts and variation selectors are marks that ``combining`` calls none.
+    return unicodedata.category(character).startswith("M") or character in _SKIN_TONES

@@ -23,12 +23,15 @@ FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+# White space up to U+3000, the last there is; the entry behind it stands for every later character.
+_IS_SPACE = np.asarray([chr(code).isspace() for code in range(0x3001)] + [False])
 # BERT and DeBERTa name theirs in brackets, RoBERTa in angles.
 _SPECIAL_NAMES = {
     "cls": ("[CLS]", "<s>"),
     "sep": ("[SEP]", "</s>"),
     "pad": ("[PAD]", "<pad>"),
 }
+_UNKNOWN_NAMES = ("[UNK]", "<unk>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Segment:
 
     Attributes:
         ids: Token ids. *Shape:* [T].
-        offsets: First and one-past-last character of each token in its text. *Shape:* [T, 2].
+        offsets: First and one-past-last character of each token in its text, without the white
+            space that some tokenizers count to the word after it. *Shape:* [T, 2].
     """
 
     ids: IntArray
@@ -57,7 +61,7 @@ class SpecialTokens:
 
 
 def replace_surrogates(text: str) -> tuple[str, int]:
-    """Replace each lone surrogate by U+FFFD, so that offsets hold; return the text and their count."""
+    """Replace each lone surrogate by U+FFFD, so that offsets hold; return text and count."""
     return _SURROGATES.subn("\ufffd", text)
 
 
@@ -71,6 +75,13 @@ class SegmentTokenizer:
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
         self.special = SpecialTokens(**{k: self._special_id(v) for k, v in _SPECIAL_NAMES.items()})
+        self._unknown = self._special_id(_UNKNOWN_NAMES)
+        # A Unigram vocabulary holds the specials as pieces like any other, and would find them in
+        # the text all the same.
+        added = tokenizer.get_added_tokens_decoder()
+        reserved = {self.special.cls, self.special.sep, self.special.pad}
+        reserved |= {number for number, token in added.items() if token.special}
+        self._reserved = np.asarray(sorted(reserved - {self._unknown}), dtype=np.int64)
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
@@ -93,17 +104,18 @@ class SegmentTokenizer:
     def encode(self, texts: Sequence[str]) -> list[Segment]:
         """Tokenize each text alone, all in one batch.
 
-        Lone surrogates are read as U+FFFD, which keeps every offset true.
+        Lone surrogates are read as U+FFFD, which keeps every offset true. No id is ever that of a
+        special token: what is spelled like one is read as letters, or as the unknown token.
         """
         readable = [replace_surrogates(text)[0] for text in texts]
         encodings = self._tokenizer.encode_batch(readable, add_special_tokens=False)
-        return [
-            Segment(
-                ids=np.asarray(encoding.ids, dtype=np.int64),
-                offsets=np.asarray(encoding.offsets, dtype=np.int64).reshape(-1, 2),
-            )
-            for encoding in encodings
-        ]
+        segments = []
+        for text, encoding in zip(readable, encodings, strict=True):
+            ids = np.asarray(encoding.ids, dtype=np.int64)
+            ids[(ids[:, None] == self._reserved).any(axis=1)] = self._unknown
+            offsets = np.asarray(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+            segments.append(Segment(ids, _after_space(offsets, text)))
+        return segments
 
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
@@ -115,3 +127,17 @@ class SegmentTokenizer:
             if found is not None:
                 return found
         raise BundleError(f"tokenizer.json: has none of the special tokens {', '.join(names)}")
+
+
+def _after_space(offsets: IntArray, text: str) -> IntArray:
+    """Move the start of each token behind its white space; a token of nothing else stays."""
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    space = _IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)]
+    if not len(offsets) or not space.any():
+        return offsets
+    following = np.where(space, len(text), np.arange(len(text)))
+    following = np.minimum.accumulate(following[::-1])[::-1]  # next character that is not space
+    starts = following[np.minimum(offsets[:, 0], len(text) - 1)]
+    moved = offsets.copy()
+    moved[:, 0] = np.where(starts < offsets[:, 1], starts, offsets[:, 0])
+    return moved

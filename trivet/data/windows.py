@@ -1,8 +1,8 @@
 """The only place in the house where long inputs are cut: ``lay_out`` and ``collate``.
 
 Luna (arXiv 2406.00975), eq. 1: a window shows a slice of the contexts, the question and the
-response: ``[CLS] slice [SEP] question [SEP] response [SEP]``, with a ``[SEP]`` between passages that
-share a slice. Torch-free; training turns the arrays into tensors at its own edge.
+response: ``[CLS] slice [SEP] question [SEP] response [SEP]``, with a ``[SEP]`` between passages
+that share a slice. Torch-free; training turns the arrays into tensors at its own edge.
 
 Letters: N windows, L positions in a window, B examples, R response tokens, C context tokens,
 K windows that show one response token, S response sentences.
@@ -118,9 +118,6 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
 
     A question over a fourth of the window is cut, and ``cut_question_tokens`` says so. A response
     over half of it is read in chunks, and each chunk meets every slice of the contexts.
-
-    Raises:
-        WindowError: ``overlap`` leaves no room for the slices to advance.
     """
     question = read.question.ids[: settings.size // QUESTION_SHARE]
     chunks = _cut(read.response_sentence, np.arange(len(read.response)), settings.size // 2, 0)
@@ -131,7 +128,9 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
     place = np.arange(len(read.context)) + passage_ends[: len(read.context)]
     slices = _cut(read.context_sentence, place, room, settings.overlap)
 
-    rows, segments, row_context = [], [], []
+    rows: list[IntArray] = []
+    segments: list[IntArray] = []
+    row_context: list[tuple[int, int]] = []
     response_row = np.full((len(read.response), len(slices)), -1, dtype=np.int64)
     response_column = response_row.copy()
     context_row = np.full(len(read.context), -1, dtype=np.int64)

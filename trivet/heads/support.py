@@ -82,10 +82,9 @@ def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tens
         weight: *Shape:* [B].
     """
     known = (adherent >= 0).float()
-    probs = faithfulness.clamp(_SMALLEST, 1 - _SMALLEST)
-    loss = nn.functional.binary_cross_entropy(
-        probs, adherent.clamp(min=0).float(), reduction="none"
-    )
+    probs = faithfulness.float().clamp(_SMALLEST, 1 - _SMALLEST)
+    # Written out: the library refuses its own cross-entropy of probabilities under CUDA's autocast.
+    loss = -torch.where(adherent == 1, probs, 1 - probs).log()
     return mean_of_known(loss[:, None], known[:, None], weight)
 
 
@@ -94,7 +93,7 @@ def copy_nli_head(
 ) -> None:
     """Initialise the head from a sequence-classification checkpoint's NLI head.
 
-    Classes are found by name in ``label2id``, never by position: checkpoints order them differently.
+    Classes are found by name in ``label2id``, never by position: checkpoints differ in their order.
 
     Args:
         head: Must have been made with ``pooled=True``.
@@ -123,4 +122,14 @@ def copy_nli_head(
         }
     except KeyError as error:
         raise ConfigError(f"encoder.init: nli: the checkpoint has no tensor {error}") from error
-    head.load_state_dict(copied)
+    except IndexError as error:
+        raise ConfigError(
+            f"encoder.init: nli: label2id {dict(label2id)} names more classes than the "
+            f"{len(state['classifier.weight'])} of the checkpoint's classifier"
+        ) from error
+    try:
+        head.load_state_dict(copied)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"encoder.init: nli: the checkpoint's head does not fit the encoder: {error}"
+        ) from error

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 class TokenHead(nn.Module):
     """Hidden state of a token to logits, in fp32 whatever the encoder computed in.
 
-    ``pooled`` puts a dense layer and a GELU before the classifier, as DeBERTa's sequence classifiers
-    have them, so that a checkpoint's NLI head can be copied whole.
+    ``pooled`` puts a dense layer and a GELU before the classifier, as DeBERTa's sequence
+    classifiers have them, so that a checkpoint's NLI head can be copied whole.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ def gather_tokens(window_values: Array, at: Array) -> Array:
 
 
 def supported_anywhere(window_probs: Array, response_at: Array) -> Array:
-    """A token is supported if **some** window supports it: the maximum over the windows that show it.
+    """A token is supported if **some** window supports it: the maximum over those that show it.
 
     Luna (arXiv 2406.00975), eq. 3. The maximum is of the *support* probability: evidence stands in
     one window, and the others must not count against it.

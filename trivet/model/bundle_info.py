@@ -204,7 +204,7 @@ class BundleInfo(_Part):
         notes: Anything else a reader of the model card must know, one paragraph each.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     package_version: str
     name: str = Field(min_length=1)
     encoder: EncoderInfo

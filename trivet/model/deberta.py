@@ -82,7 +82,7 @@ class InferenceDeberta(nn.Module):
         mask = key_mask(attention_mask, hidden.dtype, MASKED)[:, None, None, :]
         assert isinstance(self.slot, Tensor)
         slot = self.slot[:length, :length].long()
-        every = (len(input_ids), self.heads, length, length)
+        every = (input_ids.shape[0], self.heads, length, length)
         # Expanded once for all layers; the second is the first seen from the key's side.
         by_query, by_key = slot.expand(every), slot.t().expand(every)
         for layer in self.layers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -134,4 +134,4 @@ class RagModel(nn.Module):
 
 def as_tensors(windows: Sequence[Any], device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
     """Turn the arrays of a ``Windows`` into tensors, in order: the one edge between the two."""
-    return tuple(cast(Tensor, torch.as_tensor(array)).to(device) for array in windows)
+    return tuple(torch.as_tensor(array).to(device) for array in windows)

@@ -68,7 +68,7 @@ class Trunk(nn.Module):
         )
 
     def encoder_config(self) -> dict[str, Any]:
-        """Return what ``from_encoder_config`` needs, as JSON types, without paths of this machine."""
+        """Return what ``from_encoder_config`` needs: JSON types, without paths of this machine."""
         values: dict[str, Any] = self.encoder.config.to_diff_dict()
         for name in ("_name_or_path", "architectures", "dtype", "transformers_version"):
             values.pop(name, None)
@@ -83,6 +83,8 @@ class Trunk(nn.Module):
         if self._bool_mask and not getattr(self.encoder.config, "position_biased_input", True):
             return  # relative positions alone: no table to run out of
         most = int(getattr(self.encoder.config, "max_position_embeddings", size))
+        if self.encoder.config.model_type in ("roberta", "xlm-roberta"):
+            most -= self.encoder.config.pad_token_id + 1  # these count positions from behind it
         if size > most:
             raise WindowError(
                 f"window.size ({size} tokens) exceeds the {most} positions of the encoder "
@@ -92,10 +94,8 @@ class Trunk(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         keys = attention_mask[:, None, None, :]
-        if self._bool_mask:
-            mask = keys > 0  # this encoder fills by a boolean, with a finite constant of its own
-        else:
-            mask = (1.0 - keys.to(self.encoder.dtype)) * MASKED
+        # DeBERTa fills by a boolean, with a finite constant of its own.
+        mask = keys > 0 if self._bool_mask else (1.0 - keys.to(self.encoder.dtype)) * MASKED
         segments = {"token_type_ids": segment_ids} if self._segments else {}
         output = self.encoder(input_ids=input_ids, attention_mask=mask, **segments)
         hidden: Tensor = output.last_hidden_state

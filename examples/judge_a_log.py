@@ -1,0 +1,54 @@
+"""Judge a whole log as a stream, and list its answers from the least to the most faithful.
+
+    python examples/judge_a_log.py [LOG.jsonl]
+
+Each line of the log is an object with ``question``, ``contexts`` and ``response``. Rows that cannot
+be judged take their place in the result and are listed last, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import trivet
+from trivet.records import FailedEvaluation
+
+LOG = Path(__file__).with_name("rag_log.jsonl")
+
+
+def read_log(path: Path) -> Iterator[trivet.RagExample]:
+    """Yield one example a line; memory stays that of one line, whatever the log's size."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            yield trivet.RagExample(
+                row["question"], tuple(row["contexts"]), row["response"], id=row.get("id")
+            )
+
+
+def main(path: Path = LOG) -> None:
+    """Judge every row and print one line for each."""
+    evaluator = trivet.Evaluator()
+    judged, failed = [], []
+    for verdict in evaluator.evaluate_many(read_log(path)):
+        if isinstance(verdict, FailedEvaluation):
+            failed.append(verdict)
+        else:
+            judged.append(verdict)
+    # An answer that was not generated yet has no faithfulness.
+    judged.sort(key=lambda verdict: 2.0 if verdict.faithfulness is None else verdict.faithfulness)
+    print(f"{'id':24}{'faithfulness':>13}{'relevance':>11}  unsupported")
+    for verdict in judged:
+        scores = [verdict.faithfulness, verdict.relevance]
+        shown = ["none" if score is None else f"{score:.3f}" for score in scores]
+        spans = "; ".join(repr(span.text) for span in verdict.unsupported)
+        print(f"{verdict.id:24}{shown[0]:>13}{shown[1]:>11}  {spans}")
+    for failure in failed:
+        print(f"{failure.id:24}{failure.code:>13}  {failure.message}")
+
+
+if __name__ == "__main__":
+    main(*(Path(argument) for argument in sys.argv[1:2]))

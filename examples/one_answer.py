@@ -1,0 +1,37 @@
+"""Judge one answer and show, character by character, what nothing in the passages supports.
+
+python examples/one_answer.py
+"""
+
+from __future__ import annotations
+
+import trivet
+
+QUESTION = "How long is the ferry crossing, and can I take a bicycle?"
+CONTEXTS = [
+    "The ferry between the two piers runs every half hour. The crossing takes eighteen minutes.",
+    "Foot passengers may take a bicycle on board free of charge. Dogs must be kept on a lead.",
+    "The lighthouse on the north pier was painted red in 1931.",
+]
+RESPONSE = "The crossing takes eighteen minutes. A bicycle costs four euros extra."
+
+
+def main() -> None:
+    """Judge, then print the scores and the response with its unsupported parts underlined."""
+    verdict = trivet.evaluate(question=QUESTION, contexts=CONTEXTS, response=RESPONSE)
+    for name in ("faithfulness", "supported_share", "relevance", "utilization", "completeness"):
+        print(f"{name:16}{getattr(verdict, name):.3f}")
+    print()
+    print(RESPONSE)
+    marks = [" "] * len(RESPONSE)
+    for span in verdict.unsupported:
+        marks[span.start : span.end] = "^" * (span.end - span.start)
+    print("".join(marks).rstrip() or "(nothing unsupported was found)")
+    print()
+    for number, context in enumerate(verdict.contexts):
+        relevance = "none" if context.relevance is None else f"{context.relevance:.3f}"
+        print(f"context {number}: relevance {relevance}")
+
+
+if __name__ == "__main__":
+    main()

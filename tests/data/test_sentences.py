@@ -1,0 +1,104 @@
+"""Sentences: what is one, and that nothing of a text is lost or panics."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import Any
+
+import pytest
+import sentencex
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from trivet.data.sentences import split_sentences
+
+
+def pieces(text: str) -> list[str]:
+    return [text[span.start : span.end] for span in split_sentences(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The kiln is hot. Stand back!", ["The kiln is hot.", "Stand back!"]),
+        ("Dr. Aldo waits.  He paid $3.5 then.", ["Dr. Aldo waits.", "He paid $3.5 then."]),
+        ("Glaze list\nCobalt blue\nTin white", ["Glaze list", "Cobalt blue", "Tin white"]),
+        ("A line that\ngoes on below.", ["A line that\ngoes on below."]),
+        ("heading\n\nlower case after a gap", ["heading", "lower case after a gap"]),
+        (
+            "Steps:\n1. Wet the clay. Knead it.\n2. Rest.\n  a) cover",
+            ["Steps:", "1. Wet the clay.", "Knead it.", "2. Rest.", "a) cover"],
+        ),
+        ("First.\r\nSecond.\u2028Third.\u2029fourth", ["First.", "Second.", "Third.", "fourth"]),
+        ("窯は熱い。 離れて。", ["窯は熱い。", "離れて。"]),
+        ("...", ["..."]),
+        ("1790.", ["1790."]),
+        ("", []),
+        (" \n\u3000\t", []),
+    ],
+)
+def test_what_a_sentence_is(text: str, expected: list[str]) -> None:
+    assert pieces(text) == expected
+
+
+SAMPLE = "aB1. \n\r\t\u00a0\u3000\u2028\u2029\x85!?é中\U0001f600\x00"
+
+
+@given(st.text(alphabet=st.sampled_from(SAMPLE)))
+@example("We saw a\u00a0. Then b\u2028. And c\u3000. End\x85.")
+@example("half \ud800 of a pair. Another \udfff one.")
+@example("שלום. \u200f עולם! \U0001f469\u200d\U0001f680 fine.")
+def test_spans_cover_everything_but_white_space(text: str) -> None:
+    spans = split_sentences(text)
+    reached = 0
+    for span in spans:
+        assert reached <= span.start < span.end
+        assert not text[reached : span.start].strip()
+        assert text[span.start : span.end].strip() == text[span.start : span.end]
+        reached = span.end
+    assert not text[reached:].strip()
+
+
+def test_every_white_space_and_full_stop_is_safe() -> None:
+    spaces = [c for c in map(chr, range(sys.maxunicode + 1)) if c.isspace()]
+    text = "".join(f"ab{space}. Then" for space in spaces)
+    joined = "".join(pieces(text))
+    assert "".join(joined.split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("unit", [". ", "\n", "a\n", "1. ", "\u2029 ", "x. Y "])
+def test_long_dull_texts_take_linear_time(unit: str) -> None:
+    text = unit * 100_000
+    spans = split_sentences(text)
+    assert sum(span.end - span.start for span in spans) <= len(text)
+
+
+class PanicException(BaseException):
+    """Named as the panics of Rust libraries are."""
+
+
+def test_a_panic_is_caught_and_syntok_reads_the_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def panic(language: str, text: str) -> Any:
+        raise PanicException
+
+    monkeypatch.setattr(sentencex, "get_sentence_boundaries", panic)
+    assert pieces("The kiln is hot. Stand back!") == ["The kiln is hot.", "Stand back!"]
+    assert "panicked" in caplog.text
+
+
+def test_other_exceptions_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(language: str, text: str) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sentencex, "get_sentence_boundaries", stop)
+    with pytest.raises(KeyboardInterrupt):
+        split_sentences("Anything.")
+
+
+def test_order_of_sentences() -> None:
+    spans = split_sentences("One is here. Two is there. Three is gone.")
+    assert all(a.end <= b.start for a, b in itertools.pairwise(spans))
+    assert len(spans) == 3

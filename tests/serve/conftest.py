@@ -1,0 +1,157 @@
+"""Evaluators for the tests: one whose engine is a formula, one on a real exported graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs, Reduction, gather_tokens, join, supported_anywhere
+from trivet.model.bundle import (
+    BundleInfo,
+    EncoderInfo,
+    GraphInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    write_bundle,
+)
+from trivet.records import EngineError
+from trivet.serve import evaluator
+from trivet.serve.evaluator import Evaluator
+
+
+class FormulaBackend:
+    """Answers by a formula on the ids of each window; breaks where it is told to.
+
+    Attributes:
+        calls: The shape [N, L] of every call.
+        raises_on: A token id; a call that sees it raises.
+        nan_on: A token id; a window that sees it answers NaN.
+    """
+
+    name = "formula"
+
+    def __init__(self, faithfulness: Reduction = "weakest_sentence") -> None:
+        self.faithfulness: Reduction = faithfulness
+        self.calls: list[tuple[int, ...]] = []
+        self.raises_on = -1
+        self.nan_on = -1
+
+    def run(self, windows: Windows) -> Outputs:
+        ids = windows.input_ids * windows.attention_mask
+        self.calls.append(ids.shape)
+        if (ids == self.raises_on).any():
+            raise EngineError("the formula was told to fail")
+        # A window's numbers depend on all that it shows, not on padding nor on its neighbours.
+        key = (ids.astype(np.float64) ** 1.5).sum(axis=1, keepdims=True)
+        broken = np.where((ids == self.nan_on).any(axis=1, keepdims=True), np.nan, 0.0)
+        support, relevance, utilization = (
+            (np.mod(np.sin(ids * factor + key * 0.37) * 437.58, 1.0) + broken)
+            .astype(np.float32)
+            .reshape(-1)
+            for factor in (12.9, 7.1, 3.3)
+        )
+        return join(
+            support_probs=supported_anywhere(support, windows.response_at),
+            relevance_probs=gather_tokens(relevance, windows.context_at),
+            utilization_probs=gather_tokens(utilization, windows.context_at),
+            response_mask=windows.response_at.max(axis=-1) >= 0,
+            context_weight=windows.context_weight,
+            sentence_pool=windows.sentence_pool,
+            faithfulness=self.faithfulness,
+        )
+
+
+def tiny_info(tokenizer: SegmentTokenizer, *graphs: GraphInfo) -> BundleInfo:
+    """Return what a tiny bundle with windows of 48 tokens says of itself."""
+    special = tokenizer.special
+    return BundleInfo(
+        package_version="0",
+        name="tiny",
+        encoder=EncoderInfo(
+            model_type="bert", hidden_size=16, layers=2, source="made by a formula", licence="none"
+        ),
+        window=WindowInfo(size=48),
+        faithfulness="weakest_sentence",
+        heads=("support", "relevance", "utilization"),
+        thresholds=Thresholds(adherence=0.5, sentence=0.5, span=0.5),
+        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
+        training=TrainingInfo(command="none", date="2020-01-01", data=()),
+        graphs=graphs,
+    )
+
+
+@pytest.fixture
+def formula() -> FormulaBackend:
+    return FormulaBackend()
+
+
+def formula_judge(
+    formula: FormulaBackend, folder: Path, tokenizer_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> Evaluator:
+    tokenizer = SegmentTokenizer.from_file(tokenizer_file)
+    graph = GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True)
+    info = tiny_info(tokenizer, graph)
+    write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: formula)
+    return Evaluator(folder)
+
+
+@pytest.fixture
+def judge(
+    formula: FormulaBackend, tmp_path: Path, wordpiece_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> Evaluator:
+    """Return an evaluator whose engine is ``formula``, on the tiny BERT tokenizer."""
+    return formula_judge(formula, tmp_path / "bundle", wordpiece_file, monkeypatch)
+
+
+@pytest.fixture(params=["wordpiece_file", "unigram_file"])
+def each_judge(
+    request: pytest.FixtureRequest,
+    formula: FormulaBackend,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Evaluator:
+    """Return evaluators whose engine is ``formula``, on either tiny tokenizer in turn."""
+    file: Path = request.getfixturevalue(request.param)
+    return formula_judge(formula, tmp_path / "bundle", file, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(
+    tmp_path_factory: pytest.TempPathFactory, bert_checkpoint: Path, wordpiece_file: Path
+) -> Path:
+    """Write a bundle of a two-layer model, weights by formula, with both graphs."""
+    from trivet.export import export_onnx
+    from trivet.model.rag_model import RagModel
+    from trivet.model.trunk import Trunk
+
+    folder = tmp_path_factory.mktemp("tiny") / "bundle"
+    model = RagModel(Trunk.from_pretrained(str(bert_checkpoint)))
+    fill_heads(model)
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    write_bundle(
+        folder,
+        tiny_info(tokenizer),
+        tokenizer.to_json(),
+        weights=model.state_dict(),
+        encoder_config=model.architecture(),
+    )
+    export_onnx(folder, threads=1)
+    return folder
+
+
+def fill_heads(model: Any) -> None:
+    """Set the heads by a formula, steep enough for probabilities far from one half."""
+    import torch
+
+    with torch.no_grad():
+        for number, parameter in enumerate(model.heads.parameters(), start=1):
+            steps = torch.arange(parameter.numel(), dtype=torch.float64)
+            parameter.copy_((2.0 * torch.sin(steps * 1.7 + number)).reshape(parameter.shape))

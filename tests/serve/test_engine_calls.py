@@ -1,0 +1,138 @@
+"""Packing windows into calls, and that the packing never shows in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.reading import read_examples
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Layout, WindowSettings, collate, lay_out
+from trivet.model.aggregate import Outputs, Reduction
+from trivet.records import EngineError, RagExample
+from trivet.serve.backend import Backend, probabilities
+from trivet.serve.engine_calls import pack, run_layouts
+
+
+def layouts_of(
+    examples: Sequence[RagExample], tokenizer: SegmentTokenizer, size: int = 48
+) -> list[Layout]:
+    settings = WindowSettings(size=size)
+    return [
+        lay_out(read, settings, tokenizer.special) for read in read_examples(examples, tokenizer)
+    ]
+
+
+def judged(
+    layouts: Sequence[Layout], backend: Backend, faithfulness: Reduction, positions: int
+) -> list[Outputs]:
+    found = run_layouts(layouts, backend, 0, faithfulness, positions)
+    return [output for output in found if isinstance(output, Outputs)]
+
+
+@pytest.fixture
+def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
+    return SegmentTokenizer.from_file(wordpiece_file)
+
+
+@given(st.lists(st.integers(1, 600)), st.integers(1, 2000))
+def test_every_window_is_packed_once_and_calls_stay_bounded(
+    lengths: list[int], positions: int
+) -> None:
+    calls = pack(lengths, positions)
+    assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
+    for call in calls:
+        longest = max(lengths[number] for number in call)
+        assert len(call) == 1 or len(call) * longest <= positions
+
+
+def test_windows_of_one_length_share_calls() -> None:
+    assert pack([10, 512, 500, 20, 30], 1024) == [[1, 2], [4, 3, 0]]
+
+
+@pytest.mark.parametrize("faithfulness", ["weakest_token", "weakest_sentence"])
+@pytest.mark.parametrize("positions", [1, 100, 300, 100_000])
+def test_packing_changes_no_number(
+    rag_examples: tuple[RagExample, ...],
+    tokenizer: SegmentTokenizer,
+    formula: Any,
+    faithfulness: Reduction,
+    positions: int,
+) -> None:
+    """The engine's own answer to one example in one call is what any packing must give."""
+    layouts = layouts_of(rag_examples, tokenizer)
+    assert max(len(layout.rows) for layout in layouts) > 10
+    formula.faithfulness = faithfulness
+    for layout, found in zip(
+        layouts, judged(layouts, formula, faithfulness, positions), strict=True
+    ):
+        alone = formula.run(collate([layout], 0))
+        sizes = {
+            "support_probs": len(layout.response_sentence),
+            "relevance_probs": len(layout.context_row),
+            "utilization_probs": len(layout.context_row),
+        }
+        for name in Outputs._fields:
+            expected = getattr(alone, name)
+            if name in sizes:
+                expected = expected[:, : sizes[name]]
+            np.testing.assert_allclose(getattr(found, name), expected, atol=2e-6, err_msg=name)
+
+
+def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    response = " ".join(f"The {n % 7} boat was red." for n in range(400))
+    layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
+    alone = formula.run(collate(layouts, 0))
+    (found,) = judged(layouts, formula, "weakest_sentence", 1024)
+    assert found.sentence_support.shape == (1, 400)
+    np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
+    np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
+
+
+def test_an_error_of_a_call_befalls_its_own_examples_alone(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    examples = [
+        RagExample("Who?", ("The baker had bread.",), "The baker."),
+        RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
+    ]
+    layouts = layouts_of(examples, tokenizer)
+    formula.raises_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
+    apart = run_layouts(layouts, formula, 0, "weakest_token", positions=1)
+    assert isinstance(apart[0], Outputs)
+    assert isinstance(apart[1], EngineError)
+    together = run_layouts(layouts, formula, 0, "weakest_token", positions=1000)
+    assert all(isinstance(each, EngineError) for each in together)
+
+
+def test_nan_befalls_its_own_example_even_in_a_shared_call(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    examples = [
+        RagExample("Who?", ("The baker had bread.",), "The baker."),
+        RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
+    ]
+    formula.nan_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
+    fine, broken = run_layouts(layouts_of(examples, tokenizer), formula, 0, "weakest_token")
+    assert isinstance(fine, Outputs)
+    assert isinstance(broken, EngineError)
+    assert "support_probs = nan" in str(broken)
+
+
+def test_no_layout_makes_no_call(formula: Any) -> None:
+    assert run_layouts([], formula, 0, "weakest_token") == []
+
+
+def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
+    np.testing.assert_array_equal(probabilities([1.0001, -0.0001, 0.5], "x"), [1.0, 0.0, 0.5])
+    for wrong in (float("nan"), float("inf"), 1.1, -0.1):
+        with pytest.raises(EngineError, match=r"x = .* \(1 of 2 values"):
+            probabilities([wrong, 0.5], "x")

@@ -1,0 +1,60 @@
+"""The scripts in examples/ run as their first lines say, on the log beside them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+BUNDLE = ROOT / "trivet" / "bundles" / "default" / "MANIFEST.json"
+ROWS = [
+    json.loads(line)
+    for line in (EXAMPLES / "rag_log.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+needs_bundle = pytest.mark.skipif(
+    not BUNDLE.is_file(), reason="the embedded bundle is not there yet"
+)
+
+
+def run(script: str) -> str:
+    command = [
+        sys.executable,
+        "-c",
+        f"import runpy; runpy.run_path({script!r}, run_name='__main__')",
+    ]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_log_has_distinct_rows_of_three_fields() -> None:
+    assert len({row["id"] for row in ROWS}) == len(ROWS) >= 8
+    for row in ROWS:
+        assert set(row) == {"id", "question", "contexts", "response"}
+        assert all(isinstance(context, str) and context for context in row["contexts"])
+
+
+@needs_bundle
+def test_one_answer_prints_every_score() -> None:
+    printed = run("examples/one_answer.py")
+    for name in ("faithfulness", "supported_share", "relevance", "utilization", "completeness"):
+        assert name in printed
+    assert "context 2: relevance 0." in printed
+
+
+@needs_bundle
+def test_judge_a_log_lists_every_row_from_the_least_faithful() -> None:
+    header, *lines = run("examples/judge_a_log.py").splitlines()
+    assert header.split() == ["id", "faithfulness", "relevance", "unsupported"]
+    listed = [line.split()[:2] for line in lines]
+    assert {id_ for id_, _ in listed} == {row["id"] for row in ROWS}
+    scores = [float(score) for _, score in listed if score != "none"]
+    assert scores == sorted(scores)
+    # The one row without a response has no faithfulness, and stands last.
+    assert listed[-1] == ["release-before-answer", "none"]

@@ -1,0 +1,215 @@
+"""The house itself: floors, file sizes, light imports, the wheel, a README that tells the truth."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "trivet"
+BUNDLE = PACKAGE / "bundles" / "default"
+SOURCES = sorted(
+    file
+    for folder in ("trivet", "tests", "examples", "benchmarks")
+    for file in (ROOT / folder).rglob("*.py")
+)
+HEAVY = {"torch", "lightning", "pytorch_lightning", "transformers", "datasets", "torchmetrics"}
+HEAVY |= {"omegaconf", "sklearn", "pandas", "pyarrow", "onnx", "onnxscript"}
+LIGHT = (
+    "trivet",
+    "trivet.records",
+    "trivet.data.tokens",
+    "trivet.data.sentences",
+    "trivet.data.windows",
+    "trivet.data.spans",
+    "trivet.data.reading",
+    "trivet.model.aggregate",
+    "trivet.model.bundle",
+    "trivet.serve.evaluator",
+    "trivet.__main__",
+)
+
+needs_bundle = pytest.mark.skipif(
+    not (BUNDLE / "MANIFEST.json").is_file(), reason="the embedded bundle is not there yet"
+)
+
+
+def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` with the package importable, whether or not it is installed."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, encoding="utf-8"
+    )
+
+
+def readme_blocks(language: str) -> list[str]:
+    """Return the fenced blocks of one language in the README, in order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_imports_keep_to_the_floors() -> None:
+    script = "import sys; from importlinter.cli import lint_imports; "
+    script += "sys.exit(lint_imports('pyproject.toml', no_cache=True))"
+    result = run(sys.executable, "-c", script)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_file_has_at_most_400_lines_and_says_what_it_is(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 400
+    assert ast.get_docstring(ast.parse(text)), "the module has no docstring"
+
+
+@pytest.mark.parametrize("folder", ["data", "heads", "model", "serve", "configs"])
+def test_the_packages_inside_are_docstrings_only(folder: str) -> None:
+    body = ast.parse((PACKAGE / folder / "__init__.py").read_text(encoding="utf-8")).body
+    assert len(body) == 1
+
+
+def test_what_serving_needs_loads_nothing_heavy() -> None:
+    script = (
+        "import importlib, json, sys\n"
+        "loaded = {}\n"
+        f"for name in {LIGHT!r}:\n"
+        "    importlib.import_module(name)\n"
+        f"    loaded[name] = sorted({HEAVY!r} & set(sys.modules))\n"
+        "print(json.dumps(loaded))\n"
+    )
+    result = run(sys.executable, "-c", script)
+    assert result.returncode == 0, result.stderr
+    loaded = json.loads(result.stdout)
+    assert {name: heavy for name, heavy in loaded.items() if heavy} == {}
+
+
+def test_the_help_loads_nothing_heavy() -> None:
+    result = run(sys.executable, "-X", "importtime", "-m", "trivet", "--help")
+    assert result.returncode == 0, result.stderr
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "trivet" in loaded
+    assert loaded & HEAVY == set()
+    for command in ("evaluate", "test", "train", "export", "info"):
+        assert command in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=" ".join)
+def test_ruff_has_nothing_to_say(arguments: list[str]) -> None:
+    if importlib.util.find_spec("ruff") is None:
+        pytest.skip("ruff is not installed")
+    folders = ("trivet", "tests", "examples", "benchmarks")
+    result = run(sys.executable, "-m", "ruff", *arguments, "--no-cache", *folders)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_mypy_strict_has_nothing_to_say(tmp_path: Path) -> None:
+    result = run(sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path))
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    asked = [
+        *project["dependencies"],
+        *(name for e in ("zstd", "train", "export", "dev") for name in extras[e]),
+    ]
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    # No local version and no address: "torch==2.13.0" accepts a CPU build and a CUDA build alike.
+    assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.]+", pin)] == []
+    pinned = {canonical(pin.partition("==")[0]) for pin in pins}
+    named = {canonical(match.group()) for item in asked if (match := re.match(r"[\w.-]+", item))}
+    assert named - pinned - {"trivet"} == set()
+
+
+def canonical(name: str) -> str:
+    """Return a distribution's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_wheel_holds_what_serving_needs(tmp_path: Path) -> None:
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed")
+    result = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    expected = {
+        file.relative_to(ROOT).as_posix()
+        for file in PACKAGE.rglob("*")
+        if file.is_file() and file.suffix in {".py", ".typed", ".yaml", ".json", ".onnx", ".j2"}
+    }
+    assert expected <= inside
+    assert "trivet/py.typed" in inside
+    assert not any(name.startswith(("tests/", "benchmarks/", "examples/")) for name in inside)
+
+
+@needs_bundle
+def test_the_embedded_bundle_is_small() -> None:
+    files = {file.name: file.stat().st_size for file in BUNDLE.iterdir()}
+    assert {"bundle.json", "tokenizer.json", "MANIFEST.json", "README.md"} <= set(files)
+    graphs = {name: size for name, size in files.items() if name.endswith(".onnx")}
+    assert graphs
+    assert sum(graphs.values()) <= 26_000_000
+    assert not any(name.endswith((".safetensors", ".bin", ".ckpt")) for name in files)
+
+
+@needs_bundle
+@pytest.mark.parametrize("number", range(len(readme_blocks("python"))))
+def test_the_python_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+    result = run(sys.executable, "-c", readme_blocks("python")[number], cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "NaN" not in result.stdout
+
+
+@needs_bundle
+def test_the_first_command_of_the_readme_runs(tmp_path: Path) -> None:
+    block = readme_blocks("bash")[0].replace("\\\n", " ")
+    install, _, command = block.partition("&&")
+    assert install.split()[:2] == ["pip", "install"]
+    words = shlex.split(command)
+    assert words[:2] == ["trivet", "evaluate"]
+    result = run(sys.executable, "-m", *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "faithfulness" in result.stdout.lower()
+
+
+def test_the_tests_themselves_reach_nothing() -> None:
+    # An address that is reserved for documentation: were it tried, it would time out, not refuse.
+    with pytest.raises(OSError, match="tests run offline"):
+        socket.create_connection(("192.0.2.1", 80), timeout=0.5)
+
+
+def test_the_second_command_of_the_readme_is_what_ci_runs() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Test\n")[2].partition("\n## ")[0]
+    command = re.findall(r"^```bash\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[0]
+    assert "constraints.txt" in command
+    assert command.rstrip().endswith("pytest")
+
+
+def test_every_path_the_documents_link_to_exists() -> None:
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    missing = [
+        f"{document.name}: {target}"
+        for document in documents
+        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8"))
+        if "://" not in target and not (document.parent / target).exists()
+    ]
+    assert missing == []

@@ -1,0 +1,251 @@
+"""Weighted statistics against other people's code, and laws of the bootstrap."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import f1_score, precision_recall_curve, roc_auc_score
+from torchmetrics.functional.classification import binary_calibration_error
+
+from trivet.intervals import (
+    Draws,
+    Estimate,
+    FloatArray,
+    Statistic,
+    auroc,
+    average,
+    best_f1,
+    calibration_error,
+    ratio,
+    root_mean_square,
+)
+
+# Few distinct scores, so that ties are the rule.
+rows = st.lists(
+    st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 3)), min_size=1, max_size=30
+)
+
+
+def one(statistic: Statistic, weights: FloatArray) -> float:
+    return float(statistic(weights[None, :])[0])
+
+
+def columns(drawn: list[tuple[int, bool, int]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    scores, positive, weights = zip(*drawn, strict=True)
+    return np.array(scores) / 10, np.array(positive), np.array(weights, dtype=float)
+
+
+@given(rows)
+def test_auroc_is_scikit_learns_on_the_repeated_rows(drawn: list[tuple[int, bool, int]]) -> None:
+    scores, positive, weights = columns(drawn)
+    value = one(auroc(scores, positive.astype(bool)), weights)
+    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
+    if len(set(positive[repeated].tolist())) < 2:
+        assert math.isnan(value)
+    else:
+        assert value == pytest.approx(roc_auc_score(positive[repeated], scores[repeated]))
+
+
+def test_auroc_is_the_u_statistic_of_mann_and_whitney() -> None:
+    draw = np.random.default_rng(1)
+    scores, positive = draw.random(50), draw.random(50) < 0.3
+    u = stats.mannwhitneyu(scores[positive], scores[~positive]).statistic
+    expected = u / (positive.sum() * (~positive).sum())
+    assert one(auroc(scores, positive), np.ones(50)) == pytest.approx(expected)
+
+
+@given(rows)
+def test_best_f1_is_the_highest_point_of_scikit_learns_curve(
+    drawn: list[tuple[int, bool, int]],
+) -> None:
+    scores, positive, weights = columns(drawn)
+    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
+    value = one(best_f1(scores, positive.astype(bool)), weights)
+    if not positive[repeated].any():
+        assert math.isnan(value)
+        return
+    precision, recall, _ = precision_recall_curve(positive[repeated], scores[repeated])
+    best = max(
+        2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)
+    )
+    assert value == pytest.approx(best)
+
+
+@given(rows)
+def test_f1_as_a_ratio_is_scikit_learns(drawn: list[tuple[int, bool, int]]) -> None:
+    scores, positive, weights = columns(drawn)
+    flagged, gold = (scores > 0.4).astype(float), positive.astype(float)
+    assume((weights * gold).sum() > 0)
+    value = one(ratio(2 * flagged * gold, flagged + gold, gold), weights)
+    assert value == pytest.approx(f1_score(gold, flagged, sample_weight=weights, zero_division=0))
+
+
+def test_a_ratio_without_what_it_needs_is_undefined_and_not_zero() -> None:
+    gold, flagged = np.zeros(3), np.ones(3)
+    assert math.isnan(one(ratio(2 * gold, flagged + gold, gold), np.ones(3)))
+    assert math.isnan(one(ratio(gold, gold, gold), np.ones(3)))
+
+
+def test_root_mean_square_by_hand() -> None:
+    weights = np.array([1.0, 2.0, 0.0])
+    assert one(root_mean_square(np.array([0.3, -0.6, 9.0])), weights) == pytest.approx(
+        math.sqrt((0.09 + 2 * 0.36) / 3)
+    )
+
+
+def test_calibration_error_is_torchmetrics() -> None:
+    draw = np.random.default_rng(2)
+    probs = draw.random(200)
+    positive = draw.random(200) < probs**2
+    row = np.sort(draw.integers(0, 40, 200))
+    expected = binary_calibration_error(
+        torch.from_numpy(probs), torch.from_numpy(positive.astype(int)), n_bins=15
+    )
+    value = one(calibration_error(row, probs, positive, 40), np.ones(40))
+    assert value == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_calibration_error_takes_the_ends_of_the_range() -> None:
+    row = np.arange(2)
+    sure = np.array([0.0, 1.0])
+    assert one(calibration_error(row, sure, np.array([False, True]), 2), np.ones(2)) == 0.0
+    assert one(calibration_error(row, sure, np.array([True, False]), 2), np.ones(2)) == 1.0
+
+
+def squares(n: int) -> tuple[Statistic, FloatArray]:
+    errors = np.random.default_rng(3).normal(size=n)
+    return root_mean_square(errors), errors
+
+
+def test_the_interval_of_single_rows_agrees_with_scipys_bootstrap() -> None:
+    statistic, errors = squares(300)
+    draws = Draws([f"g{i}" for i in range(300)], "s", 2000, 0)
+    interval = draws.estimate(statistic, np.arange(300)).interval()
+    other = stats.bootstrap(
+        (errors,),
+        lambda values, axis: np.sqrt((values**2).mean(axis=axis)),
+        n_resamples=2000,
+        method="percentile",
+        random_state=np.random.default_rng(4),
+    ).confidence_interval
+    assert interval == pytest.approx((other.low, other.high), abs=0.012)
+
+
+def test_groups_are_drawn_whole() -> None:
+    # Ten rows a group, all alike: the interval must be that of 30 groups, not of 300 rows.
+    errors = np.repeat(np.random.default_rng(5).random(30), 10)
+    statistic = root_mean_square(errors)
+    by_group = Draws([f"g{i // 10}" for i in range(300)], "s", 1000, 0)
+    by_row = Draws([f"g{i}" for i in range(300)], "s", 1000, 0)
+    every = np.arange(300)
+    wide, narrow = (draws.estimate(statistic, every).interval() for draws in (by_group, by_row))
+    assert wide is not None
+    assert narrow is not None
+    assert wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
+
+
+@given(st.permutations(range(12)), st.integers(0, 5))
+def test_the_order_of_rows_changes_nothing(order: list[int], seed: int) -> None:
+    _, errors = squares(12)
+    groups = np.array([f"g{i % 5}" for i in range(12)])
+    first = Draws(groups.tolist(), "s", 40, seed).estimate(root_mean_square(errors), np.arange(12))
+    second = Draws(groups[order].tolist(), "s", 40, seed).estimate(
+        root_mean_square(errors[order]), np.arange(12)
+    )
+    assert second.value == pytest.approx(first.value)
+    assert second.resampled == pytest.approx(first.resampled)
+
+
+def test_seed_and_name_decide_the_resamples() -> None:
+    statistic, _ = squares(20)
+    groups = [f"g{i}" for i in range(20)]
+
+    def resampled(name: str, seed: int) -> FloatArray:
+        return Draws(groups, name, 50, seed).estimate(statistic, np.arange(20)).resampled
+
+    assert np.array_equal(resampled("s", 0), resampled("s", 0))
+    assert not np.array_equal(resampled("s", 0), resampled("s", 1))
+    assert not np.array_equal(resampled("s", 0), resampled("t", 0))
+
+
+def test_rows_of_one_group_have_a_value_and_no_interval() -> None:
+    statistic, errors = squares(5)
+    estimate = Draws(["g"] * 5, "s", 50, 0).estimate(statistic, np.arange(5))
+    assert estimate.value == pytest.approx(math.sqrt((errors**2).mean()))
+    assert estimate.interval() is None
+
+
+def test_no_rows_have_neither() -> None:
+    statistic, _ = squares(0)
+    estimate = Draws([], "s", 50, 0).estimate(statistic, np.arange(0))
+    assert estimate.value is None
+    assert estimate.interval() is None
+
+
+def test_one_positive_is_too_few_for_an_interval_and_many_are_not() -> None:
+    draws = Draws([f"g{i}" for i in range(50)], "s", 500, 0)
+    scores = np.random.default_rng(6).random(50)
+    lone = draws.estimate(auroc(scores, np.arange(50) < 1), np.arange(50))
+    many = draws.estimate(auroc(scores, np.arange(50) < 20), np.arange(50))
+    assert lone.value is not None
+    assert lone.defined_share() == pytest.approx(1 - math.exp(-1), abs=0.08)
+    assert lone.interval() is None
+    assert many.interval() is not None
+
+
+def test_undefined_resamples_are_replaced_by_defined_ones_in_turn() -> None:
+    estimate = Estimate(0.5, np.array([0.1, np.nan, 0.2, np.nan, np.nan]))
+    assert estimate.only_defined() == pytest.approx([0.1, 0.1, 0.2, 0.2, 0.1])
+
+
+def test_an_average_is_resampled_set_by_set() -> None:
+    first = Estimate(0.2, np.array([0.1, 0.3]))
+    second = Estimate(0.6, np.array([0.5, 0.9]))
+    nothing = Estimate(None, np.array([np.nan, np.nan]))
+    mean = average([first, nothing, second])
+    assert mean.value == pytest.approx(0.4)
+    assert mean.resampled == pytest.approx([0.3, 0.6])
+    assert average([nothing]).value is None
+    assert average([nothing]).interval() is None
+
+
+def test_a_set_that_cannot_be_resampled_stands_still_in_the_average() -> None:
+    still = Estimate(0.4, np.array([np.nan, np.nan]))
+    assert average([still, Estimate(0.6, np.array([0.5, 0.7]))]).resampled == pytest.approx(
+        [0.45, 0.55]
+    )
+    assert average([still, still]).value == pytest.approx(0.4)
+    assert average([still, still]).interval() is None
+
+
+def test_the_mean_of_independent_sets_has_the_interval_that_theory_gives() -> None:
+    # 4 sets of 400 draws of variance 1: the mean square has a standard error of sqrt(2/400)/2.
+    random = np.random.default_rng(7)
+    estimates = []
+    for i in range(4):
+        errors = random.normal(size=400)
+        mean_square = ratio(errors**2, np.ones(400), np.ones(400))
+        draws = Draws([f"g{j}" for j in range(400)], f"set{i}", 1000, 0)
+        estimates.append(draws.estimate(mean_square, np.arange(400)))
+    interval = average(estimates).interval()
+    assert interval is not None
+    expected = 2 * 1.96 * math.sqrt(2 / 400) / 2
+    assert interval[1] - interval[0] == pytest.approx(expected, rel=0.15)
+
+
+def test_a_thousand_resamples_of_three_thousand_rows_take_seconds() -> None:
+    random = np.random.default_rng(8)
+    scores, positive = random.random(3000), random.random(3000) < 0.2
+    started = time.process_time()
+    draws = Draws([f"g{i // 2}" for i in range(3000)], "s", 1000, 0)
+    for _ in range(3):
+        draws.estimate(auroc(scores, positive), np.arange(3000))
+    # About a tenth of a second of one core; the limit leaves room for a slow machine.
+    assert time.process_time() - started < 10

@@ -1,0 +1,323 @@
+"""The command line, run in this process: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trivet
+from trivet.__main__ import main
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.bundle import (
+    BundleInfo,
+    EncoderInfo,
+    GraphInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    write_bundle,
+)
+from trivet.serve import evaluator
+
+GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+class Half:
+    """An engine that says 0.75 of every token, but 0.25 of "wood"."""
+
+    name = "half"
+
+    def __init__(self, wood: int) -> None:
+        self.wood = wood
+
+    def run(self, windows: Windows) -> Outputs:
+        values = np.where(windows.input_ids == self.wood, 0.25, 0.75).astype(np.float32).reshape(-1)
+        return join(
+            support_probs=supported_anywhere(values, windows.response_at),
+            relevance_probs=gather_tokens(values, windows.context_at),
+            utilization_probs=gather_tokens(values, windows.context_at),
+            response_mask=windows.response_at.max(axis=-1) >= 0,
+            context_weight=windows.context_weight,
+            sentence_pool=windows.sentence_pool,
+            faithfulness="weakest_token",
+        )
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, wordpiece_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a bundle that an engine of constants answers for."""
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    special = tokenizer.special
+    info = BundleInfo(
+        package_version="0",
+        name="tiny",
+        encoder=EncoderInfo(
+            model_type="bert", hidden_size=16, layers=2, source="a [bold]formula", licence="none"
+        ),
+        window=WindowInfo(size=48),
+        faithfulness="weakest_token",
+        heads=("support", "relevance", "utilization"),
+        thresholds=Thresholds(adherence=0.5, sentence=0.7, span=0.5),
+        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
+        training=TrainingInfo(command="none", date="2020-01-01", data=()),
+        graphs=(GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True),),
+    )
+    folder = tmp_path / "bundle"
+    write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})
+    wood = int(tokenizer.encode(["wood"])[0].ids[0])
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: Half(wood))
+    return folder
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Return a function that runs the command line: exit code, stdout, stderr."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["trivet", *map(str, words)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+            sys.exit(0)
+        said = capfd.readouterr()
+        return int(caught.value.code or 0), said.out, said.err
+
+    return run
+
+
+def write_rows(path: Path, *rows: object) -> Path:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_one_answer_is_printed_with_its_unsupported_spans_marked(call: Call, bundle: Path) -> None:
+    words = ["--question", "What?", "--context", "The mill is old.", "--context", "It is of stone."]
+    response = "The mill is of wood."
+    code, out, _ = call("evaluate", *words, "--response", response, "--bundle", bundle)
+    assert code == 0
+    assert "The mill is of [wood]." in out
+    assert "characters 15 to 19, probability 0.75" in out
+    assert "faithfulness     0.250  not adherent" in out
+    assert "The mill is old." in out
+
+
+def test_one_answer_as_json(call: Call, bundle: Path, tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    words = ["--context", "The mill.", "--response", "It is of wood.", "--out", out]
+    assert call("evaluate", *words, "--bundle", bundle)[0] == 0
+    assert json.loads(out.read_bytes())["unsupported"][0]["text"] == "wood"
+
+
+def test_a_file_becomes_one_line_a_row_in_order(call: Call, bundle: Path, tmp_path: Path) -> None:
+    rows = [{**GOOD, "id": str(number)} for number in range(70)]
+    file = write_rows(tmp_path / "rows.jsonl", *rows)
+    code, out, err = call("evaluate", file, "--bundle", bundle)
+    assert code == 0
+    verdicts = [json.loads(line) for line in out.splitlines()]
+    assert [verdict["id"] for verdict in verdicts] == [row["id"] for row in rows]
+    assert verdicts[0]["faithfulness"] == 0.75
+    assert "70 judged, 0 failed" in err
+
+
+def test_a_malformed_line_is_named_and_the_rest_is_judged(
+    call: Call, bundle: Path, tmp_path: Path
+) -> None:
+    empty = {**GOOD, "contexts": []}
+    file = write_rows(tmp_path / "rows.jsonl", GOOD, '{"question": "cut', GOOD, empty, GOOD)
+    out = tmp_path / "verdicts.jsonl"
+    code, _, err = call("evaluate", file, "--out", out, "--bundle", bundle)
+    assert code == 1
+    verdicts = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    codes = [verdict.get("error", {}).get("code") for verdict in verdicts]
+    assert codes == [None, "malformed_line", None, "empty_contexts", None]
+    assert "line 2: " in verdicts[1]["error"]["message"]
+    assert "3 judged, 2 failed" in err
+    code, _, _ = call("evaluate", file, "--allow-empty-contexts", "--bundle", bundle)
+    assert code == 1
+
+
+def test_stdin_compressed_files_and_other_names_are_read(
+    call: Call, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"prompt": "What?", "retrieved_contexts": ["The mill."], "answer": "It is old."}
+    line = json.dumps(row).encode() + b"\n"
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(line))
+    mapped = ["--map", "question=prompt", "--bundle", bundle]
+    code, out, _ = call("evaluate", tmp_path / "rows.jsonl.gz", *mapped)
+    assert (code, json.loads(out)["faithfulness"]) == (0, 0.75)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line)))
+    code, out, _ = call("evaluate", "-", *mapped)
+    assert (code, json.loads(out)["faithfulness"]) == (0, 0.75)
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(line * 100)[:-12])
+    code, _, err = call("evaluate", tmp_path / "cut.jsonl.gz", *mapped)
+    assert code == 2
+    assert "breaks off after line" in err
+
+
+def test_lone_surrogates_are_written_as_valid_json(
+    call: Call, bundle: Path, tmp_path: Path
+) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "response": "It is \ud800 old."})
+    code, out, _ = call("evaluate", file, "--bundle", bundle)
+    assert code == 0
+    assert json.loads(out)["sentences"][0]["text"] == "It is \ud800 old."
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["evaluate"], "give a FILE"),
+        (["evaluate", "x.jsonl", "--question", "What?"], "give a FILE"),
+        (["evaluate", "x.jsonl", "--out", "./x.jsonl"], "would overwrite the input"),
+        (["evaluate", "x.jsonl", "--map", "question"], "must be OURS=THEIRS"),
+        (["evaluate", "x.jsonl", "--threads", "0"], "--threads"),
+        (["nothing"], "No such command"),
+    ],
+)
+def test_wrong_usage_exits_with_2(call: Call, words: list[str], complaint: str) -> None:
+    code, out, err = call(*words)
+    assert code == 2
+    assert complaint in err
+    assert out == ""
+
+
+def test_wrong_input_exits_with_2(call: Call, bundle: Path, tmp_path: Path) -> None:
+    code, _, err = call("evaluate", tmp_path / "absent.jsonl", "--bundle", bundle)
+    assert code == 2
+    assert "absent.jsonl: cannot be opened: No such file" in err
+    file = write_rows(tmp_path / "rows.jsonl", GOOD)
+    code, _, err = call("evaluate", file, "--map", "passage=text", "--bundle", bundle)
+    assert code == 2
+    assert "no field 'passage'" in err
+    code, _, err = call("evaluate", file, "--out", tmp_path / "no" / "where", "--bundle", bundle)
+    assert code == 2
+    assert "cannot be written" in err
+    code, _, err = call("evaluate", "--question", "What?", "--bundle", bundle)
+    assert code == 2
+    assert "there are no contexts" in err
+    code, _, err = call("test", "--data", "sql:here", "--bundle", bundle)
+    assert code == 2
+    assert "unknown kind 'sql'" in err
+
+
+def test_a_refused_bundle_exits_with_3(call: Call, bundle: Path, tmp_path: Path) -> None:
+    content = (bundle / "tokenizer.json").read_bytes()
+    (bundle / "tokenizer.json").write_bytes(content[:-1])
+    file = write_rows(tmp_path / "rows.jsonl", GOOD)
+    for words in (["evaluate", file], ["info"], ["test", "--data", f"jsonl:{file}"]):
+        code, out, err = call(*words, "--bundle", bundle)
+        assert code == 3
+        assert "tokenizer.json" in err
+        assert out == ""
+
+
+def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) -> None:
+    rows = [
+        {
+            **GOOD,
+            "id": str(number),
+            "response": "It is of wood." if number % 2 else "It is old.",
+            "labels": {"unsupported": [[9, 13]] if number % 2 else []},
+            "source": "mine",
+            "group": str(number),
+        }
+        for number in range(20)
+    ]
+    file = write_rows(tmp_path / "rows.jsonl", *rows)
+    report = tmp_path / "figures.json"
+    code, out, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle, "--json", report)
+    assert code == 0, err
+    assert "hallucination_auroc" in out
+    assert "20 judged, 0 failed" in err
+    written = json.loads(report.read_bytes())
+    assert (written["bundle"], written["engine"], written["split"]) == ("tiny", "half", "all")
+    figures = {figure["measure"]: figure for figure in written["figures"]}
+    assert figures["hallucination_auroc"]["value"] == 1.0
+    assert figures["hallucination_auroc"]["positives"] == 10
+    assert figures["span_f1"]["value"] == 1.0
+
+
+def test_rows_that_cannot_be_judged_are_counted(call: Call, bundle: Path, tmp_path: Path) -> None:
+    labelled = {**GOOD, "labels": {"adherent": True}, "source": "mine", "group": "a"}
+    empty = {**labelled, "contexts": [" "], "group": "b"}
+    file = write_rows(tmp_path / "rows.jsonl", labelled, empty)
+    code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
+    assert code == 1
+    assert "1 judged, 1 failed" in err
+
+
+def test_info_shows_the_bundle(call: Call, bundle: Path) -> None:
+    code, out, _ = call("info", "--bundle", bundle)
+    assert code == 0
+    for words in ("tiny", "a [bold]formula (none), 2 layers", "48 tokens", "adherence 0.500"):
+        assert words in out
+
+
+def test_train_hands_configs_and_overrides_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    schema = types.SimpleNamespace(load_config=lambda *given: seen.append(given) or "config")
+    training = types.SimpleNamespace(
+        train=lambda config, resume: seen.append((config, resume)) or Path("runs/bundle")
+    )
+    monkeypatch.setitem(sys.modules, "trivet.configs.schema", schema)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "trivet.train", training)  # type: ignore[arg-type]
+    code, out, _ = call("train", "a.yaml", "b.yaml", "optim.epochs=2", "run.name=x", "--resume")
+    assert (code, out) == (0, "runs/bundle\n")
+    assert seen == [
+        ([Path("a.yaml"), Path("b.yaml")], ["optim.epochs=2", "run.name=x"]),
+        ("config", True),
+    ]
+
+
+def test_export_hands_its_options_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    report = types.SimpleNamespace(worst={"model.onnx": 1.5e-6})
+
+    def export_onnx(folder: Path, out: Path | None, **options: Any) -> Any:
+        seen.append((folder, out, options))
+        return report
+
+    fake = types.SimpleNamespace(export_onnx=export_onnx)
+    monkeypatch.setitem(sys.modules, "trivet.export", fake)  # type: ignore[arg-type]
+    code, out, _ = call("export", "in", "--out", "out", "--keep", "fp32", "--threads", "2")
+    assert code == 0
+    assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
+    assert seen == [(Path("in"), Path("out"), {"keep": ("fp32",), "threads": 2})]
+
+
+def test_a_missing_library_is_named_with_its_extra(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "trivet.export", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)  # type: ignore[arg-type]
+    code, _, err = call("export", "in")
+    assert code == 2
+    assert "onnx is not installed; pip install 'trivet[export]'" in err
+
+
+def test_the_version_is_shown(call: Call) -> None:
+    code, out, _ = call("--version")
+    assert (code, out) == (0, f"trivet {trivet.__version__}\n")
+
+
+def test_the_door_names_what_it_has() -> None:
+    for name in trivet.__all__:
+        assert getattr(trivet, name) is not None
+        assert name in dir(trivet)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        trivet.nothing  # noqa: B018

@@ -1,0 +1,382 @@
+"""From judged rows to figures: what is compared with what, per source and per family."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
+
+from trivet.metrics import Figure, Judged, measure
+from trivet.records import (
+    ContextSentence,
+    ContextSpan,
+    ContextVerdict,
+    Evaluation,
+    FailedEvaluation,
+    LabelledExample,
+    Labels,
+    RagExample,
+    SentenceVerdict,
+    Span,
+    UnsupportedSpan,
+)
+
+RESPONSE = "Foxes sleep by day. Owls sing at noon."
+CONTEXT = "Foxes sleep by day. Owls are silent."
+SENTENCES = ((0, 19), (20, 36))
+
+
+def verdict(
+    faithfulness: float | None = 0.8,
+    flagged: tuple[tuple[int, int], ...] = (),
+    relevance: float | None = 0.5,
+    utilization: float | None = 0.5,
+    completeness: float | None = 0.5,
+    threshold: float = 0.5,
+) -> Evaluation:
+    support = 0.0 if faithfulness is None else faithfulness
+    return Evaluation(
+        id="x",
+        faithfulness=faithfulness,
+        supported_share=1.0,
+        relevance=relevance,
+        utilization=utilization,
+        completeness=completeness,
+        adherent=None if faithfulness is None else faithfulness >= threshold,
+        unsupported=tuple(
+            UnsupportedSpan(start, end, RESPONSE[start:end], 0.9) for start, end in flagged
+        ),
+        sentences=(
+            SentenceVerdict(0, 19, RESPONSE[:19], 0.9, True),
+            SentenceVerdict(20, 38, RESPONSE[20:], support, support >= threshold),
+        ),
+        contexts=(
+            ContextVerdict(
+                relevance=relevance,
+                utilization=utilization,
+                sentences=tuple(
+                    ContextSentence(start, end, CONTEXT[start:end], 0.75, 0.25)
+                    for start, end in SENTENCES
+                ),
+            ),
+        ),
+        windows=1,
+        cut_question_tokens=0,
+        response_chunks=1,
+        replaced_characters=0,
+    )
+
+
+FAILED = FailedEvaluation(id="x", code="too_long", message="too long")
+
+
+def judged(
+    labels: Labels,
+    evaluation: Evaluation | FailedEvaluation,
+    source: str = "logs",
+    group: str = "g",
+    generator: str | None = None,
+) -> Judged:
+    example = RagExample(question="Who sleeps?", contexts=(CONTEXT,), response=RESPONSE, id="x")
+    return Judged(LabelledExample(example, labels, source, group, generator), evaluation)
+
+
+def table(figures: list[Figure]) -> dict[str, Figure]:
+    named = {
+        "/".join(filter(None, (one.source, one.generator, one.measure))): one for one in figures
+    }
+    assert len(named) == len(figures), "two figures of one name"
+    return named
+
+
+def test_the_response_level_by_hand() -> None:
+    rows = [
+        judged(Labels(adherent=adherent), verdict(faithfulness), group=f"g{i}")
+        for i, (adherent, faithfulness) in enumerate(
+            [(False, 0.1), (False, 0.6), (True, 0.4), (True, 0.7), (True, 0.9)]
+        )
+    ]
+    found = table(measure(rows))
+    assert found["logs/hallucination_auroc"].value == pytest.approx(5 / 6)
+    assert found["logs/hallucination_precision"].value == pytest.approx(1 / 2)
+    assert found["logs/hallucination_recall"].value == pytest.approx(1 / 2)
+    assert found["logs/hallucination_f1"].value == pytest.approx(1 / 2)
+    # At 0.65 three are flagged, and both hallucinations are among them.
+    assert found["logs/hallucination_f1_best_threshold"].value == pytest.approx(4 / 5)
+    note = found["logs/hallucination_f1_best_threshold"].note
+    assert note is not None
+    assert note.startswith("threshold 0.6500 was chosen on these very rows")
+    # Each score is alone in its bin: .9 and .4 should be 1, and .6, .3 and .1 should be 0.
+    expected = (0.1 + 0.6 + 0.6 + 0.3 + 0.1) / 5
+    assert found["logs/hallucination_ece"].value == pytest.approx(expected)
+    for one in found.values():
+        assert (one.n, one.positives, one.groups, one.failed) == (5, 2, 5, 0)
+
+
+def test_the_response_level_is_scikit_learns() -> None:
+    random = np.random.default_rng(0)
+    faithfulness = random.random(80).round(1)
+    adherent = random.random(80) < faithfulness
+    rows = [
+        judged(Labels(adherent=bool(truth)), verdict(float(score)), group=f"g{i}")
+        for i, (truth, score) in enumerate(zip(adherent, faithfulness, strict=True))
+    ]
+    found = table(measure(rows))
+    assert found["logs/hallucination_auroc"].value == pytest.approx(
+        roc_auc_score(~adherent, 1 - faithfulness)
+    )
+    expected = precision_recall_fscore_support(
+        ~adherent, faithfulness < 0.5, average="binary", zero_division=np.nan
+    )[:3]
+    values = [found[f"logs/hallucination_{name}"].value for name in ("precision", "recall", "f1")]
+    assert values == pytest.approx(list(expected))
+    for name in ("auroc", "precision", "recall", "f1"):
+        one = found[f"logs/hallucination_{name}"]
+        assert one.low is not None
+        assert one.value is not None
+        assert one.high is not None
+        assert one.low < one.value < one.high
+
+
+def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
+    labels = Labels(adherent=True, relevance=0.5, unsupported=())
+    whole = [
+        judged(Labels(adherent=False, relevance=0.1), verdict(0.2), group="a"),
+        judged(labels, verdict(0.9), group="b"),
+    ]
+    failed = [
+        judged(labels, FAILED, group="c"),
+        judged(labels, verdict(None, relevance=None), group="d"),
+    ]
+    with_failed, without = table(measure(whole + failed)), table(measure(whole))
+    for name, one in without.items():
+        assert one.failed == 0
+        assert with_failed[name].value == one.value
+        assert with_failed[name].n == one.n
+    assert with_failed["logs/hallucination_auroc"].failed == 2
+    assert with_failed["logs/relevance_rmse"].failed == 2
+    assert with_failed["logs/span_f1"].failed == 2
+
+
+def test_a_source_that_failed_altogether_is_shown() -> None:
+    found = table(measure([judged(Labels(adherent=True, relevance=0.5), FAILED)] * 3))
+    assert found
+    for one in found.values():
+        assert (one.value, one.low, one.high) == (None, None, None)
+        assert (one.n, one.failed) == (0, 3)
+        assert one.note == "undefined: every row failed"
+
+
+@pytest.mark.parametrize(
+    ("adherent", "reason"),
+    [(True, "undefined: no hallucinated row"), (False, "undefined: no adherent row")],
+)
+def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> None:
+    rows = [judged(Labels(adherent=adherent), verdict(0.1 * i), group=f"g{i}") for i in range(9)]
+    one = table(measure(rows))["logs/hallucination_auroc"]
+    assert (one.value, one.low, one.high) == (None, None, None)
+    assert one.note == reason
+    assert one.n == 9
+
+
+def test_nothing_flagged_has_no_precision_and_an_f1_of_zero() -> None:
+    rows = [
+        judged(Labels(adherent=i < 4, unsupported=() if i < 4 else (Span(20, 38),)), verdict(0.9))
+        for i in range(8)
+    ]
+    found = table(measure(rows))
+    for level in ("hallucination", "span"):
+        assert found[f"logs/{level}_precision"].value is None
+        assert found[f"logs/{level}_precision"].note == "undefined: nothing was flagged"
+        assert found[f"logs/{level}_recall"].value == 0.0
+        assert found[f"logs/{level}_f1"].value == 0.0
+
+
+def test_span_characters_by_hand() -> None:
+    rows = [
+        # Gold 20..38 (18 characters), flagged 25..38 and 0..5: 13 hits of 18 flagged.
+        judged(Labels(unsupported=(Span(20, 38),)), verdict(0.1, ((25, 38), (0, 5)))),
+        # No gold, 4 flagged: all of them wrong.
+        judged(Labels(unsupported=()), verdict(0.4, ((20, 24),))),
+        # Gold spans that overlap each other count once: 6 characters, none flagged.
+        judged(Labels(unsupported=(Span(0, 4), Span(2, 6))), verdict(0.9)),
+        # Unknown is not none.
+        judged(Labels(unsupported=None), verdict(0.1, ((0, 38),))),
+    ]
+    found = table(measure(rows))
+    precision, recall = 13 / 22, 13 / 24
+    assert found["logs/span_precision"].value == pytest.approx(precision)
+    assert found["logs/span_recall"].value == pytest.approx(recall)
+    assert found["logs/span_f1"].value == pytest.approx(
+        2 * precision * recall / (precision + recall)
+    )
+    assert (found["logs/span_f1"].n, found["logs/span_f1"].positives) == (3, 2)
+
+
+def test_scores_are_compared_each_with_its_own_truth() -> None:
+    labels = Labels(relevance=0.2, utilization=0.6, completeness=0.9)
+    evaluation = verdict(relevance=0.5, utilization=0.5, completeness=0.5)
+    found = table(measure([judged(labels, evaluation)]))
+    assert found["logs/relevance_rmse"].value == pytest.approx(0.3)
+    assert found["logs/utilization_rmse"].value == pytest.approx(0.1)
+    assert found["logs/completeness_rmse"].value == pytest.approx(0.4)
+    assert found["logs/relevance_rmse"].positives is None
+    assert found["logs/relevance_rmse"].note == "no interval: all rows come from one group"
+
+
+def test_without_a_score_the_marked_context_sentences_are_counted() -> None:
+    both = (ContextSpan(0, 0, 19), ContextSpan(0, 20, 36))
+    labels = Labels(relevant=both, utilized=both[:1])
+    evaluation = verdict(relevance=0.75, utilization=0.25, completeness=1.0)
+    found = table(measure([judged(labels, evaluation)]))
+    assert found["logs/relevance_rmse"].value == pytest.approx(1 - 0.75)
+    assert found["logs/utilization_rmse"].value == pytest.approx(0.5 - 0.25)
+    assert found["logs/completeness_rmse"].value == pytest.approx(1.0 - 0.5)
+    # Sentences say .75 relevant where all are, .25 utilized where half are.
+    assert found["logs/relevance_ece"].value == pytest.approx(0.25)
+    assert found["logs/utilization_ece"].value == pytest.approx(0.25)
+
+
+def test_completeness_of_nothing_relevant_is_no_truth() -> None:
+    found = table(measure([judged(Labels(relevant=(), utilized=()), verdict())]))
+    assert "logs/completeness_rmse" not in found
+    assert found["logs/relevance_rmse"].value == pytest.approx(0.5)
+
+
+def test_support_calibration_counts_response_sentences() -> None:
+    # Sentence supports .9 and .2; the second sentence holds the gold span.
+    rows = [judged(Labels(unsupported=(Span(25, 30),)), verdict(0.2))]
+    assert table(measure(rows))["logs/support_ece"].value == pytest.approx((0.1 + 0.2) / 2)
+
+
+def test_no_known_truth_gives_no_figure() -> None:
+    assert measure([judged(Labels(), verdict()), judged(Labels(), FAILED)]) == []
+    assert measure([]) == []
+
+
+def sets(shift: float = 0.0) -> list[Judged]:
+    """Three component sets of 30 groups each; the third knows one class alone."""
+    random = np.random.default_rng(9)
+    rows = []
+    for name in ("a", "b", "c"):
+        for i in range(60):
+            adherent = bool(name == "c" or random.random() < 0.7)
+            score = float(np.clip(random.normal(0.6 if adherent else 0.4, 0.2) + shift, 0, 1))
+            labels = Labels(adherent=adherent, relevance=float(random.random()))
+            rows.append(judged(labels, verdict(score), f"ragbench/{name}", f"g{i // 2}"))
+    return rows
+
+
+def test_the_mean_over_sets_weighs_each_set_once_and_names_what_it_lacks() -> None:
+    rows = sets()[:-40]  # the third set is smaller
+    found = table(measure(rows))
+    values = [found[f"ragbench/{name}/relevance_rmse"].value for name in "abc"]
+    mean = found["ragbench/mean/relevance_rmse"]
+    assert mean.value == pytest.approx(np.mean([value or math.nan for value in values]))
+    assert (mean.n, mean.groups, mean.note) == (140, 70, None)
+    area = found["ragbench/mean/hallucination_auroc"]
+    parts = [found[f"ragbench/{name}/hallucination_auroc"] for name in "ab"]
+    assert area.value == pytest.approx(np.mean([part.value or math.nan for part in parts]))
+    assert area.note == "mean over 2 of 3 sets, undefined in c"
+    # The mean of two independent sets is surer than either of them.
+    assert area.high is not None
+    assert area.low is not None
+    for part in parts:
+        assert part.high is not None
+        assert part.low is not None
+        assert area.high - area.low < part.high - part.low
+
+
+def test_two_models_meet_the_same_resamples() -> None:
+    # Adding a constant to all scores, without clipping, ranks alike: so must every resample.
+    first, second = (
+        table(measure([dataclasses.replace(row, evaluation=halved(row, by)) for row in sets()]))
+        for by in (0.5, 0.25)
+    )
+    name = "ragbench/mean/hallucination_auroc"
+    assert first[name] == second[name]
+
+
+def halved(row: Judged, by: float) -> Evaluation:
+    assert isinstance(row.evaluation, Evaluation)
+    assert row.evaluation.faithfulness is not None
+    return verdict(row.evaluation.faithfulness * by)
+
+
+def test_ragtruth_is_pooled_and_taken_within_each_generator() -> None:
+    random = np.random.default_rng(3)
+    rows = []
+    for task in ("qa", "summary"):
+        for i in range(40):
+            adherent = bool(random.random() < 0.5)
+            labels = Labels(adherent=adherent, unsupported=() if adherent else (Span(20, 38),))
+            generator = "model-a" if i % 2 else "model-b"
+            evaluation = verdict(float(random.random()), ((20, 30),) if i % 3 else ())
+            rows.append(judged(labels, evaluation, f"ragtruth/{task}", f"g{i // 4}", generator))
+    found = table(measure(rows))
+    everything = found["ragtruth/pooled/hallucination_auroc"]
+    assert (everything.n, everything.groups) == (80, 10)
+    truth = [not row.example.labels.adherent for row in rows]
+    score = [
+        1 - row.evaluation.faithfulness
+        for row in rows
+        if isinstance(row.evaluation, Evaluation) and row.evaluation.faithfulness is not None
+    ]
+    assert everything.value == pytest.approx(roc_auc_score(truth, score))
+    one = found["ragtruth/qa/model-a/span_f1"]
+    alone = table(measure([row for row in rows[:40] if row.example.generator == "model-a"]))
+    assert (one.n, one.groups) == (20, 10)
+    assert one.value == alone["ragtruth/qa/span_f1"].value
+    assert one.low is not None
+    assert "ragtruth/mean/hallucination_auroc" not in found
+
+
+@given(st.permutations(range(24)))
+def test_the_order_of_rows_changes_nothing(order: list[int]) -> None:
+    rows = sets()[::5][:24]
+    first, second = measure(rows, resamples=30), measure([rows[i] for i in order], resamples=30)
+    assert [one.measure for one in first] == [one.measure for one in second]
+    for one, other in zip(first, second, strict=True):
+        assert other.to_dict() == pytest.approx(one.to_dict())
+
+
+def test_a_verdict_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 of 1 numbers in the verdicts on \\['x'\\]"):
+        measure([judged(Labels(adherent=True), verdict(math.nan))])
+
+
+def test_three_thousand_rows_take_seconds() -> None:
+    random = np.random.default_rng(5)
+    rows = []
+    for i in range(3000):
+        adherent = bool(random.random() < 0.7)
+        labels = Labels(
+            adherent=adherent,
+            unsupported=() if adherent else (Span(20, 38),),
+            relevance=0.5,
+            utilization=0.2,
+            completeness=0.3,
+        )
+        rows.append(judged(labels, verdict(float(random.random())), group=f"g{i // 4}"))
+    started = time.process_time()
+    found = measure(rows)
+    # Under a second of one core; the limit leaves room for a slow machine.
+    assert time.process_time() - started < 20
+    assert all(one.low is not None for one in found if one.measure.startswith("hallucination"))
+
+
+def test_measuring_loads_no_torch() -> None:
+    code = (
+        "import sys, trivet.metrics; "
+        "sys.exit(', '.join({'torch', 'torchmetrics', 'sklearn', 'scipy'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,140 @@
+"""Thresholds: best F1 of what is unsupported, found as an exhaustive search would find it."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.records import LabelledExample, Labels, RagExample, Span
+from trivet.thresholds import DevScores, best_threshold, choose_thresholds
+
+FloatArray = npt.NDArray[np.float64]
+things = st.lists(
+    st.tuples(st.floats(0, 1), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=25
+)
+
+
+def f1_at(threshold: float, support: FloatArray, gold: FloatArray, size: FloatArray) -> float:
+    flagged = support < threshold
+    return float(2 * gold[flagged].sum() / (size[flagged].sum() + gold.sum()))
+
+
+@given(things)
+def test_no_threshold_is_better(drawn: list[tuple[float, int, int]]) -> None:
+    support = np.array([thing[0] for thing in drawn])
+    gold = np.array([float(thing[1]) for thing in drawn])
+    size = gold + np.array([float(thing[2]) for thing in drawn])
+    found = best_threshold(support, gold, size)
+    if not 0 < gold.sum() < size.sum():
+        assert found is None
+        return
+    candidates = [*support.tolist(), 1.0]
+    best = max(f1_at(candidate, support, gold, size) for candidate in candidates)
+    if found is None:  # only where everything has a support of 1
+        assert best == 0
+        return
+    assert 0 < found.threshold <= 1
+    assert found.f1 == pytest.approx(best)
+    assert f1_at(found.threshold, support, gold, size) == pytest.approx(found.f1)
+
+
+def test_the_threshold_stands_half_way_between_what_it_separates() -> None:
+    found = best_threshold(np.array([0.1, 0.3, 0.7, 0.9]), np.array([1.0, 1.0, 0.0, 0.0]))
+    assert found is not None
+    assert found.threshold == pytest.approx(0.5)
+    assert found.f1 == 1.0
+
+
+def test_adjacent_numbers_are_still_separated() -> None:
+    low = 0.25  # the middle rounds to it
+    high = float(np.nextafter(low, 1))
+    found = best_threshold(np.array([low, high]), np.array([1.0, 0.0]))
+    assert found is not None
+    assert low < found.threshold <= high
+
+
+def scores(
+    response: str,
+    unsupported: tuple[Span, ...] | None,
+    adherent: bool | None,
+    faithfulness: float | None,
+    sentences: list[tuple[int, int, float]],
+    tokens: list[tuple[int, int, float]],
+) -> DevScores:
+    labels = Labels(unsupported=unsupported, adherent=adherent)
+    example = RagExample(question="q", contexts=("c",), response=response)
+    return DevScores(
+        example=LabelledExample(example, labels, source="s", group="g"),
+        faithfulness=faithfulness,
+        sentence_spans=[Span(start, end) for start, end, _ in sentences],
+        sentence_support=np.array([support for *_, support in sentences], dtype=np.float32),
+        token_offsets=np.array([(start, end) for start, end, _ in tokens]).reshape(-1, 2),
+        token_support=np.array([support for *_, support in tokens], dtype=np.float32),
+    )
+
+
+def test_each_threshold_is_chosen_from_its_own_numbers() -> None:
+    # "Red fox." is supported, "Blue owls sang." is not but for its first word.
+    one = scores(
+        "Red fox. Blue owls sang.",
+        (Span(14, 23),),
+        False,
+        0.2,
+        [(0, 8, 0.8), (9, 24, 0.4)],
+        [
+            (0, 3, 0.9),
+            (4, 7, 0.9),
+            (7, 8, 0.9),
+            (9, 13, 0.7),
+            (14, 18, 0.1),
+            (19, 21, 0.9),  # "sa" + "ng": one word, flagged by its second half
+            (21, 23, 0.3),
+            (23, 24, 0.9),
+        ],
+    )
+    other = scores(
+        "Red fox.", (), True, 0.6, [(0, 8, 0.9)], [(0, 3, 0.9), (4, 7, 0.8), (7, 8, 0.9)]
+    )
+    chosen = choose_thresholds([one, other])
+    assert chosen.adherence == pytest.approx(0.4)
+    assert chosen.sentence == pytest.approx(0.6)
+    assert chosen.span == pytest.approx(0.5)
+    assert (chosen.adherence_f1, chosen.sentence_f1, chosen.span_f1) == (1.0, 1.0, 1.0)
+
+
+def test_a_token_that_begins_with_the_space_belongs_to_the_word_after_it() -> None:
+    one = scores(
+        "aa bb cc",
+        (Span(3, 5),),
+        False,
+        0.1,
+        [(0, 8, 0.1)],
+        [(0, 2, 0.9), (2, 5, 0.1), (5, 8, 0.9)],
+    )
+    chosen = choose_thresholds([one])
+    assert chosen.span == pytest.approx(0.5)
+    assert chosen.span_f1 == 1.0
+
+
+def test_unknown_labels_are_left_out_and_defaults_are_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = scores("Red fox.", None, True, 0.6, [(0, 8, 0.9)], [(0, 3, 0.9)])
+    unknown = scores("Red fox.", None, None, 0.1, [(0, 8, 0.1)], [(0, 3, 0.1)])
+    with caplog.at_level(logging.WARNING):
+        chosen = choose_thresholds([known, unknown])
+    assert (chosen.adherence, chosen.sentence, chosen.span) == (0.5, 0.5, 0.5)
+    assert chosen.adherence_f1 is None
+    assert "adherence threshold stays at 0.5: the labels of 1 dev examples" in caplog.text
+    assert "span threshold stays at 0.5: the labels of 0 dev examples" in caplog.text
+
+
+def test_an_empty_response_changes_nothing() -> None:
+    full = scores("aa bb", (Span(3, 5),), False, 0.1, [(0, 5, 0.1)], [(0, 2, 0.9), (3, 5, 0.1)])
+    empty = scores("", (), None, None, [], [])
+    assert choose_thresholds([full, empty]) == choose_thresholds([full])

@@ -1,0 +1,135 @@
+"""ValidationMeasures: per source, unknowns left out, never NaN."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from trivet.validation import ValidationMeasures
+
+NAN = math.nan
+
+
+def update(measures: ValidationMeasures, source: list[str], **columns: list[float]) -> None:
+    """Add a batch; columns that are not given are unknown."""
+    empty = [NAN] * len(source)
+    guess = [0.5] * len(source)
+    tensors: dict[str, Tensor] = {
+        name: torch.tensor(columns.get(name, default))
+        for name, default in {
+            "faithfulness": guess,
+            "adherent": empty,
+            "relevance": guess,
+            "relevance_true": empty,
+            "utilization": guess,
+            "utilization_true": empty,
+        }.items()
+    }
+    measures.update(source, **tensors)
+
+
+def test_the_figures_of_a_small_example_written_out_by_hand() -> None:
+    measures = ValidationMeasures()
+    update(
+        measures,
+        ["a", "a", "b", "a", "b"],
+        faithfulness=[0.1, 0.9, 0.2, 0.5, 0.8],
+        adherent=[0.0, 1.0, 1.0, 1.0, 0.0],
+        relevance=[0.0, 0.5, 1.0, 0.0, 0.5],
+        relevance_true=[0.5, 0.5, 1.0, NAN, 0.5],
+        utilization=[0.25, 0.0, 0.0, 0.0, 0.0],
+        utilization_true=[0.75, NAN, NAN, NAN, NAN],
+    )
+    assert measures.compute() == pytest.approx(
+        {
+            "hallucination_auroc/a": 1.0,
+            "hallucination_auroc/b": 0.0,
+            "hallucination_auroc/mean": 0.5,
+            "relevance_rmse/a": math.sqrt(0.25 / 2),
+            "relevance_rmse/b": 0.0,
+            "relevance_rmse/mean": math.sqrt(0.25 / 2) / 2,
+            "utilization_rmse/a": 0.5,
+            "utilization_rmse/mean": 0.5,
+        }
+    )
+
+
+def test_batches_add_up_to_the_whole_and_agree_with_scikit_learn() -> None:
+    draw = np.random.default_rng(0)
+    source = draw.choice(["a", "b/c.d"], 60).tolist()
+    faithfulness = draw.random(60).round(1)
+    adherent = draw.integers(0, 2, 60)
+    parts, whole = ValidationMeasures(), ValidationMeasures()
+    for start in range(0, 60, 7):
+        rows = slice(start, start + 7)
+        update(
+            parts,
+            source[rows],
+            faithfulness=faithfulness[rows].tolist(),
+            adherent=adherent[rows].astype(float).tolist(),
+        )
+    update(
+        whole, source, faithfulness=faithfulness.tolist(), adherent=adherent.astype(float).tolist()
+    )
+    assert parts.compute() == pytest.approx(whole.compute())
+    rows_a = np.array(source) == "a"
+    assert whole.compute()["hallucination_auroc/a"] == pytest.approx(
+        roc_auc_score(1 - adherent[rows_a], 1 - faithfulness[rows_a])
+    )
+
+
+def test_one_class_or_no_truth_has_no_key() -> None:
+    measures = ValidationMeasures()
+    update(measures, ["a", "a", "b"], adherent=[1.0, 1.0, NAN])
+    assert measures.compute() == {}
+
+
+def test_an_undefined_source_is_left_out_of_the_mean() -> None:
+    measures = ValidationMeasures()
+    update(
+        measures,
+        ["a", "a", "one_class"],
+        faithfulness=[0.1, 0.9, 0.5],
+        adherent=[0.0, 1.0, 1.0],
+    )
+    assert measures.compute() == {"hallucination_auroc/a": 1.0, "hallucination_auroc/mean": 1.0}
+
+
+def test_reset_forgets_and_compute_does_not() -> None:
+    measures = ValidationMeasures()
+    update(measures, ["a"], relevance=[0.25], relevance_true=[0.75])
+    assert measures.compute() == measures.compute() != {}
+    measures.reset()
+    assert measures.compute() == {}
+
+
+def test_half_precision_with_gradients_is_taken() -> None:
+    measures = ValidationMeasures()
+    guess = torch.full((2,), 0.25, dtype=torch.bfloat16, requires_grad=True)
+    unknown = torch.full((2,), NAN)
+    measures.update(
+        ["a", "a"], guess, torch.tensor([True, False]), guess, torch.ones(2), guess, unknown
+    )
+    assert measures.compute()["relevance_rmse/a"] == pytest.approx(0.75)
+    assert measures.compute()["hallucination_auroc/a"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("wrong", [NAN, math.inf, -0.1, 1.1])
+def test_a_prediction_that_is_no_probability_is_refused_by_name(wrong: float) -> None:
+    with pytest.raises(ValueError, match=r"utilization: 1 of 2 predictions are not in \[0, 1\]"):
+        update(
+            ValidationMeasures(),
+            ["a", "a"],
+            utilization=[wrong, 0.5],
+            utilization_true=[0.5, 0.5],
+        )
+
+
+def test_a_wrong_length_is_refused_with_the_numbers() -> None:
+    with pytest.raises(ValueError, match=r"relevance: 2 sources, predictions \(3,\)"):
+        update(ValidationMeasures(), ["a", "b"], relevance=[0.0, 0.5, 1.0])

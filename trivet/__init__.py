@@ -1,0 +1,67 @@
+"""Trivet: one encoder, three heads, every score of a RAG answer from one pass.
+
+The door of the package. It is lazy: ``import trivet`` loads the standard library alone, the engine
+comes with the first ``trivet.evaluate`` or ``trivet.Evaluator``, and torch never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trivet.records import (
+    BundleError,
+    ConfigError,
+    ContextSpan,
+    DataError,
+    EngineError,
+    Evaluation,
+    ExampleError,
+    FailedEvaluation,
+    LabelledExample,
+    RagExample,
+    Span,
+    WindowError,
+)
+
+if TYPE_CHECKING:
+    from trivet.serve.evaluator import Evaluator, evaluate
+
+    __version__: str
+
+__all__ = [
+    "BundleError",
+    "ConfigError",
+    "ContextSpan",
+    "DataError",
+    "EngineError",
+    "Evaluation",
+    "Evaluator",
+    "ExampleError",
+    "FailedEvaluation",
+    "LabelledExample",
+    "RagExample",
+    "Span",
+    "WindowError",
+    "__version__",
+    "evaluate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is heavy when it is first asked for."""
+    if name in ("Evaluator", "evaluate"):
+        from trivet.serve import evaluator
+
+        return getattr(evaluator, name)
+    if name == "__version__":
+        from importlib import metadata
+
+        try:
+            return metadata.version("trivet")
+        except metadata.PackageNotFoundError:
+            return "0+source"  # run from a checkout that was never installed
+    raise AttributeError(f"module 'trivet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

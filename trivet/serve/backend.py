@@ -1,0 +1,63 @@
+"""What the evaluator asks of an engine, and the check that an engine's answer is usable.
+
+An engine runs one graph: ``Windows`` in, ``Outputs`` out. It knows nothing of text.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trivet.data.tokens import FloatArray
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import EngineError
+
+# Rounding may leave [0, 1] by this much; anything further is a broken engine.
+_ROUNDING = 1e-3
+
+
+class Backend(Protocol):
+    """An engine that holds one loaded model."""
+
+    @property
+    def name(self) -> str:
+        """What runs and on what: ``onnxruntime int8``."""
+        ...
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the model once.
+
+        Args:
+            windows: Numpy arrays, shapes as in ``Windows``; ids int64, weights float32.
+
+        Returns:
+            Numpy arrays of float32, shapes as in ``Outputs``.
+
+        Raises:
+            EngineError: The engine failed.
+        """
+        ...
+
+
+def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
+    """Return ``values`` as float32 in [0, 1].
+
+    Args:
+        values: What an engine answered. *Shape:* any.
+        name: The field of ``Outputs`` it stands in, for the message.
+
+    Raises:
+        EngineError: A value is not finite, or lies outside [0, 1] by more than rounding.
+    """
+    array = np.asarray(values, dtype=np.float32)
+    usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
+    if not usable.all():
+        culprit = array[~usable].flat[0]
+        raise EngineError(
+            f"the engine answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
+            "values are no probability); the model or its engine is broken, export the bundle again"
+        )
+    return np.clip(array, 0.0, 1.0)

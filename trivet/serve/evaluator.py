@@ -1,0 +1,312 @@
+"""One call from texts to verdicts, for one example or a stream of them.
+
+Reading, cutting, running and joining happen elsewhere; here is their order, which inputs are
+refused before any of it, and whose error is whose.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from trivet.data.reading import ReadExample, read_examples
+from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, WindowSettings, lay_out
+from trivet.model.bundle import Bundle, read_bundle
+from trivet.records import (
+    EngineError,
+    Evaluation,
+    ExampleError,
+    FailedEvaluation,
+    RagExample,
+    WindowError,
+)
+from trivet.serve.engine_calls import run_layouts
+from trivet.serve.loading import DEFAULT_BUNDLE, Precision, load_backend, load_tokenizer
+from trivet.serve.verdict import read_verdict
+
+# A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
+# 150 bytes a character, so long examples make a block of their own.
+_BLOCK_EXAMPLES = 64
+_BLOCK_CHARACTERS = 500_000
+
+MAX_CHARACTERS = 2_000_000
+MAX_WINDOWS = 20_000
+
+
+class Evaluator:
+    """Judges examples with one bundle. Loaded once, used from as many threads as you like.
+
+    Attributes:
+        bundle: The bundle that answers.
+    """
+
+    def __init__(
+        self,
+        bundle: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        *,
+        precision: Precision | None = None,
+        max_characters: int = MAX_CHARACTERS,
+        max_windows: int = MAX_WINDOWS,
+    ) -> None:
+        """Load a bundle; every file is checked and the engine is tested before the first answer.
+
+        Args:
+            bundle: The folder of a bundle; ``None`` is the one inside the package.
+            threads: Threads the engine uses; ``None`` takes one for each core.
+            precision: ``int8`` or ``fp32``; ``None`` takes the fastest graph there is.
+            max_characters: Longest passage, question or response that is accepted.
+            max_windows: Most windows of one example.
+
+        Raises:
+            BundleError: The bundle is refused; the message names the file.
+            ValueError: ``threads`` is below 1.
+        """
+        self.bundle: Bundle = read_bundle(DEFAULT_BUNDLE if bundle is None else Path(bundle))
+        self._tokenizer = load_tokenizer(self.bundle)
+        self._backend = load_backend(self.bundle, threads, precision)
+        window = self.bundle.info.window
+        self._settings = WindowSettings(window.size, window.overlap)
+        self._max_characters = max_characters
+        self._max_windows = max_windows
+
+    @property
+    def engine(self) -> str:
+        """What answers: the engine's name and the graph's file."""
+        return self._backend.name
+
+    def evaluate(
+        self,
+        question: str,
+        contexts: Sequence[str],
+        response: str,
+        *,
+        id: str | None = None,  # noqa: A002 (the field's name in every record)
+        allow_empty_contexts: bool = False,
+    ) -> Evaluation:
+        """Judge one example.
+
+        Args:
+            question: What was asked; may be empty.
+            contexts: The retrieved passages.
+            response: The answer; ``""`` asks for relevance alone.
+            id: The caller's name for the example; comes back in the verdict.
+            allow_empty_contexts: Judge a response against nothing when there are no contexts; the
+                context scores are then ``None``.
+
+        Returns:
+            The verdict.
+
+        Raises:
+            ExampleError: The example cannot be judged; ``code`` says why: ``empty_contexts``,
+                ``too_long``, ``invalid_row``.
+            EngineError: The engine failed.
+        """
+        if isinstance(contexts, str) or not isinstance(contexts, Iterable):
+            raise ExampleError(
+                f"contexts must be a list of passages, not {type(contexts).__name__}; "
+                "write contexts=[text]"
+            )
+        example = RagExample(question, tuple(contexts), response, id)
+        result = self._judge([example], allow_empty_contexts)[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def evaluate_many(
+        self,
+        examples: Iterable[RagExample | FailedEvaluation],
+        *,
+        allow_empty_contexts: bool = False,
+    ) -> Iterator[Evaluation | FailedEvaluation]:
+        """Judge a stream of examples, in order; one result for each, also for those that fail.
+
+        Lazy on both sides: a block of up to 64 examples is read, judged together, and yielded.
+
+        Args:
+            examples: What to judge; what failed before (a row that could not be read) is passed on
+                in its place.
+            allow_empty_contexts: As in ``evaluate``.
+
+        Yields:
+            The verdict on each example, or why there is none.
+        """
+        for block in _blocks(examples):
+            judged = iter(
+                self._judge([e for e in block if isinstance(e, RagExample)], allow_empty_contexts)
+            )
+            for example in block:
+                if isinstance(example, FailedEvaluation):
+                    yield example
+                    continue
+                result = next(judged)
+                yield _failure(result, example) if isinstance(result, Exception) else result
+
+    def _judge(
+        self, examples: Sequence[RagExample], allow_empty_contexts: bool
+    ) -> list[Evaluation | ExampleError | WindowError | EngineError]:
+        """Judge examples together; return for each its verdict or its error."""
+        results: dict[int, Evaluation | ExampleError | WindowError | EngineError] = {}
+        checked: dict[int, RagExample] = {}
+        for number, example in enumerate(examples):
+            try:
+                checked[number] = self._check(example, allow_empty_contexts)
+            except ExampleError as error:
+                results[number] = error
+        reads = {}
+        for number, read in zip(checked, self._read(list(checked.values())), strict=True):
+            if isinstance(read, ExampleError):
+                results[number] = read
+            elif not len(read.context) and not allow_empty_contexts:
+                results[number] = _empty_contexts(len(examples[number].contexts))
+            else:
+                reads[number] = read
+        layouts = {}
+        for number, read in reads.items():
+            try:
+                self._check_windows(read)
+                layouts[number] = lay_out(read, self._settings, self._tokenizer.special)
+            except (ExampleError, WindowError) as error:
+                results[number] = error
+        outputs = run_layouts(
+            list(layouts.values()),
+            self._backend,
+            self._tokenizer.special.pad,
+            self.bundle.info.faithfulness,
+        )
+        for (number, layout), output in zip(layouts.items(), outputs, strict=True):
+            if isinstance(output, EngineError):
+                results[number] = output
+                continue
+            try:
+                results[number] = read_verdict(
+                    examples[number], reads[number], layout, output, self.bundle.info.thresholds
+                )
+            except EngineError as error:
+                results[number] = error
+        return [results[number] for number in range(len(examples))]
+
+    def _check(self, example: RagExample, allow_empty_contexts: bool) -> RagExample:
+        """Refuse what cannot be judged, before a tokenizer sees it."""
+        texts = {"question": example.question, "response": example.response}
+        texts |= {f"context {number}": text for number, text in enumerate(example.contexts)}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
+            if len(text) > self._max_characters:
+                raise ExampleError(
+                    f"{name} has {len(text)} characters, more than max_characters="
+                    f"{self._max_characters}; split it, or raise Evaluator(max_characters=...)",
+                    code="too_long",
+                )
+        if not allow_empty_contexts and not any(text.strip() for text in example.contexts):
+            raise _empty_contexts(len(example.contexts))
+        return _without_blanks(example)
+
+    def _read(self, examples: Sequence[RagExample]) -> Sequence[ReadExample | ExampleError]:
+        """Tokenize in one batch; where an example is refused, one by one to find out which."""
+        try:
+            return read_examples(examples, self._tokenizer)
+        except ExampleError as error:
+            if len(examples) == 1:
+                return [error]
+        return [self._read([example])[0] for example in examples]
+
+    def _check_windows(self, read: ReadExample) -> None:
+        """Refuse an example of so many windows that cutting it alone would fill the memory."""
+        size = self._settings.size
+        question = min(len(read.question), size // QUESTION_SHARE)
+        response = min(len(read.response), size // RESPONSE_SHARE)
+        room = size - FRAME - question - response - self._settings.overlap
+        chunks = max(1, math.ceil(len(read.response) / (size // RESPONSE_SHARE)))
+        windows = chunks * max(1, math.ceil(len(read.context) / room))
+        if windows > self._max_windows:
+            raise ExampleError(
+                f"{len(read.context)} context tokens and {len(read.response)} response tokens make "
+                f"about {windows} windows, more than max_windows={self._max_windows}; judge fewer "
+                "contexts or a shorter response, or raise Evaluator(max_windows=...)",
+                code="too_long",
+            )
+
+
+def evaluate(
+    question: str,
+    contexts: Sequence[str],
+    response: str,
+    *,
+    id: str | None = None,  # noqa: A002 (the field's name in every record)
+    allow_empty_contexts: bool = False,
+) -> Evaluation:
+    """Judge one example with the bundle inside the package; see ``Evaluator.evaluate``.
+
+    The bundle is loaded at the first call and kept.
+    """
+    return _default_evaluator().evaluate(
+        question, contexts, response, id=id, allow_empty_contexts=allow_empty_contexts
+    )
+
+
+@functools.cache
+def _default_evaluator() -> Evaluator:
+    return Evaluator()
+
+
+def _without_blanks(example: RagExample) -> RagExample:
+    """Empty the texts that are white space alone: some tokenizers would make a token of it."""
+    blank = [not text.strip() for text in example.contexts]
+    if any(blank):
+        brought = example.context_sentences
+        texts = zip(example.contexts, blank, strict=True)
+        example = replace(example, contexts=tuple("" if empty else text for text, empty in texts))
+        if brought is not None and len(brought) == len(blank):
+            spans = zip(brought, blank, strict=True)
+            kept = tuple(() if empty else own for own, empty in spans)
+            example = replace(example, context_sentences=kept)
+    if not example.response.strip():
+        example = replace(example, response="", response_sentences=None)
+    return example
+
+
+def _empty_contexts(count: int) -> ExampleError:
+    what = "there are no contexts" if not count else f"all {count} contexts are empty"
+    return ExampleError(
+        f"{what}, so nothing can be supported or relevant; pass allow_empty_contexts=True to judge "
+        "the response against nothing",
+        code="empty_contexts",
+    )
+
+
+def _failure(error: Exception, example: RagExample) -> FailedEvaluation:
+    """Return the failure that stands in an example's place."""
+    code = {EngineError: "engine_failed", WindowError: "window"}.get(type(error))
+    if code is None:
+        return FailedEvaluation.of(error, example.id)
+    return FailedEvaluation(example.id, code, str(error))
+
+
+def _blocks(
+    examples: Iterable[RagExample | FailedEvaluation],
+) -> Iterator[list[RagExample | FailedEvaluation]]:
+    """Group a stream into blocks of a bounded number of examples and of characters."""
+    block: list[RagExample | FailedEvaluation] = []
+    characters = 0
+    for example in examples:
+        block.append(example)
+        characters += _length(example)
+        if len(block) >= _BLOCK_EXAMPLES or characters >= _BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
+def _length(example: RagExample | FailedEvaluation) -> int:
+    """Return about how many characters an example has; what is no text counts as nothing."""
+    if isinstance(example, FailedEvaluation):
+        return 0
+    texts = (example.question, example.response, *example.contexts)
+    return sum(len(text) for text in texts if isinstance(text, str))

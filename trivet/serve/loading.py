@@ -1,0 +1,84 @@
+"""From a bundle's folder to an engine that has shown that it computes what it should."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Literal
+
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Windows
+from trivet.model.bundle import SELF_TEST_NAME, TOKENIZER_NAME, Bundle
+from trivet.model.bundle_info import GraphInfo
+from trivet.model.self_test import read_self_test
+from trivet.records import BundleError, EngineError
+from trivet.serve.backend import Backend
+from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+
+logger = logging.getLogger(__name__)
+
+Precision = Literal["fp32", "int8"]
+
+DEFAULT_BUNDLE = Path(__file__).parent.parent / "bundles" / "default"
+
+
+def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
+    """Load a bundle's tokenizer.
+
+    Raises:
+        BundleError: It is no tokenizer, or frames windows with other ids than the model knows.
+    """
+    tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+    said, found = bundle.info.special_tokens, tokenizer.special
+    if (said.cls, said.sep, said.pad) != (found.cls, found.sep, found.pad):
+        raise BundleError(
+            f"{TOKENIZER_NAME}: its special tokens are cls {found.cls}, sep {found.sep}, pad "
+            f"{found.pad}, but bundle.json says cls {said.cls}, sep {said.sep}, pad {said.pad}; "
+            "the tokenizer belongs to another model"
+        )
+    return tokenizer
+
+
+def load_backend(
+    bundle: Bundle, threads: int | None = None, precision: Precision | None = None
+) -> Backend:
+    """Load a bundle's graph and run the stored self-test on it.
+
+    Args:
+        bundle: A bundle whose files were checked.
+        threads: Threads inside one operator; ``None`` takes one for each core.
+        precision: Which graph; ``None`` takes int8 where there is one, for it is the fastest.
+
+    Raises:
+        BundleError: There is no such graph, it lacks a head, it is refused, or it does not answer
+            the self-test as it did at export.
+    """
+    missing = sorted({"support", "relevance", "utilization"} - set(bundle.info.heads))
+    if missing:
+        raise BundleError(
+            f"{bundle.folder}: bundle.json names no {', '.join(missing)} head; a verdict needs all "
+            "three, train the bundle with heads=[support,relevance,utilization]"
+        )
+    graph = _choose(bundle, precision)
+    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
+    test = read_self_test(bundle.path(SELF_TEST_NAME))
+    try:
+        answer = backend.run(Windows(**test.arrays()))
+    except EngineError as error:
+        raise BundleError(f"{graph.file}: the self-test does not run: {error}") from error
+    worst = test.check(graph.file, answer._asdict())
+    logger.info("%s loaded from %s, self-test within %.2g", backend.name, bundle.folder, worst)
+    return backend
+
+
+def _choose(bundle: Bundle, precision: Precision | None) -> GraphInfo:
+    """Return the graph of the precision asked for, or the fastest."""
+    by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
+    wanted: tuple[Precision, ...] = (precision,) if precision else ("int8", "fp32")
+    for each in wanted:
+        if each in by_precision:
+            return by_precision[each]
+    has = ", ".join(sorted(by_precision)) or "none"
+    raise BundleError(
+        f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run `trivet export` on it"
+    )

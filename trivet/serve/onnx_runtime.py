@@ -1,0 +1,99 @@
+"""ONNX Runtime on the CPU: the engine of the embedded path.
+
+The only file that knows ONNX Runtime. The graph is looked at once, at load, so that a wrong file is
+refused by name before the first question.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import BundleError, EngineError
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(float)": np.float32,
+}
+# The graph's optimizer may drop what an encoder without token types never reads.
+_OPTIONAL = frozenset({"segment_ids"})
+_ERRORS_ONLY = 3
+
+
+class OnnxRuntimeBackend:
+    """One ONNX graph in one session; ``run`` may be called from several threads."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """Load the graph.
+
+        Args:
+            path: The ``.onnx`` file of a bundle, already checked against its manifest.
+            threads: Threads inside one operator; ``None`` takes one for each core.
+
+        Raises:
+            BundleError: The file is no graph, or not one from ``Windows`` to ``Outputs``.
+            ValueError: ``threads`` is below 1.
+        """
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads ({threads}) must be at least 1")
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = _ERRORS_ONLY
+        options.intra_op_num_threads = threads or 0
+        options.inter_op_num_threads = 1
+        # Shapes differ from call to call: a memory plan for each would only pile up.
+        options.enable_mem_pattern = False
+        # Without VNNI the usual int8 kernels overflow; export compares with this setting too.
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), sess_options=options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # the library's errors share no base class but this one
+            raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
+        self.name = f"onnxruntime {path.name}"
+        self._inputs = _read_inputs(path.name, self._session)
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the graph once; see ``Backend.run``."""
+        arrays = windows._asdict()
+        feed = {
+            name: np.ascontiguousarray(arrays[name], dtype=dtype)
+            for name, dtype in self._inputs.items()
+        }
+        try:
+            answer = self._session.run(list(Outputs._fields), feed)
+        except Exception as error:  # the library's errors share no base class but this one
+            shape = "x".join(str(size) for size in windows.input_ids.shape)
+            raise EngineError(f"{self.name} failed on {shape} window positions: {error}") from error
+        return Outputs(*answer)
+
+
+def _read_inputs(file: str, session: onnxruntime.InferenceSession) -> dict[str, type[np.generic]]:
+    """Return the name and type of each input after checking both ends of the graph."""
+    given = {node.name: node.type for node in session.get_inputs()}
+    _refuse(file, "inputs", set(given), set(Windows._fields), _OPTIONAL)
+    _refuse(
+        file, "outputs", {node.name for node in session.get_outputs()}, set(Outputs._fields), set()
+    )
+    unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
+    if unknown:
+        raise BundleError(f"{file}: inputs of a type that cannot be fed: {unknown}")
+    return {name: _DTYPES[kind] for name, kind in given.items()}
+
+
+def _refuse(
+    file: str, end: str, given: set[str], wanted: set[str], optional: set[str] | frozenset[str]
+) -> None:
+    missing = sorted(wanted - given - optional)
+    unknown = sorted(given - wanted)
+    if missing or unknown:
+        raise BundleError(
+            f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
+            f"unknown {', '.join(unknown) or 'none'}"
+        )
