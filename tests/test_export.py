@@ -1,9 +1,10 @@
-"""Exported graphs answer as the weights do, on every shape, and say nothing of where they were made."""
+"""Exported graphs answer as the weights do, on every shape, and are silent about their maker."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -31,8 +32,7 @@ from trivet.model.bundle import (
 from trivet.model.bundle_info import INPUTS, OUTPUTS
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import trace
-from trivet.model.inference import inference_model
+from trivet.model.graph import name_dimensions
 from trivet.model.parity import FP32_TOLERANCE, ParityReport, compare, grid
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.self_test import read_self_test
@@ -75,7 +75,7 @@ def write_tiny(folder: Path, encoder: transformers.PreTrainedModel, pooled: bool
 def small_encoder(kind: str) -> transformers.PreTrainedModel:
     """A two-layer encoder; 1,200 words, so that its embeddings are quantized."""
     torch.manual_seed(1)
-    sizes = {
+    sizes: dict[str, Any] = {
         "vocab_size": 1200,
         "hidden_size": 16,
         "num_hidden_layers": 2,
@@ -85,20 +85,18 @@ def small_encoder(kind: str) -> transformers.PreTrainedModel:
         "initializer_range": 0.3,
     }
     if kind == "bert":
-        config = transformers.BertConfig(type_vocab_size=2, **sizes)
-        return transformers.BertModel(config, add_pooling_layer=False)
-    return transformers.DebertaV2Model(
-        transformers.DebertaV2Config(
-            type_vocab_size=0,
-            relative_attention=True,
-            position_buckets=16,
-            norm_rel_ebd="layer_norm",
-            share_att_key=True,
-            pos_att_type=["p2c", "c2p"],
-            position_biased_input=False,
-            **sizes,
-        )
-    )
+        bert = transformers.BertConfig(type_vocab_size=2, **sizes)
+        return transformers.BertModel(bert, add_pooling_layer=False)
+    relative: dict[str, Any] = {
+        "type_vocab_size": 0,
+        "relative_attention": True,
+        "position_buckets": 16,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+    }
+    return transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes, **relative))
 
 
 @pytest.fixture(scope="module", params=["bert", "deberta"])
@@ -129,7 +127,10 @@ def test_the_graphs_are_right_on_shapes_that_were_never_traced(
 ) -> None:
     folder, _ = exported
     model = load_rag_model(read_bundle(folder))
-    for sizes in (Sizes(N=4, L=48, B=6, R=1, K=8, C=1, S=9), Sizes(N=2, L=2, B=1, R=64, K=2, C=7, S=1)):
+    for sizes in (
+        Sizes(N=4, L=48, B=6, R=1, K=8, C=1, S=9),
+        Sizes(N=2, L=2, B=1, R=64, K=2, C=7, S=1),
+    ):
         windows = make_windows(sizes, 1200, seed=99)
         with torch.inference_mode():
             expected = model(*as_tensors(windows))
@@ -191,14 +192,19 @@ def test_the_portable_graph_is_standard_and_says_nothing_of_its_maker(
             assert trace_of_maker not in content, (file, trace_of_maker)
 
 
-def test_deberta_reads_positions_without_computing_them_again(tmp_path: Path) -> None:
-    model = RagModel(Trunk(small_encoder("deberta"))).eval()
-    graph = trace(inference_model(model, WINDOW), 1200).graph
-    kinds = [node.op_type for node in graph.node]
-    assert not {"Log", "Ceil", "Sign", "Range", "Tile", "Clip"} & set(kinds)
-    assert kinds.count("GatherElements") == 2 * 2
-    names = [node.name for node in graph.node]
-    assert len(set(names)) == len(names)
+def test_positions_are_not_computed_again(exported: tuple[Path, ParityReport]) -> None:
+    folder, _ = exported
+    kinds = [node.op_type for node in onnx.load(folder / "model.onnx").graph.node]
+    assert not {"Log", "Ceil", "Sign", "Range", "Tile"} & set(kinds)
+    deberta = read_bundle(folder).info.encoder.model_type == "deberta-v2"
+    assert kinds.count("GatherElements") == (2 * 2 if deberta else 0)
+
+
+def test_every_node_has_a_name_of_its_own(exported: tuple[Path, ParityReport]) -> None:
+    folder, _ = exported
+    for file in ("model.onnx", "model.int8.onnx"):
+        names = [node.name for node in onnx.load(folder / file).graph.node]
+        assert all(names) and len(set(names)) == len(names), file
 
 
 def test_int8_leaves_heads_and_tables_alone(exported: tuple[Path, ParityReport]) -> None:
@@ -226,12 +232,13 @@ def test_embeddings_are_rounded_row_by_row(exported: tuple[Path, ParityReport]) 
     folder, _ = exported
     graph = onnx.load(folder / "model.int8.onnx").graph
     tables = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    (name,) = [name for name in tables if name.endswith("_int8") and tables[name].shape == (1200, 16)]
+    large = [name for name in tables if tables[name].shape == (1200, 16)]
+    assert [tables[name].dtype for name in large] == [np.int8]
+    name = large[0]
     scale = tables[name.removesuffix("_int8") + "_scale"]
     model = load_rag_model(read_bundle(folder))
-    words = model.trunk.encoder.get_input_embeddings().weight.detach().numpy()
+    words = model.trunk.encoder.state_dict()["embeddings.word_embeddings.weight"].numpy()
     assert (np.abs(tables[name] * scale - words) <= scale / 2 + 1e-7).all()
-    assert not any(table.shape == (1200, 16) and table.dtype == np.float32 for table in tables.values())
 
 
 def test_no_residual_sum_can_be_fused(exported: tuple[Path, ParityReport]) -> None:
@@ -244,9 +251,8 @@ def test_no_residual_sum_can_be_fused(exported: tuple[Path, ParityReport]) -> No
     assert before and "Add" not in before
 
 
-def test_quantizing_leaves_the_given_graph_alone() -> None:
-    model = RagModel(Trunk(small_encoder("bert"))).eval()
-    graph = trace(inference_model(model, WINDOW), 1200)
+def test_quantizing_leaves_the_given_graph_alone(exported: tuple[Path, ParityReport]) -> None:
+    graph = onnx.load(exported[0] / "model.onnx")
     before = graph.SerializeToString(deterministic=True)
     int8.quantize(graph)
     assert graph.SerializeToString(deterministic=True) == before
@@ -261,10 +267,18 @@ def test_bert_for_inference_equals_the_library() -> None:
     assert off[given[1].bool()].max() < 1e-5
 
 
-def test_a_serving_bundle_has_no_weights(tmp_path: Path) -> None:
-    folder = write_tiny(tmp_path / "bundle", small_encoder("bert"))
-    before = (folder / "MANIFEST.json").read_bytes()
-    export_onnx(folder, tmp_path / "serving", threads=1)
+@pytest.fixture
+def traced(exported: tuple[Path, ParityReport], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The exported bundle, for exports that need not trace once more."""
+    folder, _ = exported
+    graphs = {"fp32": folder / "model.onnx", "int8": folder / "model.int8.onnx"}
+    monkeypatch.setattr("trivet.export._write_graphs", lambda *_: graphs)
+    return folder
+
+
+def test_a_serving_bundle_has_no_weights(tmp_path: Path, traced: Path) -> None:
+    before = (traced / "MANIFEST.json").read_bytes()
+    export_onnx(traced, tmp_path / "serving", threads=1)
     bundle = read_bundle(tmp_path / "serving")
     assert sorted(bundle.manifest.files) == [
         "README.md",
@@ -276,33 +290,31 @@ def test_a_serving_bundle_has_no_weights(tmp_path: Path) -> None:
     ]
     assert [graph.file for graph in bundle.info.graphs] == ["model.int8.onnx"]
     assert list(read_self_test(bundle.path("self_test.json")).expected) == ["model.int8.onnx"]
-    assert (folder / "MANIFEST.json").read_bytes() == before
+    assert (traced / "MANIFEST.json").read_bytes() == before
     with pytest.raises(BundleError, match=r"no encoder\.json"):
         load_rag_model(bundle)
 
 
-def test_a_graph_that_is_not_the_model_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_tiny(tmp_path / "bundle", small_encoder("bert"))
+def test_a_graph_of_other_weights_is_not_written(tmp_path: Path, traced: Path) -> None:
+    kind = "bert" if read_bundle(traced).info.encoder.model_type == "bert" else "deberta"
+    encoder = small_encoder(kind)
+    with torch.no_grad():
+        encoder.state_dict()["embeddings.word_embeddings.weight"].add_(0.1)
+    folder = write_tiny(tmp_path / "bundle", encoder, pooled=True)
     before = sorted(path.name for path in folder.iterdir())
-
-    def without_mask(mask: torch.Tensor, dtype: torch.dtype, masked: float) -> torch.Tensor:
-        return torch.zeros_like(mask, dtype=dtype)
-
-    monkeypatch.setattr("trivet.model.bert.key_mask", without_mask)
-    with pytest.raises(EngineError, match=r"model\.onnx differs from the weights by .* nothing was"):
+    with pytest.raises(EngineError, match=r"model\.onnx differs from the weights by .* nothing"):
         export_onnx(folder, threads=1)
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_a_dimension_that_is_fixed_is_noticed() -> None:
-    class Fixed(RagModel):
-        def forward(self, *windows: torch.Tensor) -> Outputs:
-            return super().forward(windows[0].reshape(3, -1), *windows[1:])
-
-    with pytest.raises(Exception, match=r"specialized|constant|Constraints"):
-        trace(Fixed(Trunk(small_encoder("bert"))).eval(), 1200)
+def test_a_dimension_that_is_fixed_is_noticed(exported: tuple[Path, ParityReport]) -> None:
+    graph = onnx.load(exported[0] / "model.onnx")
+    graph.graph.input[1].type.tensor_type.shape.dim[1].dim_value = 24
+    with pytest.raises(EngineError, match=r"dimension L of attention_mask .* the constant 24"):
+        name_dimensions(graph)
+    graph.graph.input.pop()
+    with pytest.raises(EngineError, match="came out with the inputs and outputs input_ids"):
+        name_dimensions(graph)
 
 
 # The tools of the comparison ------------------------------------------------------------------
@@ -316,11 +328,7 @@ def test_the_grid_has_ones_odd_and_large_sizes() -> None:
         assert any(value > 1 and value % 2 for value in values), letter
         assert max(values) >= 5, letter
     assert max(row["L"] for row in rows) == 512
-    assert max(row["L"] for row in grid_rows(16)) == 16
-
-
-def grid_rows(window: int) -> list[dict[str, int]]:
-    return [sizes._asdict() for sizes in grid(window)]
+    assert max(sizes.L for sizes in grid(16)) == 16
 
 
 def test_windows_without_text_look_like_real_ones() -> None:
@@ -337,7 +345,7 @@ def test_windows_without_text_look_like_real_ones() -> None:
     assert all((one == two).all() for one, two in zip(windows, again, strict=True))
 
 
-def answer(value: float) -> dict[str, np.ndarray]:
+def answer(value: float) -> dict[str, Any]:
     return {info.name: np.full((2,) * len(info.dims), value, np.float32) for info in OUTPUTS}
 
 

@@ -254,8 +254,8 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
 
 def test_rows_that_cannot_be_judged_are_counted(call: Call, bundle: Path, tmp_path: Path) -> None:
     labelled = {**GOOD, "labels": {"adherent": True}, "source": "mine", "group": "a"}
-    empty = {**labelled, "contexts": [" "], "group": "b"}
-    file = write_rows(tmp_path / "rows.jsonl", labelled, empty)
+    tokenless = {**labelled, "contexts": ["\x00"], "group": "b"}
+    file = write_rows(tmp_path / "rows.jsonl", labelled, tokenless)
     code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
     assert code == 1
     assert "1 judged, 1 failed" in err
@@ -294,7 +294,7 @@ def test_export_hands_its_options_on(call: Call, monkeypatch: pytest.MonkeyPatch
 
     fake = types.SimpleNamespace(export_onnx=export_onnx)
     monkeypatch.setitem(sys.modules, "trivet.export", fake)  # type: ignore[arg-type]
-    code, out, _ = call("export", "in", "--out", "out", "--keep", "fp32", "--threads", "2")
+    code, out, _ = call("export", "in", "--out", "out", "--precision", "fp32", "--threads", "2")
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
     assert seen == [(Path("in"), Path("out"), {"keep": ("fp32",), "threads": 2})]

@@ -198,15 +198,15 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="Write a serving bundle here; without it, add to BUNDLE.")
     ] = None,
-    keep: Annotated[
-        list[Precision] | None, typer.Option(help="Graphs to write; repeat it.")
+    precision: Annotated[
+        Precision | None, typer.Option(help="Write this graph alone.", show_default=False)
     ] = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Write a bundle's ONNX graphs, compared with its weights over a grid of shapes."""
     with _extra("export"):
         from trivet.export import export_onnx
-    report = export_onnx(bundle, out, keep=tuple(keep) if keep else None, threads=threads)
+    report = export_onnx(bundle, out, keep=(precision,) if precision else None, threads=threads)
     for file, worst in report.worst.items():
         print(f"{file}: largest difference from the weights {worst:.2g}")
     print(out or bundle)

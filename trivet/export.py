@@ -1,9 +1,9 @@
 """Export: a trained bundle becomes graphs that engines run, with proof that they answer alike.
 
-    model.onnx       fp32, standard operators only: any engine, any shape
-    model.int8.onnx  for ONNX Runtime on CPUs: int8 products, fused attention
-    parity.json      both against the weights in torch, over a grid of shapes
-    self_test.json   small inputs, and what each file answered to them here
+- ``model.onnx``: fp32, standard operators only: any engine, any shape
+- ``model.int8.onnx``: for ONNX Runtime on CPUs: int8 products, fused attention
+- ``parity.json``: both against the weights in torch, over a grid of shapes
+- ``self_test.json``: small inputs, and what each file answered to them here
 """
 
 from __future__ import annotations

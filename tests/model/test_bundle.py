@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pydantic
 import pytest
 import transformers
@@ -30,12 +29,11 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import INPUTS, OUTPUTS, parse_info
+from trivet.model.bundle_info import parse_info
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.card import render_card
 from trivet.model.manifest import check_name, write_manifest
 from trivet.model.rag_model import RagModel
-from trivet.model.self_test import SelfTest, read_self_test
 from trivet.model.trunk import Trunk
 from trivet.records import BundleError
 
@@ -185,7 +183,8 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../escape.json", "/etc/hosts.txt", "a/b.json", ".hidden.json", "a..json", "..", "", "a\\b.json"]
+    "name",
+    ["../up.json", "/etc/hosts.txt", "a/b.json", ".hidden.json", "a..json", "..", "", "a\\b.json"],
 )
 def test_a_manifest_cannot_name_a_path(folder: Path, name: str) -> None:
     file = folder / "MANIFEST.json"
@@ -269,7 +268,7 @@ def test_thresholds_are_a_frozen_record() -> None:
     thresholds = Thresholds(0.1, 0.2, 0.3)
     assert dataclasses.asdict(thresholds) == {"adherence": 0.1, "sentence": 0.2, "span": 0.3}
     with pytest.raises(dataclasses.FrozenInstanceError):
-        thresholds.span = 0.5  # type: ignore[misc]
+        thresholds.span = 0.5
 
 
 def test_a_graph_that_is_named_must_be_there(folder: Path, info: BundleInfo) -> None:
@@ -342,7 +341,9 @@ def test_the_card_tells_what_is_known(info: BundleInfo) -> None:
 # Weights --------------------------------------------------------------------------------------
 
 
-def rewrite(folder: Path, info: BundleInfo, state: dict[str, Any], config: dict[str, Any]) -> Bundle:
+def rewrite(
+    folder: Path, info: BundleInfo, state: dict[str, Any], config: dict[str, Any]
+) -> Bundle:
     write_bundle(folder, info, "{}", weights=state, encoder_config=config)
     return read_bundle(folder)
 
@@ -382,7 +383,7 @@ def test_an_encoder_brings_no_code(
 
 def test_the_two_descriptions_must_agree(tmp_path: Path, info: BundleInfo, model: RagModel) -> None:
     config = model.architecture() | {"faithfulness": "weakest_token"}
-    with pytest.raises(BundleError, match="faithfulness is 'weakest_token', but bundle.json says"):
+    with pytest.raises(BundleError, match=r"faithfulness is 'weakest_token', but bundle\.json"):
         load_rag_model(rewrite(tmp_path, info, model.state_dict(), config))
 
 
@@ -391,60 +392,3 @@ def test_a_file_that_is_no_safetensors(folder: Path) -> None:
     write_manifest(folder)
     with pytest.raises(BundleError, match="not a safetensors file"):
         load_rag_model(read_bundle(folder))
-
-
-# Self-test ------------------------------------------------------------------------------------
-
-
-def answers(shift: float = 0.0) -> dict[str, Any]:
-    return {info.name: np.full((2,) * len(info.dims), 0.25 + shift) for info in OUTPUTS}
-
-
-@pytest.fixture
-def self_test() -> SelfTest:
-    inputs = {
-        info.name: np.ones((2,) * len(info.dims), np.int64 if info.dtype == "int64" else np.float32)
-        for info in INPUTS
-    }
-    stored = {"model.onnx": ("fp32", answers()), "model.int8.onnx": ("int8", answers())}
-    return SelfTest.record(inputs, stored)
-
-
-def test_the_self_test_survives_a_file(tmp_path: Path, self_test: SelfTest) -> None:
-    (tmp_path / "self_test.json").write_text(self_test.to_json())
-    read = read_self_test(tmp_path / "self_test.json")
-    assert read == self_test
-    assert read.arrays()["input_ids"].dtype == np.int64
-    assert read.arrays()["sentence_pool"].shape == (2, 2, 2)
-
-
-def test_the_self_test_knows_how_much_is_too_much(self_test: SelfTest) -> None:
-    assert self_test.check("model.int8.onnx", answers(0.015)) == pytest.approx(0.015)
-    with pytest.raises(BundleError, match=r"model\.onnx: self-test: answers differ by 0\.015"):
-        self_test.check("model.onnx", answers(0.015))
-    with pytest.raises(BundleError, match="at most 0.02 at int8"):
-        self_test.check("model.int8.onnx", answers(0.03))
-    with pytest.raises(BundleError, match="not finite"):
-        self_test.check("model.onnx", answers(float("nan")))
-    with pytest.raises(BundleError, match="shape"):
-        self_test.check("model.onnx", answers() | {"faithfulness": np.zeros(3)})
-    with pytest.raises(BundleError, match=r"no answers of model\.safetensors"):
-        self_test.check("model.safetensors", answers())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"schema_version": 2}, "upgrade trivet"),
-        ({"inputs": {}}, "holds"),
-        ({"expected": {}}, "not a self-test"),
-        ({"more": 1}, "not a self-test"),
-    ],
-)
-def test_a_strange_self_test_is_refused(
-    tmp_path: Path, self_test: SelfTest, change: dict[str, Any], message: str
-) -> None:
-    path = tmp_path / "self_test.json"
-    path.write_text(json.dumps(json.loads(self_test.to_json()) | change))
-    with pytest.raises(BundleError, match=message):
-        read_self_test(path)

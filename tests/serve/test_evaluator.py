@@ -246,6 +246,13 @@ def test_what_fails_stands_in_its_place(judge: Evaluator, formula: Any) -> None:
     assert results[0] == results[-1]
 
 
+def test_contexts_that_are_no_list_fail_in_their_place(judge: Evaluator) -> None:
+    wrong: list[Any] = ["one passage", None, b"bytes"]
+    results = list(judge.evaluate_many([RagExample("When?", each, "x") for each in wrong]))
+    assert [getattr(result, "code", None) for result in results] == ["invalid_row"] * 3
+    assert "write contexts=[text]" in getattr(results[0], "message", "")
+
+
 def test_a_broken_engine_fails_every_example_by_name(judge: Evaluator, formula: Any) -> None:
     formula.raises_on = 3
     results = list(judge.evaluate_many([RagExample("", ("x",), "y", id=str(n)) for n in range(3)]))

@@ -70,7 +70,8 @@ class InferenceBert(nn.Module):
 
     def _split(self, projected: Tensor) -> Tensor:
         """Give every head its own dimension. *Shapes:* [N, L, H] -> [N, L, heads, width]."""
-        return projected.unflatten(-1, (self.heads, self.width))
+        split: Tensor = projected.unflatten(-1, (self.heads, self.width))
+        return split
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend in standard operators. *Shapes:* [N, L, H] x 3, [N, L] -> [N, L, H]."""

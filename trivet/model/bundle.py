@@ -1,13 +1,13 @@
 """A bundle: one folder with all that is needed to judge, written and read here.
 
-    bundle.json        what the model is (bundle_info.BundleInfo)
-    tokenizer.json     text to ids
-    model.safetensors  weights, with encoder.json (the encoder's own configuration)
-    model.onnx         the same model as a graph; model.int8.onnx for CPUs; added by export
-    self_test.json     small inputs and the answers each engine must give to them
-    parity.json        how far the graphs are from the weights, over a grid of shapes
-    README.md          the model card, made from bundle.json
-    MANIFEST.json      size and SHA-256 of every file above
+- ``bundle.json``: what the model is (``bundle_info.BundleInfo``)
+- ``tokenizer.json``: text to ids
+- ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
+- ``model.onnx``: the same model as a graph; ``model.int8.onnx`` for CPUs; added by export
+- ``self_test.json``: small inputs and the answers each engine must give to them
+- ``parity.json``: how far the graphs are from the weights, over a grid of shapes
+- ``README.md``: the model card, made from ``bundle.json``
+- ``MANIFEST.json``: size and SHA-256 of every file above
 
 Reading checks the manifest before it opens anything else. Nothing here imports torch, so a
 server without torch can read a bundle; ``bundle_weights`` turns the weights into a model.
@@ -35,7 +35,13 @@ from trivet.model.bundle_info import (
     parse_info,
 )
 from trivet.model.card import render_card
-from trivet.model.manifest import MANIFEST_NAME, Manifest, check_manifest, check_name, write_manifest
+from trivet.model.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    check_manifest,
+    check_name,
+    write_manifest,
+)
 from trivet.records import BundleError
 
 if TYPE_CHECKING:
@@ -110,7 +116,8 @@ class Bundle:
         """
         if not self.has(name):
             raise BundleError(
-                f"{self.folder}: no {name}; the bundle holds {', '.join(sorted(self.manifest.files))}"
+                f"{self.folder}: no {name}; "
+                f"the bundle holds {', '.join(sorted(self.manifest.files))}"
             )
         return self.folder / name
 
@@ -134,7 +141,7 @@ def write_bundle(
         info: What the model is.
         tokenizer_json: The tokenizer, as ``tokenizers`` serialises it.
         weights: The model's state by parameter name; stored as safetensors.
-        encoder_config: The encoder's own configuration; goes with ``weights``.
+        encoder_config: ``RagModel.architecture()``; goes with ``weights``.
         extra: Further files by name, as bytes or as files to copy.
 
     Raises:
@@ -142,7 +149,7 @@ def write_bundle(
             come without the encoder's configuration (or the other way round).
     """
     if (weights is None) != (encoder_config is None):
-        raise BundleError(f"{folder}: weights and encoder_config belong together; give both or none")
+        raise BundleError(f"{folder}: weights and encoder_config belong together; give both")
     files: dict[str, bytes | Path] = {TOKENIZER_NAME: tokenizer_json.encode()}
     if weights is not None:
         files[WEIGHTS_NAME] = _pack(weights)
@@ -211,7 +218,7 @@ def _clear(folder: Path) -> None:
 
 
 def _listed_in(manifest: Path) -> frozenset[str]:
-    """Return the names an older manifest lists: an earlier bundle's files, which may be replaced."""
+    """Return the names an older manifest lists: an earlier bundle's files may be replaced."""
     try:
         return frozenset(Manifest.model_validate_json(manifest.read_bytes()).files)
     except (OSError, ValueError):
@@ -237,4 +244,6 @@ def _pack(weights: Mapping[str, torch.Tensor]) -> bytes:
     from safetensors.torch import save  # here, because a server has no torch
 
     # Contiguous copies: safetensors refuses tensors that share memory, as tied weights do.
-    return save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()})
+    return save(
+        {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
+    )

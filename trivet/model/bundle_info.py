@@ -85,7 +85,7 @@ class GraphInfo(_Part):
         precision: What its large products are computed in.
         opset: The version of the standard ONNX operators it is written in.
         portable: Whether standard ONNX operators are all it uses, so that any engine can read it.
-        difference: Largest difference of any output from the weights in torch, over the parity grid.
+        difference: Largest difference of any output from the weights, over the parity grid.
     """
 
     file: str

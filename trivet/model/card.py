@@ -28,10 +28,10 @@ def _summary(info: BundleInfo) -> str:
     encoder = info.encoder
     return (
         f"# {info.name}\n\n"
-        f"Judges answers that were generated from retrieved passages: {', '.join(info.heads)}, in one "
-        f"pass of one encoder. Encoder: {encoder.source} ({encoder.model_type}, {encoder.layers} "
-        f"layers, {encoder.hidden_size} wide; licence {encoder.licence}). Written by trivet "
-        f"{info.package_version}; this card is made from `bundle.json`."
+        f"Judges answers that were generated from retrieved passages: {', '.join(info.heads)}, in "
+        f"one pass of one encoder. Encoder: {encoder.source} ({encoder.model_type}, "
+        f"{encoder.layers} layers, {encoder.hidden_size} wide; licence {encoder.licence}). "
+        f"Written by trivet {info.package_version}; this card is made from `bundle.json`."
     )
 
 
@@ -42,8 +42,8 @@ def _use(info: BundleInfo) -> str:
         'evaluator = trivet.Evaluator("path/to/this/folder")\n'
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
         f"Inputs are cut in windows of {info.window.size} tokens "
-        f"({info.window.overlap} shared between neighbours). The window and the thresholds belong to "
-        "the weights; no flag changes them."
+        f"({info.window.overlap} shared between neighbours). The window and the thresholds belong "
+        "to the weights; no flag changes them."
     )
 
 

@@ -132,7 +132,8 @@ class _Layer(nn.Module):
 
     def _table(self, projected: Tensor) -> Tensor:
         """Lay a table out for the product. *Shapes:* [P, H] -> [heads, width, P]."""
-        return projected.unflatten(-1, (self.heads, self.width)).permute(1, 2, 0).contiguous()
+        table: Tensor = projected.unflatten(-1, (self.heads, self.width)).permute(1, 2, 0)
+        return table.contiguous()
 
     def forward(self, hidden: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor) -> Tensor:
         """Return the layer's output.

@@ -36,8 +36,8 @@ def trace(model: nn.Module, vocab: int) -> onnx.ModelProto:
         vocab: How many token ids there are.
 
     Returns:
-        A graph whose inputs, outputs and dimensions carry the names of ``bundle.json``. Nodes that
-        belong to a head carry the domain-free name prefix ``heads.``.
+        A graph whose inputs, outputs and dimensions carry the names of ``bundle.json``. The names
+        of nodes that belong to a head begin with ``heads.``.
 
     Raises:
         EngineError: A dimension came out as a constant.
@@ -51,14 +51,16 @@ def trace(model: nn.Module, vocab: int) -> onnx.ModelProto:
             opset_version=OPSET,
             input_names=[info.name for info in INPUTS],
             output_names=[info.name for info in OUTPUTS],
-            dynamic_shapes=tuple(_open(info, tensor) for info, tensor in zip(INPUTS, arguments)),
+            dynamic_shapes=tuple(
+                _open(info, tensor) for info, tensor in zip(INPUTS, arguments, strict=True)
+            ),
             verbose=False,
         )
     assert program is not None
     graph: onnx.ModelProto = program.model_proto
     _name_heads(graph)
     _strip_traces(graph)
-    _name_dimensions(graph)
+    name_dimensions(graph)
     return graph
 
 
@@ -86,8 +88,13 @@ def _strip_traces(graph: onnx.ModelProto) -> None:
         node.doc_string = ""
 
 
-def _name_dimensions(graph: onnx.ModelProto) -> None:
-    """Give every dimension of the inputs and outputs its letter."""
+def name_dimensions(graph: onnx.ModelProto) -> None:
+    """Give every dimension of the inputs and outputs its letter.
+
+    Raises:
+        EngineError: The inputs or outputs are not those of ``bundle.json``, or a dimension of an
+            input is a constant.
+    """
     ends = {value.name: value for value in (*graph.graph.input, *graph.graph.output)}
     if list(ends) != [info.name for info in (*INPUTS, *OUTPUTS)]:
         raise EngineError(f"the graph came out with the inputs and outputs {', '.join(ends)}")

@@ -42,5 +42,5 @@ class InferenceLayer(nn.Module):
 
 
 def key_mask(attention_mask: Tensor, dtype: torch.dtype, masked: float) -> Tensor:
-    """Return what is added to the scores: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
+    """Return what is added to scores: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
     return (1.0 - attention_mask.to(dtype)) * masked

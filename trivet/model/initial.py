@@ -62,13 +62,19 @@ def initial_model(
 def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        checkpoint = AutoModelForSequenceClassification.from_pretrained(
-            name, trust_remote_code=False, use_safetensors=True
+        checkpoint, loading = AutoModelForSequenceClassification.from_pretrained(
+            name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
     except (OSError, ValueError) as error:
         raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {error}") from error
     label2id: dict[str, int] = config.label2id
-    return checkpoint.state_dict(), label2id
+    # What the checkpoint lacks, the library fills with random numbers.
+    read = {
+        tensor: values
+        for tensor, values in checkpoint.state_dict().items()
+        if tensor not in loading["missing_keys"]
+    }
+    return read, label2id
 
 
 def _read_tokenizer(name: str) -> SegmentTokenizer:

@@ -52,8 +52,8 @@ def check_name(name: str) -> None:
     """
     if not _PLAIN_NAME.fullmatch(name) or ".." in name:
         raise BundleError(
-            f"file name {name!r} is refused: a bundle is one flat folder, and its names are letters, "
-            "digits, '.', '_' and '-'"
+            f"file name {name!r} is refused: a bundle is one flat folder, and its names are "
+            "letters, digits, '.', '_' and '-'"
         )
     if name not in _BARE_NAMES and Path(name).suffix not in _SUFFIXES:
         raise BundleError(
@@ -126,7 +126,7 @@ def _read_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such folder; a bundle is a folder with a {MANIFEST_NAME}")
     if path.is_symlink() or not path.is_file():
-        raise BundleError(f"{path}: missing; this folder is no bundle, or was not written to its end")
+        raise BundleError(f"{path}: missing; this is no bundle, or it was not written to its end")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -140,7 +140,7 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """Return the sorted names in ``folder`` but the manifest's; only regular files may stand there."""
+    """Return the sorted names in ``folder`` but the manifest's; refuse all but regular files."""
     names = []
     for path in folder.iterdir():
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -161,7 +161,8 @@ def _record(path: Path) -> FileRecord:
 
 def _listed(names: list[str]) -> str:
     """Join a few names into a clause: ``a, b are`` or ``a is``."""
-    return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''} {'is' if len(names) == 1 else 'are'}"
+    verb = "is" if len(names) == 1 else "are"
+    return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''} {verb}"
 
 
 def _first_fault(error: ValidationError) -> str:

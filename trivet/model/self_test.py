@@ -109,8 +109,8 @@ class SelfTest(BaseModel):
         """
         if file not in self.expected:
             raise BundleError(
-                f"self_test.json: no answers of {file}, only of {', '.join(sorted(self.expected))}; "
-                "run `trivet export` on the bundle again"
+                f"self_test.json: no answers of {file}, only of "
+                f"{', '.join(sorted(self.expected))}; run `trivet export` on the bundle again"
             )
         expected = self.expected[file]
         worst = 0.0
@@ -119,7 +119,8 @@ class SelfTest(BaseModel):
             found = np.asarray(outputs[info.name])
             if found.shape != wanted.shape:
                 raise BundleError(
-                    f"{file}: self-test: {info.name} has shape {found.shape} instead of {wanted.shape}"
+                    f"{file}: self-test: {info.name} has shape {found.shape} instead of "
+                    f"{wanted.shape}"
                 )
             if not np.isfinite(found).all():
                 raise BundleError(f"{file}: self-test: {info.name} is not finite on this machine")
@@ -127,9 +128,9 @@ class SelfTest(BaseModel):
         tolerance = TOLERANCE.get(expected.precision, TOLERANCE["fp32"])
         if worst > tolerance:
             raise BundleError(
-                f"{file}: self-test: answers differ by {worst:.2g} from those at export, which must "
-                f"be at most {tolerance:g} at {expected.precision}; this machine's engine computes "
-                "something else, use another engine or a portable (fp32) graph"
+                f"{file}: self-test: answers differ by {worst:.2g} from those at export, which "
+                f"must be at most {tolerance:g} at {expected.precision}; this machine's engine "
+                "computes something else, use another engine or a portable (fp32) graph"
             )
         return worst
 
@@ -160,5 +161,7 @@ def read_self_test(path: Path) -> SelfTest:
             raise BundleError(f"{path}: holds {sorted(given)} instead of {sorted(wanted)}")
         for name, tensor in given.items():
             if int(np.prod(tensor.shape)) != len(tensor.values):
-                raise BundleError(f"{path}: {name} has {len(tensor.values)} values, not {tensor.shape}")
+                raise BundleError(
+                    f"{path}: {name} has {len(tensor.values)} values, not {tensor.shape}"
+                )
     return test

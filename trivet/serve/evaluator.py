@@ -9,12 +9,20 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from trivet.data.reading import ReadExample, read_examples
-from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, WindowSettings, lay_out
+from trivet.data.windows import (
+    FRAME,
+    QUESTION_SHARE,
+    RESPONSE_SHARE,
+    Layout,
+    WindowSettings,
+    lay_out,
+)
 from trivet.model.bundle import Bundle, read_bundle
 from trivet.records import (
     EngineError,
@@ -35,6 +43,15 @@ _BLOCK_CHARACTERS = 500_000
 
 MAX_CHARACTERS = 2_000_000
 MAX_WINDOWS = 20_000
+
+_ALLOW = (
+    "nothing can be supported or relevant; pass allow_empty_contexts=True to judge the response "
+    "against nothing"
+)
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Refusal: TypeAlias = ExampleError | WindowError | EngineError
 
 
 class Evaluator:
@@ -106,14 +123,9 @@ class Evaluator:
                 ``too_long``, ``invalid_row``.
             EngineError: The engine failed.
         """
-        if isinstance(contexts, str) or not isinstance(contexts, Iterable):
-            raise ExampleError(
-                f"contexts must be a list of passages, not {type(contexts).__name__}; "
-                "write contexts=[text]"
-            )
-        example = RagExample(question, tuple(contexts), response, id)
+        example = RagExample(question, _as_passages(contexts), response, id)
         result = self._judge([example], allow_empty_contexts)[0]
-        if isinstance(result, Exception):
+        if isinstance(result, Refusal):
             raise result
         return result
 
@@ -144,56 +156,53 @@ class Evaluator:
                     yield example
                     continue
                 result = next(judged)
-                yield _failure(result, example) if isinstance(result, Exception) else result
+                yield _failure(result, example) if isinstance(result, Refusal) else result
 
     def _judge(
         self, examples: Sequence[RagExample], allow_empty_contexts: bool
-    ) -> list[Evaluation | ExampleError | WindowError | EngineError]:
+    ) -> list[Evaluation | Refusal]:
         """Judge examples together; return for each its verdict or its error."""
-        results: dict[int, Evaluation | ExampleError | WindowError | EngineError] = {}
-        checked: dict[int, RagExample] = {}
-        for number, example in enumerate(examples):
-            try:
-                checked[number] = self._check(example, allow_empty_contexts)
-            except ExampleError as error:
-                results[number] = error
-        reads = {}
-        for number, read in zip(checked, self._read(list(checked.values())), strict=True):
-            if isinstance(read, ExampleError):
-                results[number] = read
-            elif not len(read.context) and not allow_empty_contexts:
-                results[number] = _empty_contexts(len(examples[number].contexts))
-            else:
-                reads[number] = read
-        layouts = {}
-        for number, read in reads.items():
-            try:
-                self._check_windows(read)
-                layouts[number] = lay_out(read, self._settings, self._tokenizer.special)
-            except (ExampleError, WindowError) as error:
-                results[number] = error
-        outputs = run_layouts(
+        judged: dict[int, Evaluation | Refusal] = {}
+
+        def go_on(stage: Mapping[int, T | Refusal]) -> dict[int, T]:
+            """Put what failed in its example's place; return what is left, by its number."""
+            left: dict[int, T] = {}
+            for number, value in stage.items():
+                if isinstance(value, Refusal):
+                    judged[number] = value
+                else:
+                    left[number] = value
+            return left
+
+        checked = go_on(
+            {n: _attempt(self._check, e, allow_empty_contexts) for n, e in enumerate(examples)}
+        )
+        reads = go_on(dict(zip(checked, self._read(list(checked.values())), strict=True)))
+        layouts = go_on(
+            {n: _attempt(self._lay_out, read, allow_empty_contexts) for n, read in reads.items()}
+        )
+        answers = run_layouts(
             list(layouts.values()),
             self._backend,
             self._tokenizer.special.pad,
             self.bundle.info.faithfulness,
         )
-        for (number, layout), output in zip(layouts.items(), outputs, strict=True):
-            if isinstance(output, EngineError):
-                results[number] = output
-                continue
-            try:
-                results[number] = read_verdict(
-                    examples[number], reads[number], layout, output, self.bundle.info.thresholds
-                )
-            except EngineError as error:
-                results[number] = error
-        return [results[number] for number in range(len(examples))]
+        for n, outputs in go_on(dict(zip(layouts, answers, strict=True))).items():
+            judged[n] = _attempt(
+                read_verdict,
+                examples[n],
+                reads[n],
+                layouts[n],
+                outputs,
+                self.bundle.info.thresholds,
+            )
+        return [judged[number] for number in range(len(examples))]
 
     def _check(self, example: RagExample, allow_empty_contexts: bool) -> RagExample:
         """Refuse what cannot be judged, before a tokenizer sees it."""
+        passages = _as_passages(example.contexts)
         texts = {"question": example.question, "response": example.response}
-        texts |= {f"context {number}": text for number, text in enumerate(example.contexts)}
+        texts |= {f"context {number}": text for number, text in enumerate(passages)}
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
@@ -203,8 +212,9 @@ class Evaluator:
                     f"{self._max_characters}; split it, or raise Evaluator(max_characters=...)",
                     code="too_long",
                 )
-        if not allow_empty_contexts and not any(text.strip() for text in example.contexts):
-            raise _empty_contexts(len(example.contexts))
+        if not allow_empty_contexts and not any(text.strip() for text in passages):
+            what = "all contexts are empty" if passages else "there are no contexts"
+            raise ExampleError(f"{what}; {_ALLOW}", code="empty_contexts")
         return _without_blanks(example)
 
     def _read(self, examples: Sequence[RagExample]) -> Sequence[ReadExample | ExampleError]:
@@ -214,10 +224,12 @@ class Evaluator:
         except ExampleError as error:
             if len(examples) == 1:
                 return [error]
-        return [self._read([example])[0] for example in examples]
+        return [read for example in examples for read in self._read([example])]
 
-    def _check_windows(self, read: ReadExample) -> None:
-        """Refuse an example of so many windows that cutting it alone would fill the memory."""
+    def _lay_out(self, read: ReadExample, allow_empty_contexts: bool) -> Layout:
+        """Cut an example, unless no token is left to judge or there are far too many."""
+        if not len(read.context) and not allow_empty_contexts:
+            raise ExampleError(f"the contexts hold no token; {_ALLOW}", code="empty_contexts")
         size = self._settings.size
         question = min(len(read.question), size // QUESTION_SHARE)
         response = min(len(read.response), size // RESPONSE_SHARE)
@@ -225,12 +237,14 @@ class Evaluator:
         chunks = max(1, math.ceil(len(read.response) / (size // RESPONSE_SHARE)))
         windows = chunks * max(1, math.ceil(len(read.context) / room))
         if windows > self._max_windows:
+            # The maps of so many windows alone would fill the memory.
             raise ExampleError(
                 f"{len(read.context)} context tokens and {len(read.response)} response tokens make "
                 f"about {windows} windows, more than max_windows={self._max_windows}; judge fewer "
                 "contexts or a shorter response, or raise Evaluator(max_windows=...)",
                 code="too_long",
             )
+        return lay_out(read, self._settings, self._tokenizer.special)
 
 
 def evaluate(
@@ -255,6 +269,16 @@ def _default_evaluator() -> Evaluator:
     return Evaluator()
 
 
+def _as_passages(contexts: object) -> tuple[str, ...]:
+    """Return contexts as a tuple; a bare string would be read letter by letter."""
+    if isinstance(contexts, str | bytes) or not isinstance(contexts, Iterable):
+        raise ExampleError(
+            f"contexts must be a list of passages, not {type(contexts).__name__}; "
+            "write contexts=[text]"
+        )
+    return tuple(contexts)
+
+
 def _without_blanks(example: RagExample) -> RagExample:
     """Empty the texts that are white space alone: some tokenizers would make a token of it."""
     blank = [not text.strip() for text in example.contexts]
@@ -271,16 +295,15 @@ def _without_blanks(example: RagExample) -> RagExample:
     return example
 
 
-def _empty_contexts(count: int) -> ExampleError:
-    what = "there are no contexts" if not count else f"all {count} contexts are empty"
-    return ExampleError(
-        f"{what}, so nothing can be supported or relevant; pass allow_empty_contexts=True to judge "
-        "the response against nothing",
-        code="empty_contexts",
-    )
+def _attempt(step: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | Refusal:
+    """Return what ``step`` returns, or the error that concerns its example alone."""
+    try:
+        return step(*arguments, **named)
+    except (ExampleError, WindowError, EngineError) as error:
+        return error
 
 
-def _failure(error: Exception, example: RagExample) -> FailedEvaluation:
+def _failure(error: Refusal, example: RagExample) -> FailedEvaluation:
     """Return the failure that stands in an example's place."""
     code = {EngineError: "engine_failed", WindowError: "window"}.get(type(error))
     if code is None:
@@ -308,5 +331,6 @@ def _length(example: RagExample | FailedEvaluation) -> int:
     """Return about how many characters an example has; what is no text counts as nothing."""
     if isinstance(example, FailedEvaluation):
         return 0
-    texts = (example.question, example.response, *example.contexts)
+    contexts = example.contexts if isinstance(example.contexts, tuple | list) else ()
+    texts = (example.question, example.response, *contexts)
     return sum(len(text) for text in texts if isinstance(text, str))

@@ -60,15 +60,17 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
         return about
     scores = Table(*("data", "split", "measure", "value", "95 % interval", "n", "precision"))
     for score in info.scores:
-        scores.add_row(
-            visible(score.data),
-            visible(score.split),
-            visible(score.measure),
+        cells = (
+            score.data,
+            score.split,
+            score.measure,
             _number(score.value),
             "-" if score.low is None else f"{_number(score.low)} to {_number(score.high)}",
             str(score.n),
             score.precision,
         )
+        # As text: a plain string would be read as markup.
+        scores.add_row(*(Text(visible(cell)) for cell in cells))
     return Group(about, Text(), scores)
 
 

@@ -1,0 +1,164 @@
+"""The configuration: every shipped file loads, every mistake is refused by the name of its key."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from trivet.configs import schema
+from trivet.configs.schema import (
+    Init,
+    Precision,
+    SourceConfig,
+    TrainConfig,
+    dump_config,
+    load_config,
+)
+from trivet.records import ConfigError
+
+SHIPPED = sorted(Path(schema.__file__).parent.rglob("*.yaml"))
+GIVEN = ["encoder.name=somewhere", "run.folder=run"]
+SOURCES = ["data.train=[{spec: 'jsonl:a'}]", "data.dev=[{spec: 'jsonl:a', split: dev}]"]
+
+
+def loaded(*overrides: str) -> TrainConfig:
+    return load_config([], [*GIVEN, *SOURCES, *overrides])
+
+
+# Shipped files --------------------------------------------------------------------------------
+
+
+def test_the_recipes_are_there() -> None:
+    names = {path.name for path in SHIPPED}
+    assert {"deberta_v3_large.yaml", "minilm.yaml", "minilm_claims.yaml", "tiny.yaml"} <= names
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=[path.name for path in SHIPPED])
+def test_every_shipped_file_loads(path: Path) -> None:
+    config = load_config([path], GIVEN)
+    assert config.data.train[0].spec
+    assert config.data.dev[0].spec
+    # A shipped recipe is a file beside the schema, so its name alone will do.
+    assert load_config([Path(path.name)], GIVEN) == config
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=[path.name for path in SHIPPED])
+def test_every_shipped_file_begins_with_the_command_that_runs_it(path: Path) -> None:
+    header = path.read_text(encoding="utf-8").partition("\n\n")[0]
+    comment = [line for line in header.splitlines() if line.startswith("#")]
+    commands = [line for line in comment if "trivet train" in line]
+    assert commands
+    assert all(path.name in command for command in commands)
+
+
+def test_the_large_recipe_starts_from_an_nli_checkpoint() -> None:
+    (path,) = (path for path in SHIPPED if path.name == "deberta_v3_large.yaml")
+    config = load_config([path])
+    assert config.encoder.init is Init.nli
+    assert config.run.precision is Precision.bf16
+    assert (config.optim.encoder_lr, config.optim.head_lr) == (5e-6, 2e-5)
+
+
+# Merging --------------------------------------------------------------------------------------
+
+
+def test_later_files_and_the_command_line_win(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("optim: {epochs: 2, encoder_lr: 1e-5, head_lr: 1.0e-4}", encoding="utf-8")
+    second.write_text("optim: {epochs: 4}\nrun: {name: second}", encoding="utf-8")
+    config = load_config([first, second], [*GIVEN, *SOURCES, "optim.head_lr=3e-4"])
+    assert config.optim.epochs == 4
+    assert config.run.name == "second"
+    # 1e-5 is a number here, whatever plain YAML says.
+    assert config.optim.encoder_lr == 1e-5
+    assert config.optim.head_lr == 3e-4
+    assert config.window.size == 512
+
+
+def test_a_dumped_configuration_loads_again(tmp_path: Path) -> None:
+    config = loaded("encoder.init=nli", "data.thresholds_from=[ragtruth]", "run.precision=bf16")
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config(config), encoding="utf-8")
+    assert load_config([path]) == config
+
+
+def test_the_dataclasses_are_what_comes_out() -> None:
+    config = loaded("data.train=[{spec: 'jsonl:a', weight: 2, only: [x/y]}]")
+    assert isinstance(config.data.train[0], SourceConfig)
+    assert config.data.train[0].only == ["x/y"]
+    assert config.data.train[0].weight == 2.0
+    assert dataclasses.is_dataclass(config.optim)
+
+
+# Refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim.learning_rate=1", r"optim\.learning_rate"),
+        ("optimizer.epochs=1", "optimizer"),
+        ("data.train=[{spec: 'jsonl:a', wieght: 2}]", "wieght"),
+    ],
+)
+def test_an_unknown_key_is_refused_by_name(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        loaded(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim.epochs=three", r"optim\.epochs.*three"),
+        ("optim.epochs=1.5", r"optim\.epochs.*1\.5"),
+        ("optim.encoder_lr=fast", r"optim\.encoder_lr.*fast"),
+        ("loss.verdict_always=2.5", r"loss\.verdict_always.*2\.5"),
+        ("encoder.init=random", r"encoder\.init.*random"),
+        ("run.precision=fp8", r"run\.precision.*fp8"),
+        ("data.train=none", r"data\.train"),
+        ("window=512", "window"),
+    ],
+)
+def test_a_wrong_type_is_refused_by_name(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        loaded(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim.epochs=0", r"optim\.epochs \(0\) must be > 0"),
+        ("optim.clip=-1", r"optim\.clip \(-1\.0\) must be > 0"),
+        ("optim.warmup_share=1.5", r"optim\.warmup_share \(1\.5\) must be in \[0, 1\]"),
+        ("encoder.head_dropout=1", r"encoder\.head_dropout \(1\.0\) must be in \[0, 1\)"),
+        ("encoder.attention_dropout=-0.1", r"encoder\.attention_dropout \(-0\.1\) must be in"),
+        ("loss.window=-1", r"loss\.window \(-1\.0\) must be >= 0"),
+        ("run.checks_per_epoch=0", r"run\.checks_per_epoch \(0\) must be > 0"),
+        ("data.train=[]", r"data\.train \(\[\]\) must be a list of at least one source"),
+        ("data.dev=[{spec: 'jsonl:a', limit: 0}]", r"limit \(0\) must be > 0"),
+        ("data.train=[{spec: 'jsonl:a', weight: -1}]", r"weight \(-1\.0\) must be >= 0"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        loaded(override)
+
+
+def test_what_must_be_given_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"data\.dev.*spec.*encoder\.name.*run\.folder.*be given"):
+        load_config([])
+    with pytest.raises(ConfigError, match=r"^encoder\.name: must be given"):
+        load_config([], ["run.folder=run", *SOURCES])
+    with pytest.raises(ConfigError, match=r"data\.train\[1\]\.spec: must be given"):
+        loaded("data.train=[{spec: 'jsonl:a'}, {split: all}]")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
+        load_config([tmp_path / "nowhere.yaml"], GIVEN)
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("optim: {epochs: ", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config([broken], GIVEN)

@@ -1,0 +1,383 @@
+"""Cutting: the laws of windows.py, for any lengths, and a few layouts written out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.reading import ReadExample
+from trivet.data.tokens import FloatArray, IntArray, Segment, SpecialTokens
+from trivet.data.windows import (
+    FRAME,
+    Layout,
+    Windows,
+    WindowSettings,
+    collate,
+    lay_out,
+    take_windows,
+)
+from trivet.model.aggregate import gather_tokens, supported_anywhere
+from trivet.records import ContextSpan, Span, WindowError
+
+SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
+# Every token has an id of its own, so that an id says which token stands somewhere.
+QUESTION, CONTEXT, RESPONSE = 1_000, 10_000, 20_000
+
+
+def read_of(
+    question: int, passages: Sequence[Sequence[int]], response: Sequence[int], shift: int = 0
+) -> ReadExample:
+    """Return an example of so many question tokens and of sentences with so many tokens each."""
+    context_lengths = [length for passage in passages for length in passage]
+    owners = [number for number, passage in enumerate(passages) for _ in passage]
+
+    def segment(first: int, tokens: int) -> Segment:
+        numbers = np.arange(tokens, dtype=np.int64)
+        return Segment(first + shift + numbers, np.stack([numbers, numbers + 1], axis=1))
+
+    return ReadExample(
+        question=segment(QUESTION, question),
+        context=segment(CONTEXT, sum(context_lengths)),
+        context_index=np.repeat(np.asarray(owners, dtype=np.int64), context_lengths),
+        context_sentence=np.repeat(np.arange(len(context_lengths)), context_lengths),
+        context_sentence_spans=tuple(ContextSpan(owner, 0, 1) for owner in owners),
+        response=segment(RESPONSE, sum(response)),
+        response_sentence=np.repeat(np.arange(len(response)), response),
+        response_sentence_spans=tuple(Span(0, 1) for _ in response),
+        replaced_characters=0,
+    )
+
+
+@st.composite
+def reads(draw: st.DrawFn) -> ReadExample:
+    lengths = st.integers(1, 25)
+    return read_of(
+        draw(st.integers(0, 40)),
+        draw(st.lists(st.lists(lengths, max_size=6), max_size=6)),
+        draw(st.lists(lengths, max_size=6)),
+    )
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> WindowSettings:
+    size = draw(st.integers(32, 96))
+    least_room = size - size // 4 - size // 2 - FRAME
+    return WindowSettings(size, draw(st.integers(0, least_room // 4)))
+
+
+def slices_of(layout: Layout) -> list[tuple[int, int]]:
+    return list(dict.fromkeys((int(start), int(stop)) for start, stop in layout.row_context))
+
+
+def places_of(read: ReadExample) -> list[int]:
+    """Return where each context token would stand in one endless row."""
+    place, places = -1, []
+    for number, owner in enumerate(read.context_index):
+        between = number > 0 and owner != read.context_index[number - 1]
+        place += 2 if between else 1
+        places.append(place)
+    return places
+
+
+def room_of(read: ReadExample, layout: Layout, window: WindowSettings) -> int:
+    question = len(read.question) - layout.cut_question_tokens
+    longest = max(int((row >= RESPONSE).sum()) for row in layout.rows)
+    return window.size - question - longest - FRAME
+
+
+# Laws -----------------------------------------------------------------------------------------
+
+
+@given(reads(), settings())
+def test_no_row_is_longer_than_the_window(read: ReadExample, window: WindowSettings) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    assert len(layout.rows) >= 1
+    assert all(len(row) <= window.size for row in layout.rows)
+    assert [len(row) for row in layout.rows] == [len(row) for row in layout.segments]
+
+
+@given(reads(), settings())
+def test_every_row_is_slice_question_and_chunk(read: ReadExample, window: WindowSettings) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    question = read.question.ids[: window.size // 4].tolist()
+    for row, segment, (start, stop) in zip(
+        layout.rows, layout.segments, layout.row_context, strict=True
+    ):
+        wanted = [SPECIAL.cls]
+        for token in range(start, stop):
+            if token > start and read.context_index[token] != read.context_index[token - 1]:
+                wanted.append(SPECIAL.sep)
+            wanted.append(int(read.context.ids[token]))
+        wanted += [SPECIAL.sep, *question, SPECIAL.sep]
+        chunk = row[len(wanted) : -1]
+        np.testing.assert_array_equal(row, [*wanted, *chunk, SPECIAL.sep])
+        np.testing.assert_array_equal(chunk, np.arange(len(chunk)) + (chunk[:1].sum() or 0))
+        assert ((chunk >= RESPONSE) & (chunk < RESPONSE + len(read.response))).all()
+        np.testing.assert_array_equal(segment, [0] * len(wanted) + [1] * (len(chunk) + 1))
+    assert layout.cut_question_tokens == len(read.question) - len(question)
+
+
+@given(reads(), settings())
+def test_every_context_token_is_owned_once_and_in_order(
+    read: ReadExample, window: WindowSettings
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    owned = list(zip(layout.context_row.tolist(), layout.context_column.tolist(), strict=True))
+    assert owned == sorted(set(owned))
+    assert [layout.rows[row][column] for row, column in owned] == read.context.ids.tolist()
+
+
+@given(reads(), settings())
+def test_every_response_token_is_shown_once_with_every_slice(
+    read: ReadExample, window: WindowSettings
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    slices = slices_of(layout)
+    assert layout.response_row.shape == (len(read.response), len(slices))
+    shown = [
+        (int(token), (int(start), int(stop)))
+        for row, (start, stop) in zip(layout.rows, layout.row_context, strict=True)
+        for token in row[row >= RESPONSE]
+    ]
+    assert sorted(shown) == sorted((int(i), each) for i in read.response.ids for each in slices)
+    for r, token in enumerate(read.response.ids):
+        for k in range(len(slices)):
+            row = layout.rows[layout.response_row[r, k]]
+            assert row[layout.response_column[r, k]] == token
+
+
+@given(reads(), settings())
+def test_slices_follow_each_other_with_the_overlap_asked_for(
+    read: ReadExample, window: WindowSettings
+) -> None:
+    slices = slices_of(lay_out(read, window, SPECIAL))
+    assert slices[0][0] == 0
+    assert slices[-1][1] == len(read.context)
+    for (_, stop), (start, next_stop) in pairwise(slices):
+        assert start == stop - window.overlap
+        assert next_stop > stop
+
+
+@given(reads(), settings())
+def test_a_cut_is_at_a_sentence_end_of_the_last_quarter_or_where_it_must_be(
+    read: ReadExample, window: WindowSettings
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    room, places = room_of(read, layout, window), places_of(read)
+    sentence = read.context_sentence
+    for start, stop in slices_of(layout)[:-1]:
+        filled = {end: places[end] - places[start] for end in range(start + 1, stop + 1)}
+        ends = [end for end in filled if sentence[end] != sentence[end - 1]]
+        if stop not in ends:
+            assert filled[stop] >= room, "a cut within a sentence must fill the room"
+            assert all(filled[end] < room - room // 4 for end in ends)
+        later = [
+            end for end in range(stop + 1, len(places)) if places[end - 1] < places[start] + room
+        ]
+        assert not any(sentence[end] != sentence[end - 1] for end in later)
+
+
+@given(reads(), settings())
+def test_the_weights_count_sentences(read: ReadExample, window: WindowSettings) -> None:
+    weight = lay_out(read, window, SPECIAL).context_weight
+    if len(read.context):
+        each = np.bincount(read.context_sentence, weights=weight)
+        np.testing.assert_allclose(each, 1 / len(each), rtol=1e-5)
+
+
+@given(st.lists(reads(), min_size=1, max_size=4), settings())
+def test_a_batch_equals_its_singles(several: list[ReadExample], window: WindowSettings) -> None:
+    layouts = [lay_out(read, window, SPECIAL) for read in several]
+    batch = collate(layouts, SPECIAL.pad)
+    assert batch.input_ids.shape == batch.attention_mask.shape == batch.segment_ids.shape
+    assert [array.dtype for array in batch] == [np.int64] * 5 + [np.float32] * 2
+    first = 0
+    for b, layout in enumerate(layouts):
+        single = collate([layout], SPECIAL.pad)
+        rows, width = single.input_ids.shape
+        for name in ("input_ids", "attention_mask", "segment_ids"):
+            whole = getattr(batch, name)[first : first + rows]
+            np.testing.assert_array_equal(whole[:, :width], getattr(single, name))
+            assert not whole[:, width:].any()
+        for name in ("response_at", "context_at"):
+            at, own = getattr(batch, name)[b], getattr(single, name)[0]
+            row, column = np.divmod(at[tuple(map(slice, own.shape))], batch.input_ids.shape[1])
+            at_own = np.where(own < 0, -1, (row - first) * width + column)
+            np.testing.assert_array_equal(at_own, own)
+            assert (at >= 0).sum() == (own >= 0).sum()
+        for name in ("context_weight", "sentence_pool"):
+            whole, own = getattr(batch, name)[b], getattr(single, name)[0]
+            np.testing.assert_array_equal(whole[tuple(map(slice, own.shape))], own)
+            assert np.count_nonzero(whole) == np.count_nonzero(own)
+        first += rows
+    assert first == len(batch.input_ids)
+
+
+@given(reads(), settings())
+def test_the_maps_of_a_batch_lead_to_the_tokens_themselves(
+    read: ReadExample, window: WindowSettings
+) -> None:
+    windows = collate([lay_out(read, window, SPECIAL)], SPECIAL.pad)
+    ids = windows.input_ids.reshape(-1)
+    tokens, held = len(read.response), len(read.context)
+    np.testing.assert_array_equal(ids[windows.context_at[0, :held]], read.context.ids)
+    assert (windows.context_at[0, held:] == -1).all()
+    at = windows.response_at[0, :tokens]
+    np.testing.assert_array_equal(ids[at], np.broadcast_to(read.response.ids[:, None], at.shape))
+    assert (windows.response_at[0, tokens:] == -1).all()
+    pool = windows.sentence_pool[0, :, :tokens]
+    for s, row in enumerate(pool):
+        inside = read.response_sentence == s
+        np.testing.assert_allclose(row, inside / max(1, inside.sum()), rtol=1e-6)
+
+
+def formula(windows: Windows) -> FloatArray:
+    """Return a number for each position, from the real tokens of its row alone. *Shape:* [M]."""
+    ids = windows.input_ids * windows.attention_mask
+    key = (ids * ids % 9973).sum(axis=1, keepdims=True)
+    values: FloatArray = np.mod(np.sin(ids * 12.9 + key) * 437.5, 1.0).astype(np.float32)
+    return values.reshape(-1)
+
+
+@given(reads(), settings(), st.randoms(use_true_random=False), st.integers(1, 4))
+def test_pieces_taken_from_a_layout_join_to_the_whole(
+    read: ReadExample, window: WindowSettings, random: st.random.Random, pieces: int
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    whole = collate([layout], SPECIAL.pad)
+    support = supported_anywhere(formula(whole), whole.response_at)[0]
+    context = gather_tokens(formula(whole), whole.context_at)[0]
+
+    order = list(range(len(layout.rows)))
+    random.shuffle(order)
+    groups = [order[piece::pieces] for piece in range(pieces) if order[piece::pieces]]
+    joined = np.zeros_like(context)
+    copies, times_held = [], np.zeros(len(read.context), dtype=np.int64)
+    for rows in groups:
+        part, numbers = take_windows(layout, rows)
+        windows = collate([part], SPECIAL.pad)
+        assert len(windows.input_ids) == len(rows)
+        copies.append(supported_anywhere(formula(windows), windows.response_at)[0])
+        joined[numbers] = gather_tokens(formula(windows), windows.context_at)[0, : len(numbers)]
+        times_held[numbers] += 1
+        np.testing.assert_array_equal(part.context_weight, layout.context_weight[numbers])
+    assert (times_held == 1).all()
+    np.testing.assert_array_equal(joined, context)
+    length = len(support)
+    at = np.arange(len(groups) * length).reshape(1, len(groups), length).swapaxes(1, 2)
+    np.testing.assert_array_equal(supported_anywhere(np.concatenate(copies), at)[0], support)
+
+
+# By hand --------------------------------------------------------------------------------------
+
+
+def test_one_window_written_out() -> None:
+    read = read_of(question=2, passages=[[2, 1], [], [1]], response=[1, 2])
+    layout = lay_out(read, WindowSettings(32), SPECIAL)
+    c, q, r = CONTEXT, QUESTION, RESPONSE
+    assert [row.tolist() for row in layout.rows] == [
+        [1, c, c + 1, c + 2, 2, c + 3, 2, q, q + 1, 2, r, r + 1, r + 2, 2]
+    ]
+    assert layout.context_column.tolist() == [1, 2, 3, 5]
+    assert layout.response_column.tolist() == [[10], [11], [12]]
+    assert layout.context_weight.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
+    windows = collate([layout], SPECIAL.pad)
+    assert windows.segment_ids[0].tolist() == [0] * 10 + [1] * 4
+    assert windows.sentence_pool[0].tolist() == [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
+    assert (layout.cut_question_tokens, layout.response_chunks, layout.sentences) == (0, 1, 2)
+
+
+def test_a_slice_ends_at_the_last_sentence_end_that_fits() -> None:
+    # Room is 32 - 4 - 4 - 4 = 20 places, the last fourth of them 15 to 20.
+    inside = lay_out(read_of(4, [[6, 10, 10]], [4]), WindowSettings(32), SPECIAL)
+    assert slices_of(inside) == [(0, 16), (16, 26)]
+    two = lay_out(read_of(4, [[15, 3, 10]], [4]), WindowSettings(32), SPECIAL)
+    assert slices_of(two) == [(0, 18), (18, 28)]
+    too_early = lay_out(read_of(4, [[14, 16]], [4]), WindowSettings(32), SPECIAL)
+    assert slices_of(too_early) == [(0, 20), (20, 30)]
+    exact = lay_out(read_of(4, [[20, 20]], [4]), WindowSettings(32), SPECIAL)
+    assert slices_of(exact) == [(0, 20), (20, 40)]
+
+
+def test_an_overlapped_token_counts_where_it_stands_nearer_the_middle() -> None:
+    # The smallest room, 32 - 8 - 16 - 4 = 4, allows an overlap of 1; here the room is 20.
+    layout = lay_out(read_of(4, [[40]], [4]), WindowSettings(32, overlap=1), SPECIAL)
+    assert slices_of(layout) == [(0, 20), (19, 39), (38, 40)]
+    # 19 is 9.5 from both middles and stays with the first; 38 is 9.5 from one, 0.5 from the other.
+    assert layout.context_row[[18, 19, 20, 37, 38, 39]].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_long_question_is_cut_and_says_so() -> None:
+    layout = lay_out(read_of(20, [[5]], [5]), WindowSettings(32), SPECIAL)
+    assert layout.cut_question_tokens == 12
+    shown = layout.rows[0][(layout.rows[0] >= QUESTION) & (layout.rows[0] < CONTEXT)]
+    assert shown.tolist() == list(range(QUESTION, QUESTION + 8))
+
+
+def test_a_long_response_is_read_in_chunks_that_each_meet_every_slice() -> None:
+    # Chunks of at most 16: sentences of 9 and 5 share one, 15 and 1 fill the next, 7 remain.
+    layout = lay_out(read_of(4, [[8], [8]], [9, 5, 15, 1, 7]), WindowSettings(32), SPECIAL)
+    assert layout.response_chunks == 3
+    assert slices_of(layout) == [(0, 8), (8, 16)]
+    chunks = [row[row >= RESPONSE] - RESPONSE for row in layout.rows]
+    assert [(int(chunk[0]), len(chunk)) for chunk in chunks] == [(0, 14), (14, 16), (30, 7)] * 2
+    assert layout.response_row[[0, 13, 14, 29, 30]].tolist() == [
+        [0, 3],
+        [0, 3],
+        [1, 4],
+        [1, 4],
+        [2, 5],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "passages", "response"),
+    [(0, [], []), (3, [], [4]), (0, [[3]], [4]), (3, [[3]], []), (3, [[], []], [2])],
+    ids=["nothing", "no-context", "no-question", "no-response", "empty-contexts"],
+)
+def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
+    question: int, passages: list[list[int]], response: list[int]
+) -> None:
+    layout = lay_out(read_of(question, passages, response), WindowSettings(32), SPECIAL)
+    windows = collate([layout], SPECIAL.pad)
+    assert len(layout.rows) == 1
+    assert all(size >= 1 for array in windows for size in array.shape)
+    assert (windows.response_at >= 0).sum() == sum(response)
+    assert (windows.context_at >= 0).sum() == sum(map(sum, passages))
+    assert windows.context_weight.sum() == pytest.approx(1.0 if sum(map(sum, passages)) else 0.0)
+    part, numbers = take_windows(layout, [0])
+    for taken, own in zip(collate([part], SPECIAL.pad), windows, strict=True):
+        np.testing.assert_array_equal(taken, own)
+    assert len(numbers) == len(layout.context_row)
+
+
+@pytest.mark.parametrize(
+    ("size", "overlap", "message"),
+    [
+        (31, 0, r"window\.size \(31 tokens\) must be at least 32"),
+        (
+            32,
+            2,
+            r"window\.overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32 positions",
+        ),
+        (512, -1, r"window\.overlap \(-1 tokens\) must be between 0 and 31"),
+        (512, 32, r"window\.overlap \(32 tokens\) must be between 0 and 31"),
+    ],
+)
+def test_settings_that_leave_no_room_are_refused(size: int, overlap: int, message: str) -> None:
+    with pytest.raises(WindowError, match=message):
+        WindowSettings(size, overlap)
+
+
+def test_a_passage_of_a_megabyte_is_cut_whole() -> None:
+    tokens = 250_000
+    read = read_of(20, [[25] * (tokens // 25)], [30])
+    layout = lay_out(read, WindowSettings(512, overlap=16), SPECIAL)
+    assert (layout.context_row >= 0).all()
+    shown: IntArray = np.unique(np.concatenate(layout.rows))
+    assert np.isin(read.context.ids, shown).all()

@@ -1,0 +1,62 @@
+"""The losses of the two context heads: by hand, each sentence once, unknown untouched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from trivet.heads.relevance import relevance_loss
+from trivet.heads.utilization import utilization_loss
+
+Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@pytest.fixture(params=[relevance_loss, utilization_loss])
+def loss(request: pytest.FixtureRequest) -> Loss:
+    function: Loss = request.param
+    return function
+
+
+def logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+def test_each_sentence_counts_once(loss: Loss) -> None:
+    # A sentence of one token, and one of two.
+    logits = torch.tensor([[logit(0.8), logit(0.6), logit(0.3)]])
+    marks = torch.tensor([[1, 0, 1]])
+    weight = torch.tensor([[0.5, 0.25, 0.25]])
+    wanted = -(0.5 * math.log(0.8) + 0.25 * math.log(0.4) + 0.25 * math.log(0.3))
+    assert loss(logits, marks, weight, torch.ones(1)).item() == pytest.approx(wanted)
+
+
+def test_padding_and_unknown_labels_have_no_gradient(loss: Loss) -> None:
+    logits = torch.zeros(3, 3, requires_grad=True)
+    # Padding in the first, nothing known of the second, one token unknown in the third.
+    marks = torch.tensor([[1, 0, -1], [-1, -1, -1], [1, -1, 1]])
+    weight = torch.tensor([[0.5, 0.5, 0.0], [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]])
+    found = loss(logits, marks, weight, torch.ones(3))
+    assert found.item() == pytest.approx(math.log(2))
+    found.backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert (logits.grad != 0).tolist() == [[True, True, False], [False] * 3, [True, False, True]]
+
+
+def test_where_nothing_is_known_nothing_is_trained(loss: Loss) -> None:
+    logits = torch.ones(2, 2, requires_grad=True)
+    found = loss(logits, torch.full((2, 2), -1), torch.full((2, 2), 0.5), torch.ones(2))
+    assert found.item() == 0.0
+    found.backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert logits.grad.abs().sum() == 0
+
+
+def test_examples_count_by_their_weight(loss: Loss) -> None:
+    logits = torch.tensor([[logit(0.8)], [logit(0.6)]])
+    marks, ones = torch.tensor([[1], [1]]), torch.ones(2, 1)
+    found = loss(logits, marks, ones, torch.tensor([1.0, 0.0]))
+    assert found.item() == pytest.approx(-math.log(0.8))

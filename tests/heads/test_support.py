@@ -1,0 +1,191 @@
+"""The support head's losses, by hand, and where its NLI weights come from."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from trivet.heads.support import (
+    CLASSES,
+    copy_nli_head,
+    support_probs,
+    token_loss,
+    verdict_loss,
+    window_loss,
+)
+from trivet.heads.token_head import TokenHead
+from trivet.records import ConfigError
+
+ONE = torch.ones(1)
+
+
+def logits_of(*probs: tuple[float, float, float]) -> Tensor:
+    """Return logits whose softmax is ``probs``. *Shape:* [len(probs), 3]."""
+    return torch.tensor(probs).log().requires_grad_()
+
+
+def test_support_is_the_probability_of_entailment() -> None:
+    assert CLASSES[0] == "entailment"
+    found = support_probs(torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]).log())
+    assert found.tolist() == pytest.approx([0.7, 0.1])
+
+
+# Evidence known -------------------------------------------------------------------------------
+
+
+def test_window_loss_by_hand() -> None:
+    logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.5, 0.3), (0.1, 0.1, 0.8), (0.9, 0.05, 0.05))
+    # Two tokens in two windows: entailed, neutral; contradicted, unknown.
+    classes = torch.tensor([[[0, 1], [2, -1]]])
+    loss = window_loss(logits.reshape(1, 2, 2, 3), classes, ONE, unsupported_weight=1.0)
+    assert loss.item() == pytest.approx(-(2 * math.log(0.5) + math.log(0.8)) / 3)
+    heavier = window_loss(logits.reshape(1, 2, 2, 3), classes, ONE, unsupported_weight=2.0)
+    assert heavier.item() == pytest.approx(-(2 * math.log(0.5) + 2 * math.log(0.8)) / 4)
+
+
+def test_window_loss_gives_unknown_windows_no_gradient() -> None:
+    logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.5, 0.3))
+    window_loss(logits.reshape(1, 1, 2, 3), torch.tensor([[[0, -1]]]), ONE, 1.0).backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert logits.grad[0].abs().sum() > 0
+    assert logits.grad[1].abs().sum() == 0
+
+
+# Tokens known ---------------------------------------------------------------------------------
+
+
+def test_a_supported_token_needs_one_window_that_supports_it() -> None:
+    logits = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25)).reshape(1, 1, 2, 3)
+    at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[1]])
+    loss = token_loss(logits, at, supported, ONE, 1.0)
+    assert loss.item() == pytest.approx(-math.log(0.5))
+
+
+def test_only_the_window_that_supports_most_is_trained_towards_support() -> None:
+    leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
+    at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[1]])
+    token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0).backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    assert leaf.grad[0].abs().sum() == 0
+    assert leaf.grad[1, 0] < 0
+
+
+def test_an_unsupported_token_is_wrong_in_every_window() -> None:
+    leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
+    at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[0]])
+    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0)
+    assert loss.item() == pytest.approx(-(math.log(0.4) + math.log(0.25)) / 2)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    assert (leaf.grad[:, 2] < 0).all()
+
+
+def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
+    leaf = logits_of((0.2, 0.4, 0.4), (0.98, 0.01, 0.01))
+    at = torch.tensor([[[3, -1]]])
+    for supported, probability in ((1, 0.2), (0, 0.4)):
+        leaf.grad = None
+        loss = token_loss(leaf.reshape(1, 1, 2, 3), at, torch.tensor([[supported]]), ONE, 1.0)
+        assert loss.item() == pytest.approx(-math.log(probability))
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert leaf.grad is not None
+        assert leaf.grad[1].abs().sum() == 0
+
+
+def test_token_loss_weighs_the_unsupported() -> None:
+    logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4)).reshape(1, 2, 1, 3)
+    at, supported = torch.tensor([[[3], [4]]]), torch.tensor([[1, 0]])
+    loss = token_loss(logits, at, supported, ONE, unsupported_weight=3.0)
+    assert loss.item() == pytest.approx(-(math.log(0.5) + 3 * math.log(0.4)) / 4)
+
+
+def test_unknown_tokens_and_padding_have_no_gradient() -> None:
+    leaf = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4))
+    # The second token is padding: no window shows it.
+    at, supported = torch.tensor([[[3], [-1]]]), torch.tensor([[-1, -1]])
+    loss = token_loss(leaf.reshape(1, 2, 1, 3), at, supported, ONE, 1.0)
+    assert loss.item() == 0.0
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    assert leaf.grad.abs().sum() == 0
+
+
+# Verdict known --------------------------------------------------------------------------------
+
+
+def test_verdict_loss_by_hand() -> None:
+    faithfulness = torch.tensor([0.8, 0.4, 0.9], requires_grad=True)
+    loss = verdict_loss(faithfulness, torch.tensor([1, 0, -1]), torch.ones(3))
+    assert loss.item() == pytest.approx(-(math.log(0.8) + math.log(0.6)) / 2)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert faithfulness.grad is not None
+    assert faithfulness.grad[0] < 0 < faithfulness.grad[1]
+    assert faithfulness.grad[2] == 0
+
+
+def test_verdict_loss_is_finite_at_the_ends() -> None:
+    faithfulness = torch.tensor([0.0, 1.0], requires_grad=True)
+    loss = verdict_loss(faithfulness, torch.tensor([1, 0]), torch.ones(2))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.isfinite()
+    assert faithfulness.grad is not None
+    assert faithfulness.grad.isfinite().all()
+
+
+def test_examples_count_by_their_weight() -> None:
+    loss = verdict_loss(torch.tensor([0.8, 0.4]), torch.tensor([1, 1]), torch.tensor([3.0, 1.0]))
+    assert loss.item() == pytest.approx(-(3 * math.log(0.8) + math.log(0.4)) / 4)
+
+
+# NLI checkpoints ------------------------------------------------------------------------------
+
+LABELS = {"NEUTRAL": 0, "Entailment": 1, "contradiction": 2}
+
+
+def checkpoint(hidden: int = 4, classes: int = 3) -> dict[str, Tensor]:
+    rows = torch.arange(float(classes))
+    return {
+        "pooler.dense.weight": torch.eye(hidden),
+        "pooler.dense.bias": torch.full((hidden,), 0.5),
+        "classifier.weight": rows[:, None].expand(classes, hidden).clone(),
+        "classifier.bias": rows * 10,
+    }
+
+
+def test_classes_are_found_by_name_never_by_position() -> None:
+    head = TokenHead(4, 3, pooled=True)
+    copy_nli_head(head, checkpoint(), LABELS)
+    assert head.classifier.bias.tolist() == [10.0, 0.0, 20.0]
+    assert head.classifier.weight[:, 0].tolist() == [1.0, 0.0, 2.0]
+    assert head.dense is not None
+    assert head.dense.bias.tolist() == [0.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("change", "labels", "pooled", "message"),
+    [
+        (
+            {},
+            {"LABEL_0": 0, "LABEL_1": 1},
+            True,
+            r"'LABEL_0': 0.* has no class entailment, neutral",
+        ),
+        ({}, {"entailment": 0, "not_entailment": 1}, True, "has no class neutral, contradiction;"),
+        ({}, LABELS, False, "the support head was made without a pooled layer"),
+        ({"classifier.bias": None}, LABELS, True, r"has no tensor 'classifier\.bias'"),
+        ({"pooler.dense.weight": None}, LABELS, True, r"has no tensor 'pooler\.dense\.weight'"),
+        ({"pooler.dense.weight": torch.eye(5)}, LABELS, True, r"does not fit.*dense\.weight"),
+        ({}, {**LABELS, "contradiction": 3}, True, "names more classes than the 3"),
+    ],
+    ids=["no-names", "two-classes", "not-pooled", "no-bias", "no-pooler", "width", "number"],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_by_name(
+    change: dict[str, Tensor | None], labels: dict[str, int], pooled: bool, message: str
+) -> None:
+    changed = checkpoint() | change
+    state = {name: tensor for name, tensor in changed.items() if tensor is not None}
+    with pytest.raises(ConfigError, match=f"(?s)encoder.init: nli: .*{message}"):
+        copy_nli_head(TokenHead(4, 3, pooled=pooled), state, labels)

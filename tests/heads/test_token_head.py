@@ -1,0 +1,67 @@
+"""One head over one token, and the mean that every loss is taken with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trivet.heads.token_head import TokenHead, mean_of_known
+
+
+def test_each_position_is_judged_by_itself() -> None:
+    torch.manual_seed(0)
+    head = TokenHead(4, 3, pooled=True).eval()
+    hidden = torch.randn(2, 5, 4)
+    logits = head(hidden)
+    assert logits.shape == (2, 5, 3)
+    torch.testing.assert_close(logits[1, 3], head(hidden[1, 3]))
+
+
+def test_pooled_is_a_dense_layer_and_a_gelu() -> None:
+    head = TokenHead(2, 1, pooled=True).eval()
+    assert head.dense is not None
+    with torch.no_grad():
+        head.dense.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        head.dense.bias.zero_()
+        head.classifier.weight.fill_(1.0)
+        head.classifier.bias.zero_()
+    hidden = torch.tensor([[0.7, -1.3]])
+    assert head(hidden).item() == pytest.approx(torch.nn.functional.gelu(hidden).sum().item())
+    assert TokenHead(2, 1).dense is None
+
+
+def test_half_precision_is_judged_in_single() -> None:
+    head = TokenHead(4, 1)
+    assert head(torch.ones(2, 4, dtype=torch.bfloat16)).dtype == torch.float32
+
+
+def test_a_long_response_counts_as_much_as_a_short_one() -> None:
+    loss = torch.tensor([[1.0, 1.0, 1.0, 1.0], [5.0, 9.0, 9.0, 9.0]])
+    known = torch.tensor([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    assert mean_of_known(loss, known, torch.ones(2)).item() == pytest.approx((1 + 5) / 2)
+    weighted = mean_of_known(loss, known, torch.tensor([3.0, 1.0]))
+    assert weighted.item() == pytest.approx((3 * 1 + 5) / 4)
+
+
+def test_tokens_may_count_for_different_shares() -> None:
+    loss, known = torch.tensor([[1.0, 4.0]]), torch.tensor([[0.5, 0.25]])
+    assert mean_of_known(loss, known, torch.ones(1)).item() == pytest.approx((0.5 + 1.0) / 0.75)
+
+
+def test_an_example_of_which_nothing_is_known_is_left_out() -> None:
+    loss = torch.tensor([[2.0, 2.0], [9.0, 9.0]], requires_grad=True)
+    known = torch.tensor([[1.0, 1.0], [0.0, 0.0]])
+    mean = mean_of_known(loss, known, torch.ones(2))
+    assert mean.item() == pytest.approx(2.0)
+    mean.backward()  # type: ignore[no-untyped-call]
+    assert loss.grad is not None
+    assert loss.grad[1].abs().sum() == 0
+
+
+def test_where_nothing_is_known_the_loss_is_zero_and_has_no_gradient() -> None:
+    loss = torch.ones(2, 3, requires_grad=True)
+    mean = mean_of_known(loss, torch.zeros(2, 3), torch.ones(2))
+    assert mean.item() == 0.0
+    mean.backward()  # type: ignore[no-untyped-call]
+    assert loss.grad is not None
+    assert loss.grad.abs().sum() == 0

@@ -1,0 +1,235 @@
+"""Joining: each reduction on a table written out by hand, its laws, and torch equal to numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.model import aggregate
+from trivet.model.aggregate import Array, Outputs, Reduction
+
+Make = Callable[[Any], Array]
+
+
+@pytest.fixture(scope="module", params=[np.asarray, torch.tensor], ids=["numpy", "torch"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Return what turns nested lists into an array: the same tables hold for both libraries."""
+    function: Make = request.param
+    return function
+
+
+# Truth tables ---------------------------------------------------------------------------------
+
+
+def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
+    # Two windows of four positions; each shows tokens 0, 1, 2 at its positions 1, 2, 3.
+    window_probs = make([0.0, 0.9, 0.2, 0.1, 0.0, 0.1, 0.3, 0.8])
+    response_at = make([[[1, 5], [2, 6], [3, 7]]])
+    found = aggregate.supported_anywhere(window_probs, response_at)
+    # Support by SOME window is support. Were every window to support, this would be .1, .2, .1;
+    # were the mean to decide, .5, .25, .45.
+    assert found.tolist() == [[0.9, 0.3, 0.8]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [(1.0, 1.0, 1.0), (1.0, 0.0, 1.0), (0.0, 1.0, 1.0), (0.0, 0.0, 0.0)],
+)
+def test_the_direction_of_the_maximum(
+    make: Make, first: float, second: float, joined: float
+) -> None:
+    found = aggregate.supported_anywhere(make([first, second]), make([[[0, 1]]]))
+    assert found.tolist() == [[joined]]
+
+
+def test_supported_anywhere_leaves_out_what_is_not_there(make: Make) -> None:
+    window_probs = make([0.75, 0.5, 0.25, 0.125])
+    # A token in one window only, one in none; position 0 must not stand in for -1.
+    response_at = make([[[2, -1], [-1, -1], [-1, 3]]])
+    found = aggregate.supported_anywhere(window_probs, response_at)
+    assert found.tolist() == [[0.25, 0.0, 0.125]]
+
+
+def test_gather_tokens_reads_flat_positions(make: Make) -> None:
+    values = make([0.5, 0.25, 0.125, 1.0])
+    found = aggregate.gather_tokens(values, make([[3, 0, -1], [1, 1, 2]]))
+    assert found.tolist() == [[1.0, 0.5, 0.0], [0.25, 0.25, 0.125]]
+
+
+def test_sentence_means_average_the_tokens(make: Make) -> None:
+    probs = make([[1.0, 0.5, 0.25], [0.75, 0.25, 0.0]])
+    pool = make([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]])
+    assert aggregate.sentence_means(probs, pool).tolist() == [[0.75, 0.25], [0.5, 0.0]]
+
+
+def test_weakest_is_the_minimum_of_what_is_real(make: Make) -> None:
+    probs = make([[0.75, 0.5, 0.125], [0.75, 0.5, 0.125], [0.75, 0.5, 0.125]])
+    real = make([[True, True, True], [True, True, False], [False, False, False]])
+    assert aggregate.weakest(probs, real).tolist() == [0.125, 0.5, 1.0]
+
+
+def test_a_share_counts_sentences_not_tokens(make: Make) -> None:
+    # One sentence of one token, one of two: the single token counts as much as the other two.
+    weight = make([[0.5, 0.25, 0.25, 0.0]])
+    share = aggregate.weighted_share(make([[1.0, 0.0, 0.0, 1.0]]), weight)
+    assert share.tolist() == [0.5]
+
+
+def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
+    weight = make([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
+    relevance = make([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    utilization = make([[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    # Relevant: .75, of which .5 is utilized. What is utilized without being relevant counts for
+    # nothing; where nothing is relevant nothing is complete.
+    found = aggregate.completeness(relevance, utilization, weight)
+    assert found.tolist() == pytest.approx([2 / 3, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("reduction", "faithfulness"), [("weakest_token", 0.25), ("weakest_sentence", 0.5)]
+)
+def test_join_by_hand(make: Make, reduction: Reduction, faithfulness: float) -> None:
+    outputs = aggregate.join(
+        support_probs=make([[1.0, 0.25, 0.5, 0.0]]),  # the last is padding
+        relevance_probs=make([[1.0, 0.5]]),
+        utilization_probs=make([[0.5, 0.0]]),
+        response_mask=make([[True, True, True, False]]),
+        context_weight=make([[0.5, 0.5]]),
+        sentence_pool=make([[[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]),
+        faithfulness=reduction,
+    )
+    assert outputs.sentence_support.tolist() == [[0.625, 0.5, 0.0]]
+    assert outputs.faithfulness.tolist() == [faithfulness]
+    assert outputs.relevance.tolist() == [0.75]
+    assert outputs.utilization.tolist() == [0.25]
+    assert outputs.completeness.tolist() == pytest.approx([0.25 / 0.75])
+
+
+# Laws -----------------------------------------------------------------------------------------
+
+
+class Case:
+    """Random windows with random maps: N windows of L positions, B examples."""
+
+    def __init__(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        self.n, self.length, self.b = random.integers(1, [6, 9, 4])
+        tokens, copies, contexts, sentences = random.integers(1, [7, 4, 7, 4])
+        places = self.n * self.length
+        self.probs = random.random((3, self.n, self.length), dtype=np.float32)
+        self.response_at = random.integers(-1, places, (self.b, tokens, copies))
+        self.context_at = random.integers(-1, places, (self.b, contexts))
+        weight = random.random((self.b, contexts)) * (self.context_at >= 0)
+        total = np.maximum(weight.sum(-1, keepdims=True), 1e-3)
+        self.context_weight = (weight / total).astype(np.float32)
+        real = (self.response_at >= 0).any(-1)
+        home = random.integers(0, sentences, (self.b, tokens))
+        pool = (home[:, None, :] == np.arange(sentences)[:, None]) & real[:, None, :]
+        self.sentence_pool = (pool / np.maximum(pool.sum(-1, keepdims=True), 1)).astype(np.float32)
+        self.reduction: Reduction = "weakest_token" if seed % 2 else "weakest_sentence"
+        self.random = random
+
+    def join(self, convert: Make = np.asarray) -> Outputs:
+        support, relevance, utilization = (convert(probs.reshape(-1)) for probs in self.probs)
+        return aggregate.join(
+            support_probs=aggregate.supported_anywhere(support, convert(self.response_at)),
+            relevance_probs=aggregate.gather_tokens(relevance, convert(self.context_at)),
+            utilization_probs=aggregate.gather_tokens(utilization, convert(self.context_at)),
+            response_mask=convert((self.response_at >= 0).any(-1)),
+            context_weight=convert(self.context_weight),
+            sentence_pool=convert(self.sentence_pool),
+            faithfulness=self.reduction,
+        )
+
+
+cases = st.integers(0, 2**32 - 1).map(Case)
+
+
+def assert_equal(ours: Outputs, theirs: Outputs) -> None:
+    for name, a, b in zip(Outputs._fields, ours, theirs, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        inside = tuple(map(slice, b.shape))
+        np.testing.assert_allclose(a[inside], b, atol=1e-6, err_msg=name)
+
+
+@given(cases)
+def test_numpy_and_torch_agree(case: Case) -> None:
+    assert_equal(case.join(torch.from_numpy), case.join())
+
+
+@given(cases)
+def test_everything_is_a_probability(case: Case) -> None:
+    for name, values in zip(Outputs._fields, case.join(), strict=True):
+        assert np.isfinite(values).all(), name
+        assert ((values >= 0) & (values <= 1 + 1e-6)).all(), name
+
+
+@given(cases)
+def test_permuting_windows_changes_nothing(case: Case) -> None:
+    before = case.join()
+    order = case.random.permutation(case.n)
+    new_place = np.argsort(order)
+    case.probs = case.probs[:, order]
+    for name in ("response_at", "context_at"):
+        at = getattr(case, name)
+        row, column = np.divmod(at, case.length)
+        setattr(case, name, np.where(at < 0, -1, new_place[row] * case.length + column))
+    assert_equal(case.join(), before)
+
+
+@given(cases)
+def test_the_order_of_the_copies_changes_nothing(case: Case) -> None:
+    before = case.join()
+    case.response_at = case.random.permuted(case.response_at, axis=-1)
+    assert_equal(case.join(), before)
+
+
+@given(cases)
+def test_a_batch_equals_its_singles(case: Case) -> None:
+    whole = case.join()
+    fields = ("response_at", "context_at", "context_weight", "sentence_pool")
+    kept = {name: getattr(case, name) for name in fields}
+    for b in range(case.b):
+        for name, values in kept.items():
+            setattr(case, name, values[b : b + 1])
+        single = case.join()
+        assert_equal(Outputs(*(values[b : b + 1] for values in whole)), single)
+
+
+@given(cases, st.integers(0, 3), st.integers(0, 3))
+def test_extra_padding_changes_nothing(case: Case, wider: int, more: int) -> None:
+    before = case.join()
+    old = case.length
+    case.length = old + wider
+    case.probs = np.pad(case.probs, ((0, 0), (0, more), (0, wider)), constant_values=1.0)
+    for name in ("response_at", "context_at"):
+        at = getattr(case, name)
+        row, column = np.divmod(at, old)
+        moved = np.where(at < 0, -1, row * case.length + column)
+        widths = [(0, 0)] + [(0, more)] * (at.ndim - 1)
+        setattr(case, name, np.pad(moved, widths, constant_values=-1))
+    case.context_weight = np.pad(case.context_weight, ((0, 0), (0, more)))
+    case.sentence_pool = np.pad(case.sentence_pool, ((0, 0), (0, more), (0, more)))
+    assert_equal(case.join(), before)
+
+
+@given(cases)
+def test_one_window_is_no_windowing(case: Case) -> None:
+    case.response_at = case.response_at[..., :1]
+    at = case.response_at[..., 0]
+    support = case.probs[0].reshape(-1)
+    found = aggregate.supported_anywhere(support, case.response_at)
+    np.testing.assert_array_equal(found, np.where(at < 0, 0.0, support[at]))
+
+
+@given(cases)
+def test_another_window_can_only_add_support(case: Case) -> None:
+    fewer = aggregate.supported_anywhere(case.probs[0].reshape(-1), case.response_at[..., :1])
+    more = aggregate.supported_anywhere(case.probs[0].reshape(-1), case.response_at)
+    assert (more >= fewer).all()

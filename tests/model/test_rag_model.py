@@ -1,0 +1,191 @@
+"""The whole model: windows in, scores out; how windows are batched must not matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+from torch import Tensor
+
+from trivet.data.reading import read_examples
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
+from trivet.model.aggregate import Outputs
+from trivet.model.rag_model import HEADS, RagModel, as_tensors
+from trivet.model.trunk import Trunk
+from trivet.records import RagExample
+
+
+@pytest.fixture(params=["bert", "deberta"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def model(kind: str, request: pytest.FixtureRequest) -> RagModel:
+    encoder: transformers.PreTrainedModel = request.getfixturevalue(f"tiny_{kind}")
+    torch.manual_seed(0)
+    return RagModel(Trunk(encoder), pooled_support=kind == "deberta").eval()
+
+
+@pytest.fixture
+def layouts(
+    kind: str, request: pytest.FixtureRequest, rag_examples: tuple[RagExample, ...]
+) -> list[Layout]:
+    name = "wordpiece" if kind == "bert" else "unigram"
+    plain: tokenizers.Tokenizer = request.getfixturevalue(f"{name}_tokenizer")
+    tokenizer = SegmentTokenizer(plain)
+    return [
+        lay_out(read, WindowSettings(64), tokenizer.special)
+        for read in read_examples(rag_examples, tokenizer)
+    ]
+
+
+@torch.inference_mode()
+def judge(model: RagModel, windows: Sequence[object]) -> Outputs:
+    outputs: Outputs = model(*as_tensors(windows))
+    return outputs
+
+
+def assert_same(ours: Outputs, theirs: Outputs) -> None:
+    for name, a, b in zip(Outputs._fields, ours, theirs, strict=True):
+        inside = a[tuple(map(slice, b.shape))]
+        torch.testing.assert_close(inside, b, atol=2e-5, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_outputs_are_finite_probabilities_of_the_right_shapes(
+    model: RagModel, layouts: list[Layout]
+) -> None:
+    windows = collate(layouts, pad=0)
+    outputs = judge(model, windows)
+    (b, r, _), c = windows.response_at.shape, windows.context_at.shape[1]
+    s = windows.sentence_pool.shape[1]
+    shapes = [tuple(tensor.shape) for tensor in outputs]
+    assert shapes == [(b, r), (b, c), (b, c), (b, s), (b,), (b,), (b,), (b,)]
+    for name, tensor in zip(Outputs._fields, outputs, strict=True):
+        assert tensor.dtype == torch.float32, name
+        assert ((tensor >= 0) & (tensor <= 1 + 1e-6)).all(), name
+    # Without a response nothing is unfaithful; with one the numbers are not all the same.
+    assert outputs.faithfulness[1] == 1.0
+    assert len(set(outputs.faithfulness.tolist())) == len(layouts)
+
+
+def test_a_batch_equals_its_singles(model: RagModel, layouts: list[Layout]) -> None:
+    whole = judge(model, collate(layouts, pad=0))
+    for b, layout in enumerate(layouts):
+        own = judge(model, collate([layout], pad=0))
+        assert_same(Outputs(*(tensor[b : b + 1] for tensor in whole)), own)
+
+
+def test_extra_padding_changes_nothing(model: RagModel, layouts: list[Layout]) -> None:
+    windows = collate(layouts, pad=0)
+    width = windows.input_ids.shape[1]
+
+    def moved(at: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> object:
+        row, column = np.divmod(at, width)
+        wider = np.where(at < 0, -1, row * (width + 5) + column)
+        return np.pad(wider, [(0, 0)] + [(0, 2)] * (at.ndim - 1), constant_values=-1)
+
+    padded = Windows(
+        *(np.pad(array, ((0, 0), (0, 5))) for array in windows[:3]),
+        response_at=moved(windows.response_at),  # type: ignore[arg-type]
+        context_at=moved(windows.context_at),  # type: ignore[arg-type]
+        context_weight=np.pad(windows.context_weight, ((0, 0), (0, 2))),
+        sentence_pool=np.pad(windows.sentence_pool, ((0, 0), (0, 1), (0, 2))),
+    )
+    assert_same(judge(model, padded), judge(model, windows))
+
+
+def test_permuting_windows_changes_nothing(model: RagModel, layouts: list[Layout]) -> None:
+    windows = collate(layouts, pad=0)
+    rows, width = windows.input_ids.shape
+    order = np.random.default_rng(0).permutation(rows)
+    place = np.argsort(order)
+    maps = []
+    for at in (windows.response_at, windows.context_at):
+        row, column = np.divmod(at, width)
+        maps.append(np.where(at < 0, -1, place[row] * width + column))
+    shuffled = Windows(*(array[order] for array in windows[:3]), *maps, *windows[5:])
+    assert_same(judge(model, shuffled), judge(model, windows))
+
+
+@torch.inference_mode()
+def test_support_is_the_entailment_of_the_window_that_supports_most(
+    model: RagModel, layouts: list[Layout]
+) -> None:
+    windows = collate(layouts, pad=0)
+    logits = model.read(*as_tensors(windows[:3]))
+    outputs = judge(model, windows)
+    entailed = logits.support.softmax(-1)[..., 0].reshape(-1)
+    b = 3  # the long context
+    at = torch.from_numpy(windows.response_at[b])
+    assert at.shape[1] > 1 and (at[0] >= 0).all()
+    shown = torch.where(at >= 0, entailed[at.clamp(min=0)], 0.0)
+    torch.testing.assert_close(outputs.support_probs[b], shown.amax(-1))
+    assert (shown.amax(-1) > shown.amin(-1))[at[:, 0] >= 0].all()
+
+
+def test_the_weakest_token_is_weaker_than_the_weakest_sentence(
+    model: RagModel, layouts: list[Layout]
+) -> None:
+    windows = collate(layouts, pad=0)
+    by_sentence = judge(model, windows)
+    model.faithfulness = "weakest_token"
+    by_token = judge(model, windows)
+    assert (by_token.faithfulness <= by_sentence.faithfulness + 1e-6).all()
+    assert (
+        by_token.faithfulness[0]
+        == by_token.support_probs[0][torch.from_numpy(windows.response_at[0, :, 0] >= 0)].min()
+    )
+    torch.testing.assert_close(by_token.support_probs, by_sentence.support_probs)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bf16_is_finite_and_the_heads_stay_fp32(
+    model: RagModel, layouts: list[Layout], autocast: bool
+) -> None:
+    tensors = as_tensors(collate(layouts, pad=0))
+    exact = model(*tensors)
+    if not autocast:
+        model.trunk.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        logits = model.read(*tensors[:3])
+        outputs = model(*tensors)
+    assert all(tensor.dtype == torch.float32 for tensor in (*logits, *outputs))
+    assert all(tensor.isfinite().all() for tensor in outputs)
+    torch.testing.assert_close(outputs.relevance, exact.relevance, atol=0.1, rtol=0)
+
+
+@torch.inference_mode()
+def test_the_architecture_builds_the_same_model(model: RagModel, layouts: list[Layout]) -> None:
+    model.faithfulness = "weakest_token"
+    architecture = json.loads(json.dumps(model.architecture()))
+    again = RagModel.from_architecture(architecture).eval()
+    again.load_state_dict(model.state_dict(), strict=True)
+    assert again.architecture() == architecture
+    windows = collate(layouts, pad=0)
+    assert_same(judge(again, windows), judge(model, windows))
+
+
+def test_three_heads_have_their_classes(model: RagModel) -> None:
+    hidden = torch.zeros(2, model.trunk.hidden)
+    widths = {name: head(hidden).shape[-1] for name, head in model.heads.items()}
+    assert widths == HEADS == {"support": 3, "relevance": 1, "utilization": 1}
+
+
+def test_every_part_gets_a_gradient(model: RagModel, layouts: list[Layout]) -> None:
+    outputs = model(*as_tensors(collate(layouts[:3], pad=0)))
+    total: Tensor = (
+        outputs.support_probs.sum() + outputs.relevance.sum() + outputs.utilization.sum()
+    )
+    total.backward()  # type: ignore[no-untyped-call]
+    for name, parameter in model.heads.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())

@@ -1,0 +1,144 @@
+"""The trunk: padding is not seen, nothing overflows, and its description builds it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from trivet.model.trunk import Trunk
+from trivet.records import ConfigError, WindowError
+
+
+def some_windows(trunk: Trunk, lengths: tuple[int, ...] = (9, 5, 1)) -> tuple[Tensor, ...]:
+    """Return ids, mask and segments of three rows of different lengths."""
+    size = int(trunk.encoder.config.vocab_size)
+    width = max(lengths)
+    ids = torch.arange(len(lengths) * width).reshape(len(lengths), width) * 7 % (size - 5) + 5
+    mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
+    segments = (torch.arange(width) >= 4).long().expand_as(ids)
+    return ids * mask, mask, segments * mask
+
+
+@pytest.fixture
+def trunk(tiny_encoder: transformers.PreTrainedModel) -> Trunk:
+    return Trunk(tiny_encoder)
+
+
+@torch.inference_mode()
+def test_padding_changes_nothing(trunk: Trunk) -> None:
+    ids, mask, segments = some_windows(trunk)
+    hidden = trunk(ids, mask, segments)
+    assert hidden.shape == (3, 9, trunk.hidden)
+    # What stands under the mask must not matter, however much of it there is.
+    wider = [torch.nn.functional.pad(tensor, (0, 6)) for tensor in (ids, mask, segments)]
+    wider[0] = torch.where(wider[1] > 0, wider[0], 11)
+    wider[2] = torch.where(wider[1] > 0, wider[2], 1)
+    padded = trunk(*wider)
+    for row, length in enumerate((9, 5, 1)):
+        torch.testing.assert_close(padded[row, :length], hidden[row, :length], atol=1e-5, rtol=1e-5)
+        alone = trunk(
+            ids[row : row + 1, :length], mask[row : row + 1, :length], segments[:1, :length]
+        )
+        torch.testing.assert_close(alone[0], hidden[row, :length], atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_our_mask_gives_the_librarys_answer(trunk: Trunk) -> None:
+    ids, mask, segments = some_windows(trunk)
+    kinds = {} if trunk.encoder.config.type_vocab_size == 0 else {"token_type_ids": segments}
+    theirs = trunk.encoder(input_ids=ids, attention_mask=mask, **kinds).last_hidden_state
+    real = mask.bool()
+    torch.testing.assert_close(trunk(ids, mask, segments)[real], theirs[real], atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bf16_is_finite_on_padded_batches(trunk: Trunk, autocast: bool) -> None:
+    ids, mask, segments = some_windows(trunk, (40, 3, 1))
+    if not autocast:
+        trunk.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        hidden = trunk(ids, mask, segments)
+    assert hidden.isfinite().all()
+
+
+@torch.inference_mode()
+def test_segments_are_read_by_the_encoder_that_has_them(trunk: Trunk) -> None:
+    ids, mask, segments = some_windows(trunk)
+    same = torch.equal(trunk(ids, mask, segments), trunk(ids, mask, torch.zeros_like(segments)))
+    assert same == (trunk.encoder.config.model_type == "deberta-v2")
+
+
+@torch.inference_mode()
+def test_the_description_builds_the_same_encoder(trunk: Trunk) -> None:
+    description = json.loads(json.dumps(trunk.encoder_config()))
+    again = Trunk.from_encoder_config(description).eval()
+    again.load_state_dict(trunk.state_dict(), strict=True)
+    windows = some_windows(trunk)
+    torch.testing.assert_close(again(*windows), trunk(*windows))
+    assert again.encoder_config() == description
+
+
+def test_a_window_longer_than_the_position_table_is_refused(
+    tiny_bert: transformers.BertModel,
+) -> None:
+    trunk = Trunk(tiny_bert)
+    trunk.check_window(512)
+    with pytest.raises(WindowError, match=r"window\.size \(513 tokens\) exceeds the 512 positions"):
+        trunk.check_window(513)
+
+
+def test_relative_positions_have_no_table_to_exceed(
+    tiny_deberta: transformers.DebertaV2Model,
+) -> None:
+    Trunk(tiny_deberta).check_window(4096)
+
+
+def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
+    config = transformers.RobertaConfig(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=66,
+        pad_token_id=1,
+    )
+    trunk = Trunk(transformers.RobertaModel(config, add_pooling_layer=False).eval())
+    trunk.check_window(64)
+    ids = torch.full((1, 64), 7)
+    assert trunk(ids, torch.ones_like(ids), torch.zeros_like(ids)).isfinite().all()
+    with pytest.raises(WindowError, match="exceeds the 64 positions"):
+        trunk.check_window(65)
+
+
+@torch.inference_mode()
+def test_a_checkpoint_is_read_without_its_pooler(bert_checkpoint: Path) -> None:
+    trunk = Trunk.from_pretrained(str(bert_checkpoint)).eval()
+    reference = transformers.BertModel.from_pretrained(bert_checkpoint).eval()
+    ids, mask, segments = some_windows(trunk)
+    theirs = reference(input_ids=ids, attention_mask=mask, token_type_ids=segments)
+    real = mask.bool()
+    ours = trunk(ids, mask, segments)[real]
+    torch.testing.assert_close(ours, theirs.last_hidden_state[real], atol=1e-5, rtol=1e-5)
+    assert not [name for name, _ in trunk.named_parameters() if "pooler" in name]
+    # Nothing of the machine that made a bundle stands in it.
+    assert str(bert_checkpoint) not in json.dumps(trunk.encoder_config())
+
+
+def test_attention_dropout_replaces_the_checkpoints_own(bert_checkpoint: Path) -> None:
+    kept = Trunk.from_pretrained(str(bert_checkpoint))
+    replaced = Trunk.from_pretrained(str(bert_checkpoint), attention_dropout=0.0)
+    assert kept.encoder.config.attention_probs_dropout_prob == 0.1
+    assert replaced.encoder.config.attention_probs_dropout_prob == 0.0
+    assert replaced.encoder.config.hidden_dropout_prob == 0.1
+
+
+def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"encoder\.name: cannot load .*nowhere"):
+        Trunk.from_pretrained(str(tmp_path / "nowhere"))

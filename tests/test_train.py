@@ -1,0 +1,286 @@
+"""Training, end to end on a tiny encoder and a file of eight lines that the tests write."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from trivet.configs import schema
+from trivet.configs.schema import LossConfig, TrainConfig, load_config
+from trivet.data.module import Batch, collate_items, prepare
+from trivet.data.reading import read_examples
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.model.bundle import WEIGHTS_NAME, read_bundle
+from trivet.model.bundle_weights import load_rag_model
+from trivet.model.initial import initial_model
+from trivet.model.rag_model import RagModel, as_tensors
+from trivet.records import ConfigError, LabelledExample, Labels, RagExample
+from trivet.train import RagTraining, train
+
+pytestmark = [
+    # Loading in the main process is meant: items are ready-made, workers would only copy them.
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.usefixtures("one_thread"),
+]
+TINY = Path(schema.__file__).parent / "tiny.yaml"
+
+MILL = ["The mill is old. It was built of stone.", "The ferry is red."]
+PAIRS = [("The mill is old.", True), ("The mill is new.", False)]
+PAIRS += [("It was built of stone.", True), ("It was built of wood.", False)]
+
+
+def row(number: int, response: str, supported: bool, group: str) -> dict[str, Any]:
+    """Return a labelled row; the last word of an unsupported response is what is wrong with it."""
+    start = response.rindex(" ") + 1
+    first = MILL[0].index("It was")
+    relevant = [[0, first, len(MILL[0])]] if "built" in response else [[0, 0, first - 1]]
+    return {
+        "id": f"{group}-{number}",
+        "question": "What of the mill?",
+        "contexts": MILL,
+        "response": response,
+        "labels": {
+            "unsupported": [] if supported else [[start, len(response) - 1]],
+            "relevant": relevant,
+            "utilized": relevant,
+            "relevance": 1 / 3,
+            "utilization": 1 / 3,
+        },
+        "source": "tiny",
+        "group": group,
+    }
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> tuple[Path, Path]:
+    """Write four responses six times over to train on, and the same four as another group."""
+    return (
+        write(tmp_path / "train.jsonl", [row(n, *PAIRS[n % 4], "train") for n in range(24)]),
+        write(tmp_path / "dev.jsonl", [row(n, *PAIRS[n], "dev") for n in range(4)]),
+    )
+
+
+@pytest.fixture
+def encoder(bert_checkpoint: Path, tmp_path: Path) -> Path:
+    """Copy the tiny checkpoint without dropout: nothing but the data is drawn at random."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(bert_checkpoint, folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def config_of(encoder: Path, data: tuple[Path, Path], folder: Path, *overrides: str) -> TrainConfig:
+    return load_config(
+        [TINY],
+        [
+            f"encoder.name={encoder}",
+            "encoder.head_dropout=0",
+            f"data.train=[{{spec: 'jsonl:{data[0]}', split: all}}]",
+            f"data.dev=[{{spec: 'jsonl:{data[1]}', split: all}}]",
+            f"run.folder={folder}",
+            *overrides,
+        ],
+    )
+
+
+def weights_of(bundle: Path) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = load_file(bundle / WEIGHTS_NAME)
+    return state
+
+
+# End to end -----------------------------------------------------------------------------------
+
+
+def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path
+) -> None:
+    rates = ("optim.encoder_lr=5e-3", "optim.head_lr=5e-3", "optim.epochs=10")
+    folder = train(config_of(encoder, data, tmp_path / "run", *rates))
+
+    bundle = read_bundle(folder)
+    info = bundle.info
+    assert (info.window.size, info.window.overlap) == (64, 0)
+    assert info.heads == ("support", "relevance", "utilization")
+    assert {name: 0 < value < 1 for name, value in vars(info.thresholds).items()} == {
+        "adherence": True,
+        "sentence": True,
+        "span": True,
+    }
+    assert [(item.name, item.rows) for item in info.training.data] == [("tiny", 24)]
+    assert str(tmp_path) not in (folder / "encoder.json").read_text(encoding="utf-8")
+
+    model = load_rag_model(bundle)
+    tokenizer = SegmentTokenizer.from_file(bundle.path("tokenizer.json"))
+    examples = [RagExample("What of the mill?", tuple(MILL), response) for response, _ in PAIRS]
+    layouts = [
+        lay_out(read, WindowSettings(64), tokenizer.special)
+        for read in read_examples(examples, tokenizer)
+    ]
+    with torch.inference_mode():
+        outputs = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
+    judged = (outputs.faithfulness >= info.thresholds.adherence).tolist()
+    assert judged == [supported for _, supported in PAIRS]
+    assert outputs.relevance.tolist() == pytest.approx([1 / 3] * 4, abs=0.1)
+
+    (log,) = (tmp_path / "run" / "log").rglob("metrics.csv")
+    with log.open(encoding="utf-8") as lines:
+        totals = [float(line["loss/total"]) for line in csv.DictReader(lines) if line["loss/total"]]
+    assert totals[-1] < 0.3 * totals[0]
+
+
+def test_a_resumed_run_ends_where_one_that_never_stopped_does(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_step = "run.checkpoint_minutes=1e-6"
+    whole = train(config_of(encoder, data, tmp_path / "whole", every_step))
+
+    config = config_of(encoder, data, tmp_path / "stopped", every_step)
+    seen: list[list[str | None]] = []
+    step = RagTraining.training_step
+
+    def stop_in_the_second_epoch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        if self.global_step == 8:
+            raise KeyboardInterruptedByTest
+        seen.append([example.example.id for example in batch.examples])
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RagTraining, "training_step", stop_in_the_second_epoch)
+        with pytest.raises(KeyboardInterruptedByTest):
+            train(config)
+
+    def watch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        seen.append([example.example.id for example in batch.examples])
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(RagTraining, "training_step", watch)
+    resumed = train(config, resume=True)
+
+    # Two epochs of six batches: every example twice, none lost or repeated around the stop.
+    assert len(seen) == 12
+    every = sorted(f"train-{n}" for n in range(24))
+    for epoch in (seen[:6], seen[6:]):
+        assert sorted(str(name) for batch in epoch for name in batch) == every
+    assert sorted(map(sorted, seen[:6])) != sorted(map(sorted, seen[6:])), "epochs differ"
+    ours, theirs = weights_of(resumed), weights_of(whole)
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name], atol=1e-5, rtol=1e-4, msg=name)
+
+
+class KeyboardInterruptedByTest(Exception):
+    """What stops a run here; Lightning treats the real one in ways of its own."""
+
+
+def test_the_same_seed_gives_the_same_weights_and_a_bundle_can_be_trained_on(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path
+) -> None:
+    short = ("optim.max_steps=3", "optim.epochs=1")
+    first = train(config_of(encoder, data, tmp_path / "first", *short))
+    again = train(config_of(encoder, data, tmp_path / "again", *short))
+    for name, tensor in weights_of(first).items():
+        torch.testing.assert_close(tensor, weights_of(again)[name], atol=1e-6, rtol=1e-5, msg=name)
+
+    config = config_of(first, data, tmp_path / "second", *short, "encoder.init=bundle")
+    second = read_bundle(train(config)).info
+    assert [(item.name, item.rows) for item in second.training.data] == [("tiny", 24)]
+    assert " && " in second.training.command
+
+
+# Refusals -------------------------------------------------------------------------------------
+
+
+def test_a_group_on_both_sides_is_refused_by_name(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path
+) -> None:
+    config = config_of(encoder, (data[0], data[0]), tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"1 groups? stand.* in both train and dev, .*'train' of tiny"
+    ):
+        train(config)
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_a_split_without_rows_is_refused_by_name(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path
+) -> None:
+    train_on = f"data.train=[{{spec: 'jsonl:{data[0]}', split: all, only: [other]}}]"
+    with pytest.raises(ConfigError, match=r"train\.jsonl has no rows in split 'all' from other"):
+        train(config_of(encoder, data, tmp_path / "run", train_on))
+
+
+# Losses ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(encoder: Path) -> tuple[RagModel, SegmentTokenizer]:
+    torch.manual_seed(0)
+    model, tokenizer = initial_model(str(encoder), "plain", "weakest_sentence")
+    return model.eval(), tokenizer
+
+
+def losses_of(
+    examples: Sequence[LabelledExample],
+    start: tuple[RagModel, SegmentTokenizer],
+    weights: LossConfig | None = None,
+) -> dict[str, Tensor]:
+    model, tokenizer = start
+    training = RagTraining(model, weights or LossConfig(), 1e-3, 1e-3, 0.01, 0.1)
+    batch = collate_items(prepare(examples, tokenizer, WindowSettings(64)), tokenizer.special.pad)
+    logits = model.read(*batch.windows[:3])
+    return training.losses(batch, logits, model.join(logits, *batch.windows[3:]))
+
+
+def test_each_kind_of_supervision_has_its_loss(
+    labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
+) -> None:
+    known = [
+        {name for name, loss in losses_of([example], start).items() if loss > 0}
+        for example in labelled_examples
+    ]
+    assert known == [{"window", "relevance", "utilization"}, {"token"}, {"verdict"}]
+    both = losses_of(labelled_examples[1:2], start, LossConfig(verdict_always=True))
+    assert both["verdict"] > 0
+
+
+def test_what_is_unknown_trains_nothing(start: tuple[RagModel, SegmentTokenizer]) -> None:
+    example = RagExample("Who?", ("The mill is old.",), "The mill is old.")
+    unanswered = RagExample("Who?", ("The mill is old.",), "")
+    # Of an empty response no verdict can be learnt, whatever its label says.
+    rows = [
+        LabelledExample(example, Labels(), "a", "a"),
+        LabelledExample(unanswered, Labels(adherent=True, unsupported=()), "a", "b"),
+    ]
+    losses = losses_of(rows, start)
+    assert all(loss.item() == 0.0 for loss in losses.values())
+    torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+    for name, parameter in start[0].named_parameters():
+        assert parameter.grad is None or parameter.grad.abs().sum() == 0, name
+
+
+def test_each_loss_has_its_weight(
+    labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
+) -> None:
+    plain = losses_of(labelled_examples, start)
+    weights = LossConfig(window=2, token=3, verdict=4, relevance=5, utilization=0)
+    weighted = losses_of(labelled_examples, start, weights)
+    factors = {name: (weighted[name] / plain[name]).item() for name in plain}
+    assert factors == pytest.approx(
+        {"window": 2, "token": 3, "verdict": 4, "relevance": 5, "utilization": 0}
+    )

@@ -1,0 +1,74 @@
+"""Measured figures into a bundle's card: what ``trivet test --into-card`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from trivet.figures import Figure
+from trivet.model.bundle import add_files, read_bundle
+from trivet.model.bundle_info import ScoreInfo
+
+# A card is read by people: the measures that the field compares, over all generators.
+IN_CARD = frozenset(
+    {
+        "hallucination_auroc",
+        "hallucination_f1",
+        "span_f1",
+        "relevance_rmse",
+        "utilization_rmse",
+        "completeness_rmse",
+    }
+)
+
+
+def keep_scores(
+    folder: Path,
+    figures: Iterable[Figure],
+    *,
+    split: str,
+    command: str,
+    precision: Literal["fp32", "bf16", "int8"],
+) -> int:
+    """Write the chosen figures into ``bundle.json`` and the card; older ones of the same rows go.
+
+    Args:
+        folder: The bundle.
+        figures: What was measured.
+        split: The split it was measured on.
+        command: What was typed.
+        precision: Of the engine that answered.
+
+    Returns:
+        How many figures were written.
+
+    Raises:
+        BundleError: The bundle is refused.
+    """
+    info = read_bundle(folder).info
+    new = [
+        ScoreInfo(
+            measure=figure.measure,
+            data=figure.source,
+            split=split,
+            value=figure.value,
+            low=figure.low,
+            high=figure.high,
+            n=figure.n,
+            positives=figure.positives,
+            failed=figure.failed,
+            date=date.today().isoformat(),
+            command=command,
+            precision=precision,
+        )
+        for figure in figures
+        if figure.measure in IN_CARD and figure.generator is None
+    ]
+    replaced = {(score.data, score.split, score.precision) for score in new}
+    kept = [
+        score for score in info.scores if (score.data, score.split, score.precision) not in replaced
+    ]
+    add_files(folder, {}, info.model_copy(update={"scores": (*kept, *new)}))
+    return len(new)
