@@ -211,11 +211,11 @@ def test_int8_leaves_heads_and_tables_alone(exported: tuple[Path, ParityReport])
     folder, _ = exported
     graph = onnx.load(folder / "model.int8.onnx").graph
     # Four products a layer: projections, attention output, widen, narrow.
-    assert sum(node.op_type == "MatMulInteger" for node in graph.node) == 2 * 4
+    integers = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    assert len(integers) == 2 * 4
     kept = {node.name for node in graph.node if node.op_type in ("MatMul", "Gemm")}
     assert sum(name.startswith("heads.") for name in kept) == 4
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
-    integers = [node for node in graph.node if node.op_type == "MatMulInteger"]
     assert all(ranks[node.input[1]] == 2 for node in integers)
     # Full range, a scale for every output channel.
     weights = {
@@ -239,6 +239,34 @@ def test_embeddings_are_rounded_row_by_row(exported: tuple[Path, ParityReport]) 
     model = load_rag_model(read_bundle(folder))
     words = model.trunk.encoder.state_dict()["embeddings.word_embeddings.weight"].numpy()
     assert (np.abs(tables[name] * scale - words) <= scale / 2 + 1e-7).all()
+
+
+def test_int8_answers_do_not_depend_on_the_batch(exported: tuple[Path, ParityReport]) -> None:
+    file = exported[0] / "model.int8.onnx"
+    batch = make_windows(Sizes(N=6, L=40, B=1, R=40, K=1, C=40, S=1), 1200, seed=4)
+    places = np.arange(40)
+    for n in (0, 2, 4):
+        real = int(batch.attention_mask[n].sum())
+        at = np.where(places < real, places, -1)
+        alone = Windows(
+            *(array[n : n + 1] for array in batch[:3]),
+            response_at=at[None, :, None],
+            context_at=at[None],
+            context_weight=batch.context_weight,
+            sentence_pool=batch.sentence_pool,
+        )
+        here = np.where(at < 0, -1, at + n * 40)
+        among = batch._replace(response_at=here[None, :, None], context_at=here[None])
+        cut = alone._replace(
+            **{
+                name: getattr(alone, name)[:, :real]
+                for name in ("input_ids", "attention_mask", "segment_ids")
+            }
+        )
+        expected = run(file, alone)
+        assert np.abs(run(file, among).support_probs - expected.support_probs).max() < 1e-5
+        # Without its padding sums may be added in another order, and a value rounded otherwise.
+        assert np.abs(run(file, cut).support_probs - expected.support_probs).max() < 0.01
 
 
 def test_no_residual_sum_can_be_fused(exported: tuple[Path, ParityReport]) -> None:
@@ -299,7 +327,7 @@ def test_a_graph_of_other_weights_is_not_written(tmp_path: Path, traced: Path) -
     kind = "bert" if read_bundle(traced).info.encoder.model_type == "bert" else "deberta"
     encoder = small_encoder(kind)
     with torch.no_grad():
-        encoder.state_dict()["embeddings.word_embeddings.weight"].add_(0.1)
+        encoder.state_dict()["embeddings.word_embeddings.weight"].mul_(torch.rand(1200, 16))
     folder = write_tiny(tmp_path / "bundle", encoder, pooled=True)
     before = sorted(path.name for path in folder.iterdir())
     with pytest.raises(EngineError, match=r"model\.onnx differs from the weights by .* nothing"):

@@ -272,7 +272,7 @@ def test_train_hands_configs_and_overrides_on(call: Call, monkeypatch: pytest.Mo
     seen: list[Any] = []
     schema = types.SimpleNamespace(load_config=lambda *given: seen.append(given) or "config")
     training = types.SimpleNamespace(
-        train=lambda config, resume: seen.append((config, resume)) or Path("runs/bundle")
+        train=lambda config, **options: seen.append((config, options)) or Path("runs/bundle")
     )
     monkeypatch.setitem(sys.modules, "trivet.configs.schema", schema)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "trivet.train", training)  # type: ignore[arg-type]
@@ -280,7 +280,7 @@ def test_train_hands_configs_and_overrides_on(call: Call, monkeypatch: pytest.Mo
     assert (code, out) == (0, "runs/bundle\n")
     assert seen == [
         ([Path("a.yaml"), Path("b.yaml")], ["optim.epochs=2", "run.name=x"]),
-        ("config", True),
+        ("config", {"resume": True, "command": f"trivet {' '.join(sys.argv[1:])}"}),
     ]
 
 

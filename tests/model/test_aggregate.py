@@ -29,12 +29,12 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
     # Two windows of four positions; each shows tokens 0, 1, 2 at its positions 1, 2, 3.
-    window_probs = make([0.0, 0.9, 0.2, 0.1, 0.0, 0.1, 0.3, 0.8])
+    window_probs = make([0.0, 0.875, 0.25, 0.125, 0.0, 0.125, 0.375, 0.75])
     response_at = make([[[1, 5], [2, 6], [3, 7]]])
     found = aggregate.supported_anywhere(window_probs, response_at)
-    # Support by SOME window is support. Were every window to support, this would be .1, .2, .1;
-    # were the mean to decide, .5, .25, .45.
-    assert found.tolist() == [[0.9, 0.3, 0.8]]
+    # Support by SOME window is support. Were every window to support, this would be
+    # .125, .25, .125; were the mean to decide, .5, .3125, .4375.
+    assert found.tolist() == [[0.875, 0.375, 0.75]]
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,11 @@ def tiny_bundle(
     model = RagModel(Trunk.from_pretrained(str(bert_checkpoint)))
     fill_heads(model)
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    # Thresholds between the numbers of the golden example, so that each verdict occurs in it.
+    thresholds = Thresholds(adherence=0.65, sentence=0.7, span=0.5)
     write_bundle(
         folder,
-        tiny_info(tokenizer),
+        tiny_info(tokenizer).model_copy(update={"thresholds": thresholds}),
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,10 @@ def check_laws(verdict: Evaluation, contexts: list[str], response: str) -> None:
     assert all(0.0 <= number <= 1.0 for number in numbers_of(verdict.to_dict()))
     json.loads(verdict.to_json())
     assert len(verdict.contexts) == len(contexts)
-    own = [(verdict.sentences, response), (verdict.unsupported, response)]
+    own: list[tuple[Sequence[Any], str]] = [
+        (verdict.sentences, response),
+        (verdict.unsupported, response),
+    ]
     own += [(found.sentences, text) for found, text in zip(verdict.contexts, contexts, strict=True)]
     for parts, text in own:
         end = 0
@@ -79,7 +82,8 @@ def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> N
         assert verdict.contexts[0].relevance is not None
         assert verdict.contexts[0].utilization is None
         assert verdict.contexts[0].sentences[0].utilization is None
-        assert verdict.sentences == verdict.unsupported == ()
+        assert not verdict.sentences
+        assert not verdict.unsupported
 
 
 @pytest.mark.parametrize("contexts", [[], [""], ["", " \t\n "], ["\u2003", "\u00a0"]])

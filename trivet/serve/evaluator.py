@@ -33,7 +33,13 @@ from trivet.records import (
     WindowError,
 )
 from trivet.serve.engine_calls import run_layouts
-from trivet.serve.loading import DEFAULT_BUNDLE, Precision, load_backend, load_tokenizer
+from trivet.serve.loading import (
+    DEFAULT_BUNDLE,
+    Precision,
+    choose_graph,
+    load_backend,
+    load_tokenizer,
+)
 from trivet.serve.verdict import read_verdict
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
@@ -59,6 +65,7 @@ class Evaluator:
 
     Attributes:
         bundle: The bundle that answers.
+        precision: Of the graph that answers.
     """
 
     def __init__(
@@ -86,6 +93,7 @@ class Evaluator:
         self.bundle: Bundle = read_bundle(DEFAULT_BUNDLE if bundle is None else Path(bundle))
         self._tokenizer = load_tokenizer(self.bundle)
         self._backend = load_backend(self.bundle, threads, precision)
+        self.precision: Precision = choose_graph(self.bundle, precision).precision
         window = self.bundle.info.window
         self._settings = WindowSettings(window.size, window.overlap)
         self._max_characters = max_characters

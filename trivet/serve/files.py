@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from trivet.data.records_in import read_rag_examples
 from trivet.records import DataError, Evaluation, FailedEvaluation
@@ -64,15 +64,12 @@ def evaluate_file(
 
 
 def _open(path: Path) -> IO[bytes]:
-    opener: Callable[[Path], Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, _plain)
     try:
-        return cast(IO[bytes], opener(path))
+        if path.suffix == ".gz":
+            return cast(IO[bytes], gzip.open(path))
+        return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror or error}") from error
-
-
-def _plain(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def evaluate_lines(

@@ -59,7 +59,7 @@ def load_backend(
             f"{bundle.folder}: bundle.json names no {', '.join(missing)} head; a verdict needs all "
             "three, train the bundle with heads=[support,relevance,utilization]"
         )
-    graph = _choose(bundle, precision)
+    graph = choose_graph(bundle, precision)
     backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     try:
@@ -71,8 +71,12 @@ def load_backend(
     return backend
 
 
-def _choose(bundle: Bundle, precision: Precision | None) -> GraphInfo:
-    """Return the graph of the precision asked for, or the fastest."""
+def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
+    """Return the graph of the precision asked for, or the fastest.
+
+    Raises:
+        BundleError: The bundle has no such graph.
+    """
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
     wanted: tuple[Precision, ...] = (precision,) if precision else ("int8", "fp32")
     for each in wanted:
