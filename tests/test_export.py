@@ -248,12 +248,12 @@ def test_int8_answers_do_not_depend_on_the_batch(exported: tuple[Path, ParityRep
     for n in (0, 2, 4):
         real = int(batch.attention_mask[n].sum())
         at = np.where(places < real, places, -1)
-        alone = Windows(
-            *(array[n : n + 1] for array in batch[:3]),
+        alone = batch._replace(
+            input_ids=batch.input_ids[n : n + 1],
+            attention_mask=batch.attention_mask[n : n + 1],
+            segment_ids=batch.segment_ids[n : n + 1],
             response_at=at[None, :, None],
             context_at=at[None],
-            context_weight=batch.context_weight,
-            sentence_pool=batch.sentence_pool,
         )
         here = np.where(at < 0, -1, at + n * 40)
         among = batch._replace(response_at=here[None, :, None], context_at=here[None])

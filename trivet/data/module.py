@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lightning
 import numpy as np
@@ -155,7 +155,7 @@ class _Items(Dataset[list[Item]]):
 
 
 class ResumableLoader(DataLoader[list[Item]]):
-    """A loader whose place within an epoch stands in Lightning's checkpoints."""
+    """A loader that knows its place within an epoch: a run that stops there may go on there."""
 
     def __init__(self, items: Sequence[Item], batches: WindowBatches, pad: int) -> None:
         # As a plain sampler Lightning finds it and sets its epoch; as a batch sampler it does not.
@@ -201,6 +201,16 @@ class RagData(lightning.LightningDataModule):
     def val_dataloader(self) -> ResumableLoader:
         """Sorted by length."""
         return self._dev
+
+    # Lightning restores a loader only if it was not asked for the number of steps before, as every
+    # schedule asks; a data module it always restores.
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place within the epoch."""
+        return self._train.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._train.load_state_dict(state_dict)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
