@@ -118,10 +118,10 @@ def test_a_loader_goes_on_where_its_state_was_kept(items: list[Item]) -> None:
     assert len(whole) > 3
     started = iter(data.train_dataloader())
     next(started), next(started)
-    state = data.train_dataloader().state_dict()
+    state = data.state_dict()
 
     fresh = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
-    fresh.train_dataloader().load_state_dict(state)
+    fresh.load_state_dict(state)
     assert names_of(fresh) == whole[2:]
     assert names_of(fresh) == whole, "only the first epoch after a resume is shortened"
 

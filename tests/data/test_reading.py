@@ -127,7 +127,8 @@ def test_nothing_is_read_as_nothing(tokenizer: SegmentTokenizer) -> None:
     for array in (read.context.ids, read.context_index, read.context_sentence):
         assert array.shape == (0,)
         assert array.dtype == np.int64
-    assert read.response_sentence_spans == read.context_sentence_spans == ()
+    assert read.response_sentence_spans == ()
+    assert read.context_sentence_spans == ()
 
 
 def test_tokens_in_white_space_alone_do_not_fall_into_the_next_context(unigram_file: Path) -> None:

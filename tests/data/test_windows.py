@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
@@ -246,7 +247,7 @@ def formula(windows: Windows) -> FloatArray:
 
 @given(reads(), settings(), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_pieces_taken_from_a_layout_join_to_the_whole(
-    read: ReadExample, window: WindowSettings, random: st.random.Random, pieces: int
+    read: ReadExample, window: WindowSettings, random: Random, pieces: int
 ) -> None:
     layout = lay_out(read, window, SPECIAL)
     whole = collate([layout], SPECIAL.pad)

@@ -48,7 +48,7 @@ def test_window_loss_by_hand() -> None:
 
 def test_window_loss_gives_unknown_windows_no_gradient() -> None:
     logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.5, 0.3))
-    window_loss(logits.reshape(1, 1, 2, 3), torch.tensor([[[0, -1]]]), ONE, 1.0).backward()  # type: ignore[no-untyped-call]
+    window_loss(logits.reshape(1, 1, 2, 3), torch.tensor([[[0, -1]]]), ONE, 1.0).backward()
     assert logits.grad is not None
     assert logits.grad[0].abs().sum() > 0
     assert logits.grad[1].abs().sum() == 0
@@ -67,7 +67,7 @@ def test_a_supported_token_needs_one_window_that_supports_it() -> None:
 def test_only_the_window_that_supports_most_is_trained_towards_support() -> None:
     leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
     at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[1]])
-    token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0).backward()  # type: ignore[no-untyped-call]
+    token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0).backward()
     assert leaf.grad is not None
     assert leaf.grad[0].abs().sum() == 0
     assert leaf.grad[1, 0] < 0
@@ -78,7 +78,7 @@ def test_an_unsupported_token_is_wrong_in_every_window() -> None:
     at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[0]])
     loss = token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0)
     assert loss.item() == pytest.approx(-(math.log(0.4) + math.log(0.25)) / 2)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert leaf.grad is not None
     assert (leaf.grad[:, 2] < 0).all()
 
@@ -90,7 +90,7 @@ def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
         leaf.grad = None
         loss = token_loss(leaf.reshape(1, 1, 2, 3), at, torch.tensor([[supported]]), ONE, 1.0)
         assert loss.item() == pytest.approx(-math.log(probability))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         assert leaf.grad is not None
         assert leaf.grad[1].abs().sum() == 0
 
@@ -108,7 +108,7 @@ def test_unknown_tokens_and_padding_have_no_gradient() -> None:
     at, supported = torch.tensor([[[3], [-1]]]), torch.tensor([[-1, -1]])
     loss = token_loss(leaf.reshape(1, 2, 1, 3), at, supported, ONE, 1.0)
     assert loss.item() == 0.0
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert leaf.grad is not None
     assert leaf.grad.abs().sum() == 0
 
@@ -120,7 +120,7 @@ def test_verdict_loss_by_hand() -> None:
     faithfulness = torch.tensor([0.8, 0.4, 0.9], requires_grad=True)
     loss = verdict_loss(faithfulness, torch.tensor([1, 0, -1]), torch.ones(3))
     assert loss.item() == pytest.approx(-(math.log(0.8) + math.log(0.6)) / 2)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert faithfulness.grad is not None
     assert faithfulness.grad[0] < 0 < faithfulness.grad[1]
     assert faithfulness.grad[2] == 0
@@ -129,7 +129,7 @@ def test_verdict_loss_by_hand() -> None:
 def test_verdict_loss_is_finite_at_the_ends() -> None:
     faithfulness = torch.tensor([0.0, 1.0], requires_grad=True)
     loss = verdict_loss(faithfulness, torch.tensor([1, 0]), torch.ones(2))
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert loss.isfinite()
     assert faithfulness.grad is not None
     assert faithfulness.grad.isfinite().all()

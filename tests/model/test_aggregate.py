@@ -128,7 +128,7 @@ class Case:
         weight = random.random((self.b, contexts)) * (self.context_at >= 0)
         total = np.maximum(weight.sum(-1, keepdims=True), 1e-3)
         self.context_weight = (weight / total).astype(np.float32)
-        real = (self.response_at >= 0).any(-1)
+        real = np.any(self.response_at >= 0, axis=-1, keepdims=True)[..., 0]
         home = random.integers(0, sentences, (self.b, tokens))
         pool = (home[:, None, :] == np.arange(sentences)[:, None]) & real[:, None, :]
         self.sentence_pool = (pool / np.maximum(pool.sum(-1, keepdims=True), 1)).astype(np.float32)

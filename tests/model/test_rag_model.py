@@ -13,7 +13,7 @@ import transformers
 from torch import Tensor
 
 from trivet.data.reading import read_examples
-from trivet.data.tokens import SegmentTokenizer
+from trivet.data.tokens import IntArray, SegmentTokenizer
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import HEADS, RagModel, as_tensors
@@ -56,7 +56,7 @@ def judge(model: RagModel, windows: Sequence[object]) -> Outputs:
 def assert_same(ours: Outputs, theirs: Outputs) -> None:
     for name, a, b in zip(Outputs._fields, ours, theirs, strict=True):
         inside = a[tuple(map(slice, b.shape))]
-        torch.testing.assert_close(inside, b, atol=2e-5, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(inside, b, atol=2e-5, rtol=0, msg=name)
 
 
 def test_outputs_are_finite_probabilities_of_the_right_shapes(
@@ -87,15 +87,17 @@ def test_extra_padding_changes_nothing(model: RagModel, layouts: list[Layout]) -
     windows = collate(layouts, pad=0)
     width = windows.input_ids.shape[1]
 
-    def moved(at: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> object:
+    def moved(at: IntArray) -> IntArray:
         row, column = np.divmod(at, width)
         wider = np.where(at < 0, -1, row * (width + 5) + column)
         return np.pad(wider, [(0, 0)] + [(0, 2)] * (at.ndim - 1), constant_values=-1)
 
     padded = Windows(
-        *(np.pad(array, ((0, 0), (0, 5))) for array in windows[:3]),
-        response_at=moved(windows.response_at),  # type: ignore[arg-type]
-        context_at=moved(windows.context_at),  # type: ignore[arg-type]
+        input_ids=np.pad(windows.input_ids, ((0, 0), (0, 5))),
+        attention_mask=np.pad(windows.attention_mask, ((0, 0), (0, 5))),
+        segment_ids=np.pad(windows.segment_ids, ((0, 0), (0, 5))),
+        response_at=moved(windows.response_at),
+        context_at=moved(windows.context_at),
         context_weight=np.pad(windows.context_weight, ((0, 0), (0, 2))),
         sentence_pool=np.pad(windows.sentence_pool, ((0, 0), (0, 1), (0, 2))),
     )
@@ -107,11 +109,18 @@ def test_permuting_windows_changes_nothing(model: RagModel, layouts: list[Layout
     rows, width = windows.input_ids.shape
     order = np.random.default_rng(0).permutation(rows)
     place = np.argsort(order)
-    maps = []
-    for at in (windows.response_at, windows.context_at):
+
+    def moved(at: IntArray) -> IntArray:
         row, column = np.divmod(at, width)
-        maps.append(np.where(at < 0, -1, place[row] * width + column))
-    shuffled = Windows(*(array[order] for array in windows[:3]), *maps, *windows[5:])
+        return np.where(at < 0, -1, place[row] * width + column)
+
+    shuffled = windows._replace(
+        input_ids=windows.input_ids[order],
+        attention_mask=windows.attention_mask[order],
+        segment_ids=windows.segment_ids[order],
+        response_at=moved(windows.response_at),
+        context_at=moved(windows.context_at),
+    )
     assert_same(judge(model, shuffled), judge(model, windows))
 
 
@@ -185,7 +194,7 @@ def test_every_part_gets_a_gradient(model: RagModel, layouts: list[Layout]) -> N
     total: Tensor = (
         outputs.support_probs.sum() + outputs.relevance.sum() + outputs.utilization.sum()
     )
-    total.backward()  # type: ignore[no-untyped-call]
+    total.backward()
     for name, parameter in model.heads.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())

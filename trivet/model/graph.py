@@ -7,6 +7,7 @@ sizes that all differ, and no size of the trace is left in the graph.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,7 +121,13 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
 @contextmanager
 def _known_warnings() -> Iterator[None]:
     """Silence what the exporter says about its own inside."""
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = registration.level
+    registration.setLevel(logging.ERROR)  # it warns of every operator of a missing torchvision
     with warnings.catch_warnings():
         # torch's own tree code calls a name that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-        yield
+        try:
+            yield
+        finally:
+            registration.setLevel(level)
