@@ -270,12 +270,19 @@ def test_info_shows_the_bundle(call: Call, bundle: Path) -> None:
 
 def test_train_hands_configs_and_overrides_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    schema = types.SimpleNamespace(load_config=lambda *given: seen.append(given) or "config")
-    training = types.SimpleNamespace(
-        train=lambda config, **options: seen.append((config, options)) or Path("runs/bundle")
-    )
-    monkeypatch.setitem(sys.modules, "trivet.configs.schema", schema)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "trivet.train", training)  # type: ignore[arg-type]
+
+    def load_config(*given: Any) -> str:
+        seen.append(given)
+        return "config"
+
+    def run_training(*given: Any, **options: Any) -> Path:
+        seen.append((*given, options))
+        return Path("runs/bundle")
+
+    schema = types.SimpleNamespace(load_config=load_config)
+    training = types.SimpleNamespace(train=run_training)
+    monkeypatch.setitem(sys.modules, "trivet.configs.schema", schema)
+    monkeypatch.setitem(sys.modules, "trivet.train", training)
     code, out, _ = call("train", "a.yaml", "b.yaml", "optim.epochs=2", "run.name=x", "--resume")
     assert (code, out) == (0, "runs/bundle\n")
     assert seen == [
@@ -293,7 +300,7 @@ def test_export_hands_its_options_on(call: Call, monkeypatch: pytest.MonkeyPatch
         return report
 
     fake = types.SimpleNamespace(export_onnx=export_onnx)
-    monkeypatch.setitem(sys.modules, "trivet.export", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "trivet.export", fake)
     code, out, _ = call("export", "in", "--out", "out", "--precision", "fp32", "--threads", "2")
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
@@ -304,7 +311,7 @@ def test_a_missing_library_is_named_with_its_extra(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "trivet.export", raising=False)
-    monkeypatch.setitem(sys.modules, "onnx", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "onnx", None)
     code, _, err = call("export", "in")
     assert code == 2
     assert "onnx is not installed; pip install 'trivet[export]'" in err

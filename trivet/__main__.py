@@ -208,6 +208,19 @@ def train(
 
 
 @app.command()
+def calibrate(
+    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
+    data: Annotated[list[str], typer.Option(help="Labelled rows no weight was trained on.")],
+    split: Annotated[str, typer.Option(help="Their split.")] = "dev",
+) -> None:
+    """Fit the context heads' probabilities on dev rows; export again afterwards."""
+    with _extra("train"):
+        from trivet.calibrate import calibrate as fit_heads
+    for name, head in fit_heads(bundle, data, split).heads.items():
+        print(f"{name}: scale {head.scale:.3f}, shift {head.shift:.3f}")
+
+
+@app.command()
 def export(
     bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
     out: Annotated[

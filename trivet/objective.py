@@ -104,14 +104,15 @@ class RagTraining(lightning.LightningModule):
         known = truths(batch.examples)
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
         known["adherent"][~answered.cpu()] = float("nan")
+        marks, weight = batch.targets, batch.windows.context_weight
         self._measures.update(
             source=[example.source for example in batch.examples],
             faithfulness=outputs.faithfulness,
             adherent=known["adherent"],
             relevance=outputs.relevance,
-            relevance_true=known["relevance"],
+            relevance_true=_true_share(known["relevance"], marks.relevant, weight),
             utilization=outputs.utilization,
-            utilization_true=known["utilization"],
+            utilization_true=_true_share(known["utilization"], marks.utilized, weight),
         )
 
     def on_validation_epoch_end(self) -> None:
@@ -152,3 +153,16 @@ class RagTraining(lightning.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
+
+
+def _true_share(annotated: Tensor, marks: Tensor, context_weight: Tensor) -> Tensor:
+    """Fill in the share of the marked sentences where the annotators gave no score of their own.
+
+    Args:
+        annotated: NaN where there is none. *Shape:* [B].
+        marks: 1, 0, or -1 where unknown. *Shape:* [B, C].
+        context_weight: *Shape:* [B, C].
+    """
+    share = (context_weight * marks.clamp(min=0)).sum(-1).cpu()
+    fill = annotated.isnan() & (marks >= 0).any(-1).cpu()
+    return torch.where(fill, share, annotated)

@@ -86,6 +86,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     items = prepare(taught, tokenizer, settings, use_evidence)
     dev = prepare(_load(config.data.dev, config.run.seed)[0], tokenizer, settings, use_evidence)
     _refuse_shared_groups(items, dev)
+    choosing = _chosen_sources(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
     training = RagTraining(
@@ -114,7 +115,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     trainer = lightning.Trainer(
         default_root_dir=folder,
         accelerator=config.run.accelerator,
-        devices=config.run.devices,
+        devices=1,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
         max_epochs=config.optim.epochs,
         max_steps=config.optim.max_steps,
@@ -134,9 +135,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     else:
         logger.warning("the run ended before dev was judged once; the last weights are kept")
     model.eval()
-    thresholds = _choose(
-        model, tokenizer, _chosen_sources(dev, config.data.thresholds_from), config
-    )
+    thresholds = _choose(model, tokenizer, choosing)
     bundle = folder / "bundle"
     _write(bundle, model, tokenizer, config, thresholds, _provenance(config, used, command))
     return bundle
@@ -209,9 +208,7 @@ def _chosen_sources(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
     return chosen
 
 
-def _choose(
-    model: RagModel, tokenizer: SegmentTokenizer, items: Sequence[Item], config: TrainConfig
-) -> Thresholds:
+def _choose(model: RagModel, tokenizer: SegmentTokenizer, items: Sequence[Item]) -> Thresholds:
     chosen = choose_thresholds(_dev_scores(model, tokenizer, items))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
     return Thresholds(adherence=chosen.adherence, sentence=chosen.sentence, span=chosen.span)
@@ -274,7 +271,7 @@ def _write(
             model_type=encoder.model_type,
             hidden_size=int(encoder.hidden_size),
             layers=int(encoder.num_hidden_layers),
-            source=config.encoder.source or config.encoder.name,
+            source=config.encoder.source or Path(config.encoder.name).name,
             licence=config.encoder.licence,
         ),
         window=WindowInfo(size=config.window.size, overlap=config.window.overlap),

@@ -130,6 +130,11 @@ def test_offsets_leave_out_the_space_before_a_word(tokenizer: SegmentTokenizer) 
     assert segment.offsets.tolist() == [[0, 3], [5, 9], [10, 13]]
 
 
+def test_white_space_with_a_token_of_its_own_keeps_its_place(unigram_file: Path) -> None:
+    (segment,) = SegmentTokenizer.from_file(unigram_file).encode(["a [SEP]"])
+    assert segment.offsets.tolist() == [[0, 1], [1, 2], [2, 7]]
+
+
 def test_surrogates_are_replaced_one_by_one() -> None:
     assert replace_surrogates("a\ud800b\udfff🌉") == ("a\ufffdb\ufffd🌉", 2)
     assert replace_surrogates("plain") == ("plain", 0)

@@ -174,6 +174,7 @@ def test_a_cut_is_at_a_sentence_end_of_the_last_quarter_or_where_it_must_be(
     for start, stop in slices_of(layout)[:-1]:
         filled = {end: places[end] - places[start] for end in range(start + 1, stop + 1)}
         ends = [end for end in filled if sentence[end] != sentence[end - 1]]
+        assert filled[stop] >= room - room // 4, "no cut before the last quarter"
         if stop not in ends:
             assert filled[stop] >= room, "a cut within a sentence must fill the room"
             assert all(filled[end] < room - room // 4 for end in ends)

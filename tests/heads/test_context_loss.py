@@ -59,4 +59,4 @@ def test_examples_count_by_their_weight(loss: Loss) -> None:
     logits = torch.tensor([[logit(0.8)], [logit(0.6)]])
     marks, ones = torch.tensor([[1], [1]]), torch.ones(2, 1)
     found = loss(logits, marks, ones, torch.tensor([1.0, 0.0]))
-    assert found.item() == pytest.approx(-math.log(0.8))
+    assert found.item() == pytest.approx(-math.log(0.8) / 2)  # of two known examples

@@ -137,7 +137,7 @@ def test_verdict_loss_is_finite_at_the_ends() -> None:
 
 def test_examples_count_by_their_weight() -> None:
     loss = verdict_loss(torch.tensor([0.8, 0.4]), torch.tensor([1, 1]), torch.tensor([3.0, 1.0]))
-    assert loss.item() == pytest.approx(-(3 * math.log(0.8) + math.log(0.4)) / 4)
+    assert loss.item() == pytest.approx(-(3 * math.log(0.8) + math.log(0.4)) / 2)
 
 
 # NLI checkpoints ------------------------------------------------------------------------------

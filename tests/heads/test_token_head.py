@@ -40,7 +40,10 @@ def test_a_long_response_counts_as_much_as_a_short_one() -> None:
     known = torch.tensor([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
     assert mean_of_known(loss, known, torch.ones(2)).item() == pytest.approx((1 + 5) / 2)
     weighted = mean_of_known(loss, known, torch.tensor([3.0, 1.0]))
-    assert weighted.item() == pytest.approx((3 * 1 + 5) / 4)
+    assert weighted.item() == pytest.approx((3 * 1 + 5) / 2)
+    # A weight counts alone in its batch as well.
+    alone = mean_of_known(loss[:1], known[:1], torch.tensor([3.0]))
+    assert alone.item() == pytest.approx(3.0)
 
 
 def test_tokens_may_count_for_different_shares() -> None:

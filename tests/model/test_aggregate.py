@@ -89,6 +89,9 @@ def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
     # nothing; where nothing is relevant nothing is complete.
     found = aggregate.completeness(relevance, utilization, weight)
     assert found.tolist() == pytest.approx([2 / 3, 0.0])
+    # As unsure of one as of the other: what is relevant, if it is, was utilized.
+    half = make([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]])
+    assert aggregate.completeness(half, half, weight).tolist() == pytest.approx([1.0, 1.0])
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,10 @@ class WindowConfig:
     size: int = 512
     overlap: int = 0
 
+    def __post_init__(self) -> None:
+        _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
+        _check(0 <= self.overlap < self.size, "window.overlap", self.overlap, "in [0, window.size)")
+
 
 @dataclass
 class SourceConfig:
@@ -140,14 +144,13 @@ class RunConfig:
     name: str = "trivet"  # of the bundle
     seed: int = 0
     precision: Precision = Precision.fp32
-    accelerator: str = "auto"
-    devices: int = 1
+    accelerator: str = "auto"  # one device of it
     checks_per_epoch: int = 1  # how often dev is judged
     checkpoint_minutes: float = 10.0
     log_steps: int = 10
 
     def __post_init__(self) -> None:
-        for key in ("devices", "checks_per_epoch", "checkpoint_minutes", "log_steps"):
+        for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps"):
             value = getattr(self, key)
             _check(value > 0, f"run.{key}", value, "> 0")
 

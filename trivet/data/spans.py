@@ -18,6 +18,10 @@ _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts 
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 
 
+# What closes the words before it does not open a span.
+_CLOSING = frozenset(".,;:!?)")
+
+
 def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
     """Mark the tokens that share at least one character with a span.
 
@@ -59,17 +63,21 @@ def unsupported_spans(
             start, end = before[0], max(before[1], end)
         words.append((start, end))
     spans = []
+    # Tokens stand in order: those of a span are a run, found without looking at all of them.
+    total = np.concatenate([[0.0], np.cumsum(1.0 - support_probs.astype(np.float64))])
     for start, end in words:
         if sum(character.isalnum() for character in text[start:end]) < 2:
             continue
-        inside = mark_tokens(offsets, [Span(start, end)])
-        probability = float(np.clip(1.0 - support_probs[inside].mean(), 0.0, 1.0))
+        first = int(np.searchsorted(offsets[:, 1], start, side="right"))
+        last = int(np.searchsorted(offsets[:, 0], end, side="left"))
+        mean = (total[last] - total[first]) / max(1, last - first)
+        probability = float(np.clip(mean, 0.0, 1.0))
         spans.append(UnsupportedSpan(start, end, text[start:end], probability))
     return tuple(spans)
 
 
 def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
+    while start < end and (text[start].isspace() or text[start] in _CLOSING):
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1

@@ -30,9 +30,10 @@ class TokenHead(nn.Module):
 
 
 def mean_of_known(loss: Tensor, known: Tensor, weight: Tensor) -> Tensor:
-    """Average over each example's known tokens, then over examples, by weight.
+    """Average over each example's known tokens, then the weighted examples over their number.
 
-    So a long response counts as much as a short one. 0 where nothing is known in the whole batch.
+    So a long response counts as much as a short one, and a weight counts whatever stands beside it
+    in a batch. 0 where nothing is known in the whole batch.
 
     Args:
         loss: *Shape:* [B, T].
@@ -41,5 +42,5 @@ def mean_of_known(loss: Tensor, known: Tensor, weight: Tensor) -> Tensor:
     """
     counts = known.sum(dim=-1)
     each = (loss * known).sum(dim=-1) / counts.clamp(min=1e-9)
-    share = weight * (counts > 0)
-    return (each * share).sum() / share.sum().clamp(min=1e-9)
+    examples = (counts > 0).sum()
+    return (each * weight).sum() / examples.clamp(min=1)

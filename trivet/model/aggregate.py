@@ -105,11 +105,13 @@ def weighted_share(probs: Array, context_weight: Array) -> Array:
 def completeness(relevance_probs: Array, utilization_probs: Array, context_weight: Array) -> Array:
     """Of what is relevant, return the share that is utilized. *Shapes:* [B, C] x 3 -> [B].
 
-    TRACe (arXiv 2407.11005), eq. 4, in expectation; 0 where nothing is relevant at all.
+    TRACe (arXiv 2407.11005), eq. 4, in expectation; 0 where nothing is relevant at all. A response
+    draws on what is relevant: the two marks are far from independent, and the probability of both
+    is the smaller of the two, not their product (measured in docs/experiments.md).
     """
     xp = array_api_compat.array_namespace(relevance_probs)
     relevant = weighted_share(relevance_probs, context_weight)
-    both = weighted_share(relevance_probs * utilization_probs, context_weight)
+    both = weighted_share(xp.minimum(relevance_probs, utilization_probs), context_weight)
     return both / xp.where(relevant > _SMALL, relevant, xp.ones_like(relevant))
 
 

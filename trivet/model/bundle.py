@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from trivet.model.bundle_info import (
     BundleInfo,
+    CalibrationInfo,
     DataInfo,
     EncoderInfo,
     GraphInfo,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bundle",
     "BundleInfo",
+    "CalibrationInfo",
     "DataInfo",
     "EncoderInfo",
     "GraphInfo",

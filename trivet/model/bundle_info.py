@@ -144,10 +144,20 @@ class ScoreInfo(_Part):
     precision: Literal["fp32", "bf16", "int8"]
 
 
-class CalibrationInfo(_Part):
-    """How raw probabilities become reported ones; this version knows only "as they are"."""
+class PlattInfo(_Part):
+    """A head answers sigmoid(scale * logit + shift); both are folded into its weights already."""
 
-    method: Literal["identity"] = "identity"
+    scale: float = Field(gt=0)
+    shift: float
+
+
+class CalibrationInfo(_Part):
+    """How raw probabilities become reported ones: as they are, or by Platt scaling on dev rows."""
+
+    method: Literal["identity", "platt"] = "identity"
+    heads: dict[HeadName, PlattInfo] = {}
+    data: tuple[str, ...] = ()
+    split: str | None = None
 
 
 INPUTS: tuple[TensorInfo, ...] = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trivet.model.bundle_info import BundleInfo, ScoreInfo
+from trivet.model.bundle_info import BundleInfo, CalibrationInfo, ScoreInfo
 
 _WEAKEST = {
     "weakest_token": "the support of the least supported token of the response",
@@ -56,8 +56,22 @@ def _numbers(info: BundleInfo) -> str:
         + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A response below "
         f"{thresholds.adherence:.4g} counts as hallucinated, a sentence below "
         f"{thresholds.sentence:.4g} and a token below {thresholds.span:.4g} as unsupported. "
-        f"Calibration: {info.calibration.method}. The scores compare a response with the passages "
+        f"Calibration: "
+        f"{_calibration(info.calibration)}. The scores compare a response with the passages "
         "given, not with the world: a true statement that no passage supports is unsupported."
+    )
+
+
+def _calibration(calibration: CalibrationInfo) -> str:
+    if calibration.method == "identity":
+        return "none"
+    fitted = ", ".join(
+        f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f})"
+        for name, head in sorted(calibration.heads.items())
+    )
+    return (
+        f"Platt scaling, folded into the weights, of {fitted}; fitted on {calibration.split} of "
+        f"{', '.join(calibration.data)}"
     )
 
 
