@@ -115,7 +115,6 @@ def test_ruff_has_nothing_to_say(arguments: list[str]) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.slow
 def test_mypy_strict_has_nothing_to_say(tmp_path: Path) -> None:
     result = run(sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path))
     assert result.returncode == 0, result.stdout
