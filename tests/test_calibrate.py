@@ -97,6 +97,12 @@ def bundle(tmp_path: Path, bert_checkpoint: Path) -> Path:
     return tmp_path / "bundle"
 
 
+def test_a_source_without_rows_is_refused(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match="no row in split 'all' to calibrate on"):
+        calibrate(bundle, [f"jsonl:{tmp_path / 'empty.jsonl'}"], split="all")
+
+
 def test_a_bundle_is_calibrated_and_its_old_graph_is_gone(bundle: Path, tmp_path: Path) -> None:
     model = load_rag_model(read_bundle(bundle))
     tokenizer = SegmentTokenizer.from_file(bundle / "tokenizer.json")

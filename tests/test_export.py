@@ -388,3 +388,13 @@ def test_the_comparison_names_the_engine() -> None:
     wrong = answer(0.5) | {"relevance": np.zeros(5, np.float32)}
     with pytest.raises(EngineError, match=r"relevance has shape \(5,\) instead of \(2,\)"):
         compare(lambda _: answer(0.5), {"engine": lambda _: wrong}, cases)
+
+
+def test_what_is_not_kept_goes_but_never_the_weights(tmp_path: Path) -> None:
+    folder = write_tiny(tmp_path / "bundle", small_encoder("bert"), pooled=False)
+    with pytest.raises(BundleError, match="has no weights and would replace these"):
+        export_onnx(folder, tmp_path / "." / "bundle", threads=1)
+    export_onnx(folder, threads=1)
+    export_onnx(folder, keep=("int8",), threads=1)
+    assert [graph.file for graph in (bundle := read_bundle(folder)).info.graphs] == [INT8_NAME]
+    assert bundle.has("model.safetensors") and not (folder / "model.onnx").exists()

@@ -152,7 +152,7 @@ def test_the_wheel_holds_what_serving_needs(tmp_path: Path) -> None:
     expected = {
         file.relative_to(ROOT).as_posix()
         for file in PACKAGE.rglob("*")
-        if file.is_file() and file.suffix in {".py", ".typed", ".yaml", ".json", ".onnx", ".j2"}
+        if file.is_file() and file.suffix in {".py", ".typed", ".yaml", ".json", ".onnx"}
     }
     assert expected <= inside
     assert "trivet/py.typed" in inside

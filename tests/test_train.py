@@ -237,3 +237,26 @@ def test_a_split_without_rows_is_refused_by_name(
     train_on = f"data.train=[{{spec: 'jsonl:{data[0]}', split: all, only: [other]}}]"
     with pytest.raises(ConfigError, match=r"train\.jsonl has no rows in split 'all' from other"):
         train(config_of(encoder, data, tmp_path / "run", train_on))
+
+
+def test_a_new_run_refuses_the_checkpoints_of_another(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path
+) -> None:
+    stale = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of another run")
+    with pytest.raises(ConfigError, match=r"run\.folder: .* holds the checkpoints of a run"):
+        train(config_of(encoder, data, tmp_path / "run"))
+
+
+def test_a_bundle_names_the_data_and_the_commands_of_every_step(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path
+) -> None:
+    short = ["optim.batch_windows=8", "optim.epochs=1"]
+    first = train(config_of(encoder, data, tmp_path / "a", *short), command="trivet train a")
+    fewer = write(tmp_path / "fewer.jsonl", [row(n, *PAIRS[n % 4], "train") for n in range(8)])
+    again = config_of(first, (fewer, data[1]), tmp_path / "b", "encoder.init=bundle", *short)
+    info = read_bundle(train(again, command="trivet train b")).info.training
+    assert info.command == "trivet train a && trivet train b"
+    # The second step saw eight of the rows that the first had seen: they are no new data.
+    assert [(each.name, each.rows) for each in info.data] == [("tiny", 24)]

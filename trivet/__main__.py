@@ -55,8 +55,8 @@ def main() -> None:
         app()
     except BundleError as error:
         _fail(error, REFUSED)
-    except (ConfigError, DataError, ExampleError, WindowError, EngineError) as error:
-        _fail(error, USAGE)
+    except (ConfigError, DataError, ExampleError, WindowError, EngineError, OSError) as error:
+        _fail(error, USAGE)  # an OSError is a full disk or a closed pipe
 
 
 def _fail(error: Exception | str, code: int) -> NoReturn:
@@ -158,6 +158,8 @@ def test(
 
     with _extra("train"):
         examples, report = load_source(data, split)
+    if not examples:
+        raise DataError(f"{data}: no row in split {split!r} is left to judge")
     evaluator = Evaluator(bundle, threads, precision=precision)
     rows = []
     with console.progress("test", total=len(examples)) as advance:

@@ -61,10 +61,12 @@ def calibrate(folder: Path, specs: Sequence[str], split: str = "dev") -> Calibra
         DataError: The rows hold no known mark, or marks of one kind only.
     """
     bundle = read_bundle(folder)
-    model = load_rag_model(bundle)
+    model = load_rag_model(bundle).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     settings = WindowSettings(bundle.info.window.size, bundle.info.window.overlap)
     examples = [example for spec in specs for example in load_source(spec, split)[0]]
+    if not examples:
+        raise DataError(f"{', '.join(specs)}: no row in split {split!r} to calibrate on")
     items = prepare(examples, tokenizer, settings)
     parts = list(_read(model, items, tokenizer.special.pad))
     fitted = dict(bundle.info.calibration.heads)
@@ -84,7 +86,7 @@ def calibrate(folder: Path, specs: Sequence[str], split: str = "dev") -> Calibra
         folder,
         bundle.info.model_copy(update=changed),
         tokenizer.to_json(),
-        weights=model.state_dict(),
+        weights=model.cpu().state_dict(),
         encoder_config=model.architecture(),
     )
     return calibration
@@ -126,14 +128,15 @@ def _read(
     model: RagModel, items: Sequence[Item], pad: int
 ) -> Iterator[dict[str, tuple[FloatArray, IntArray, FloatArray]]]:
     """Yield what the context heads say of each example's tokens, with marks and weights."""
+    device = next(model.parameters()).device
     for item in items:
-        batch = collate_items([item], pad)
+        windows = collate_items([item], pad).windows
         with torch.inference_mode():
-            logits = model.read(*batch.windows[:3])
-        at, length = batch.windows.context_at, len(item.layout.context_row)
+            logits = model.read(*(tensor.to(device) for tensor in windows[:3]))
+        at, length = windows.context_at, len(item.layout.context_row)
         weights = item.layout.context_weight * item.labelled.weight
         yield {
-            name: (gather_tokens(values.reshape(-1), at)[0, :length].numpy(), marks, weights)
+            name: (gather_tokens(values.cpu().reshape(-1), at)[0, :length].numpy(), marks, weights)
             for name, values, marks in (
                 ("relevance", logits.relevance, item.targets.relevant),
                 ("utilization", logits.utilization, item.targets.utilized),

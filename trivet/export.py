@@ -42,7 +42,7 @@ from trivet.model.int8 import quantize
 from trivet.model.parity import FP32_TOLERANCE, Engine, ParityReport, compare, grid
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.self_test import SelfTest
-from trivet.records import EngineError
+from trivet.records import BundleError, EngineError
 
 logger = logging.getLogger(__name__)
 
@@ -65,17 +65,23 @@ def export_onnx(
         out: Where to write a serving bundle without the weights; ``None`` adds the graphs to
             ``folder`` itself, whose weights stay.
         keep: Which graphs to write; ``None`` keeps both in ``folder``, and int8 alone in ``out``.
-            Both are made and compared in any case.
+            Both are made and compared in any case. A graph of ``folder`` that is not kept goes.
         threads: Threads of ONNX Runtime; ``None`` takes one for each core.
 
     Returns:
         The parity report, as it also stands in the bundle.
 
     Raises:
-        BundleError: The bundle is refused, or ``out`` holds something that no bundle wrote.
+        BundleError: The bundle is refused, ``out`` is ``folder``, or it holds something that no
+            bundle wrote.
         EngineError: The fp32 graph differs from the weights by more than 1e-4 somewhere, or a graph
             answers with something that is not finite. Nothing is written then.
     """
+    if out is not None and out.resolve() == folder.resolve():
+        raise BundleError(
+            f"{out}: a serving bundle has no weights and would replace these; leave out the output "
+            "folder to add the graphs here"
+        )
     bundle = read_bundle(folder)
     model = load_rag_model(bundle)
     with tempfile.TemporaryDirectory() as scratch:
@@ -101,7 +107,7 @@ def export_onnx(
         )
         info = bundle.info.model_copy(update={"graphs": graphs})
         if out is None:
-            add_files(folder, files, info)
+            add_files(folder, files, info, without=set(_FILES.values()) - files.keys())
         else:
             tokenizer = bundle.path(TOKENIZER_NAME).read_text(encoding="utf-8")
             write_bundle(out, info, tokenizer, extra=files)

@@ -217,7 +217,22 @@ class Evaluation:
 
     def to_json(self) -> str:
         """Return the verdict as one line of JSON; never contains NaN."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        return to_json_text(self.to_dict())
+
+
+def to_json_text(record: dict[str, Any]) -> str:
+    """Return a record as one line of JSON that UTF-8 can hold.
+
+    Raises:
+        ValueError: A number is NaN or infinite.
+    """
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8; escaped, the line is plain ASCII and means the same.
+        return json.dumps(record, allow_nan=False)
+    return text
 
 
 @dataclass(frozen=True, slots=True)

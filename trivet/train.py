@@ -71,6 +71,11 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     lightning.seed_everything(config.run.seed, workers=True)
     folder = Path(config.run.folder)
     folder.mkdir(parents=True, exist_ok=True)
+    newest = _newest(folder / "checkpoints")
+    if newest is not None and not resume:
+        raise ConfigError(
+            f"run.folder: {folder} holds the checkpoints of a run; resume it or give another folder"
+        )
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     model, tokenizer = initial_model(
         config.encoder.name,
@@ -128,14 +133,16 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         enable_model_summary=False,
     )
     training.train()
-    trainer.fit(training, data, ckpt_path=_newest(folder / "checkpoints") if resume else None)
+    trainer.fit(training, data, ckpt_path=newest)
     if best.best_model_path:
         state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
         training.load_state_dict(state["state_dict"])
     else:
         logger.warning("the run ended before dev was judged once; the last weights are kept")
     model.eval()
+    model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     thresholds = _choose(model, tokenizer, choosing)
+    model.cpu()
     bundle = folder / "bundle"
     _write(bundle, model, tokenizer, config, thresholds, _provenance(config, used, command))
     return bundle
@@ -217,10 +224,12 @@ def _choose(model: RagModel, tokenizer: SegmentTokenizer, items: Sequence[Item])
 def _dev_scores(
     model: RagModel, tokenizer: SegmentTokenizer, items: Sequence[Item]
 ) -> Iterator[DevScores]:
+    pad = tokenizer.special.pad
+    device = next(model.parameters()).device
     for item in items:
-        batch = collate_items([item], tokenizer.special.pad)
+        windows = (tensor.to(device) for tensor in collate_items([item], pad).windows)
         with torch.inference_mode():
-            outputs = Outputs(*(value[0].numpy() for value in model(*batch.windows)))
+            outputs = Outputs(*(value[0].cpu().numpy() for value in model(*windows)))
         (read,) = read_examples([item.labelled.example], tokenizer)
         length = len(read.response)
         yield DevScores(
@@ -235,11 +244,15 @@ def _dev_scores(
 
 def _provenance(config: TrainConfig, used: Sequence[DataInfo], command: str) -> TrainingInfo:
     """Say where the weights come from, with all that the bundle they started from was taught."""
-    data = {info.name: info for info in used}
+    taught = list(used)
     if config.encoder.init is Init.bundle:
         before = read_bundle(Path(config.encoder.name)).info.training
         command = f"{before.command} && {command}"
-        data = {**{info.name: info for info in before.data}, **data}
+        taught = [*before.data, *used]
+    data: dict[str, DataInfo] = {}
+    for info in taught:  # steps repeat rows of one set: the most of them says how much was seen
+        if info.name not in data or info.rows > data[info.name].rows:
+            data[info.name] = info
     return TrainingInfo(
         command=command,
         date=date.today().isoformat(),

@@ -160,3 +160,16 @@ def test_a_tokenizer_without_a_separator_is_refused_by_name() -> None:
     bare = tokenizers.Tokenizer(models.WordPiece({"[CLS]": 0, "[UNK]": 1}, unk_token="[UNK]"))
     with pytest.raises(BundleError, match=r"none of the special tokens \[SEP\], </s>"):
         SegmentTokenizer(bare)
+
+
+def test_a_long_word_is_read_in_pieces(wordpiece_file: Path) -> None:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    # WordPiece alone reads any word over its limit of 100 characters as one unknown token.
+    unknown = tokenizer.encode(["\u2603"])[0].ids.tolist()
+    for text in ("a" * 150, "the " + "mill" * 60):
+        segment = tokenizer.encode([text])[0]
+        assert segment.ids.tolist() != unknown
+        assert segment.offsets[-1, 1] == len(text)
+        assert (np.diff(segment.offsets, axis=1) <= 100).all()
+    again = SegmentTokenizer(tokenizers.Tokenizer.from_str(tokenizer.to_json()))
+    assert again.to_json() == tokenizer.to_json()

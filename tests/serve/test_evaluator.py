@@ -90,7 +90,7 @@ def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> N
 def test_without_contexts_there_is_an_error_unless_allowed(
     each_judge: Evaluator, contexts: list[str]
 ) -> None:
-    with pytest.raises(ExampleError, match="allow_empty_contexts=True") as caught:
+    with pytest.raises(ExampleError, match="--allow-empty-contexts") as caught:
         each_judge.evaluate("When?", contexts, "In 1817.")
     assert caught.value.code == "empty_contexts"
     verdict = each_judge.evaluate("When?", contexts, "In 1817.", allow_empty_contexts=True)

@@ -133,6 +133,13 @@ class OptimConfig:
         for key in ("encoder_lr", "head_lr", "clip", "epochs", "batch_windows"):
             value = getattr(self, key)
             _check(value > 0, f"optim.{key}", value, "> 0")
+        _check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, ">= 0")
+        _check(
+            self.max_steps == -1 or self.max_steps > 0,
+            "optim.max_steps",
+            self.max_steps,
+            "-1 or > 0",
+        )
         _check(0 <= self.warmup_share <= 1, "optim.warmup_share", self.warmup_share, "in [0, 1]")
 
 

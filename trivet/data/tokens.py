@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trivet.records import BundleError
 
@@ -73,6 +73,7 @@ class SegmentTokenizer:
         tokenizer.no_padding()
         # "[SEP]" typed by a user is text; read as a special token it could forge a segment's end.
         tokenizer.encode_special_tokens = True
+        _cut_long_words(tokenizer)
         self._tokenizer = tokenizer
         self.special = SpecialTokens(**{k: self._special_id(v) for k, v in _SPECIAL_NAMES.items()})
         self._unknown = self._special_id(_UNKNOWN_NAMES)
@@ -127,6 +128,15 @@ class SegmentTokenizer:
             if found is not None:
                 return found
         raise BundleError(f"tokenizer.json: has none of the special tokens {', '.join(names)}")
+
+
+def _cut_long_words(tokenizer: Tokenizer) -> None:
+    """Let WordPiece read long words in pieces: it takes a whole one over its limit for unknown."""
+    words = tokenizer.pre_tokenizer
+    if not isinstance(tokenizer.model, models.WordPiece) or "FixedLength" in repr(words):
+        return
+    pieces = pre_tokenizers.FixedLength(length=tokenizer.model.max_input_chars_per_word)
+    tokenizer.pre_tokenizer = pieces if words is None else pre_tokenizers.Sequence([words, pieces])
 
 
 def _after_space(offsets: IntArray, text: str) -> IntArray:

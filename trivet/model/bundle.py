@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,10 @@ def write_bundle(
 
 
 def add_files(
-    folder: Path, files: Mapping[str, bytes | Path], info: BundleInfo | None = None
+    folder: Path,
+    files: Mapping[str, bytes | Path],
+    info: BundleInfo | None = None,
+    without: Set[str] = frozenset(),
 ) -> None:
     """Add or replace files of a bundle, then write its card and manifest anew.
 
@@ -170,12 +173,15 @@ def add_files(
         folder: A bundle; it is checked before it is changed.
         files: The files by name, as bytes or as files to copy.
         info: A new ``bundle.json``; ``None`` keeps the one at hand.
+        without: Names of files that go, where they are there.
 
     Raises:
         BundleError: The bundle at hand is damaged, or a name is refused.
     """
     bundle = read_bundle(folder)
     (folder / MANIFEST_NAME).unlink()
+    for name in without & bundle.manifest.files.keys():
+        (folder / name).unlink()
     _fill(folder, info or bundle.info, files)
 
 

@@ -97,7 +97,7 @@ def _check_state(
     if heads:
         raise BundleError(
             f"{file}: the weights of the head {', '.join(heads)} are missing "
-            f"({missing[0]} ...); train the bundle with this head"
+            f"({missing[0]} ...); the file is not whole"
         )
     if missing:
         raise BundleError(f"{file}: {len(missing)} parameters are missing, first {missing[0]}")

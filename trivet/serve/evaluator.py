@@ -51,8 +51,8 @@ MAX_CHARACTERS = 2_000_000
 MAX_WINDOWS = 20_000
 
 _ALLOW = (
-    "nothing can be supported or relevant; pass allow_empty_contexts=True to judge the response "
-    "against nothing"
+    "nothing can be supported or relevant; allow_empty_contexts (--allow-empty-contexts) judges "
+    "the response against nothing"
 )
 
 T = TypeVar("T")
@@ -223,7 +223,7 @@ class Evaluator:
         if not allow_empty_contexts and not any(text.strip() for text in passages):
             what = "all contexts are empty" if passages else "there are no contexts"
             raise ExampleError(f"{what}; {_ALLOW}", code="empty_contexts")
-        return _without_blanks(example)
+        return _without_blanks(replace(example, contexts=passages))
 
     def _read(self, examples: Sequence[RagExample]) -> Sequence[ReadExample | ExampleError]:
         """Tokenize in one batch; where an example is refused, one by one to find out which."""
@@ -279,7 +279,7 @@ def _default_evaluator() -> Evaluator:
 
 def _as_passages(contexts: object) -> tuple[str, ...]:
     """Return contexts as a tuple; a bare string would be read letter by letter."""
-    if isinstance(contexts, str | bytes) or not isinstance(contexts, Iterable):
+    if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Iterable):
         raise ExampleError(
             f"contexts must be a list of passages, not {type(contexts).__name__}; "
             "write contexts=[text]"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import json
 import logging
 import lzma
 import sys
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
+from trivet.data.json_lines import open_lines
 from trivet.data.records_in import read_rag_examples
-from trivet.records import DataError, Evaluation, FailedEvaluation
+from trivet.records import DataError, Evaluation, FailedEvaluation, to_json_text
 from trivet.serve.console import output, progress
 from trivet.serve.evaluator import Evaluator
 
@@ -43,7 +44,8 @@ def evaluate_file(
 
     Args:
         evaluator: The judge.
-        file: A path, plain or compressed by its last suffix (``.gz``, ``.xz``); ``-`` is stdin.
+        file: A path, plain or compressed by its last suffix (``.gz``, ``.xz``, ``.zst``); ``-``
+            is stdin.
         out: Where the verdicts go; ``None`` is stdout.
         mapping: Our field names to the file's.
         allow_empty_contexts: As in ``Evaluator.evaluate``.
@@ -51,8 +53,9 @@ def evaluate_file(
     Raises:
         DataError: A file cannot be opened, or the input breaks off.
     """
+    read_rag_examples((), mapping)  # a wrong mapping must not cost an output that is there
     with contextlib.ExitStack() as stack:
-        lines = sys.stdin.buffer if file == "-" else stack.enter_context(_open(Path(file)))
+        lines = sys.stdin.buffer if file == "-" else stack.enter_context(open_lines(Path(file)))
         return evaluate_lines(
             evaluator,
             lines,
@@ -61,15 +64,6 @@ def evaluate_file(
             allow_empty_contexts=allow_empty_contexts,
             on_row=stack.enter_context(progress("evaluate")),
         )
-
-
-def _open(path: Path) -> IO[bytes]:
-    try:
-        if path.suffix == ".gz":
-            return cast(IO[bytes], gzip.open(path))
-        return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror or error}") from error
 
 
 def evaluate_lines(
@@ -101,8 +95,12 @@ def evaluate_lines(
         DataError: ``lines`` breaks off, as a truncated compressed file does.
     """
     judged = failed = 0
-    examples = read_rag_examples(_readable(lines), mapping)
+    source = _Lines(lines)
+    examples = read_rag_examples(source, mapping)
     for result in evaluator.evaluate_many(examples, allow_empty_contexts=allow_empty_contexts):
+        number = source.waiting.popleft()
+        if isinstance(result, FailedEvaluation) and f"line {number}" not in result.message:
+            result = replace(result, message=f"line {number}: {result.message}")
         out.write(to_line(result))
         if isinstance(result, FailedEvaluation):
             failed += 1
@@ -112,6 +110,11 @@ def evaluate_lines(
             judged += 1
         on_row()
     out.flush()
+    if source.broken is not None:
+        raise DataError(
+            f"the input breaks off after line {source.number}: {source.broken}; what stands before "
+            f"was judged: {judged} verdicts, {failed} failures"
+        )
     return FileCounts(judged, failed)
 
 
@@ -122,18 +125,30 @@ def to_line(result: Evaluation | FailedEvaluation) -> bytes:
         if isinstance(result, FailedEvaluation)
         else result.to_dict()
     )
-    try:
-        return json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8; escaped, the line is plain ASCII and means the same.
-        return json.dumps(record, allow_nan=False).encode() + b"\n"
+    return to_json_text(record).encode() + b"\n"
 
 
-def _readable(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Pass lines on; name the line at which a damaged file breaks off."""
-    number = 0
-    try:
-        for number, line in enumerate(lines, start=1):  # noqa: B007 (read after the loop breaks)
-            yield line
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"the input breaks off after line {number}: {error}") from error
+class _Lines:
+    """The lines of a file that may be damaged; remembers which ones wait for a result.
+
+    Attributes:
+        number: Lines read so far.
+        waiting: Numbers of the lines that are not blank and have no result yet.
+        broken: What stopped the reading before the end, if anything did.
+    """
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.number = 0
+        self.waiting: deque[int] = deque()
+        self.broken: Exception | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for line in self._lines:
+                self.number += 1
+                if line.strip():
+                    self.waiting.append(self.number)
+                yield line
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            self.broken = error

@@ -57,7 +57,7 @@ def load_backend(
     if missing:
         raise BundleError(
             f"{bundle.folder}: bundle.json names no {', '.join(missing)} head; a verdict needs all "
-            "three, train the bundle with heads=[support,relevance,utilization]"
+            "three"
         )
     graph = choose_graph(bundle, precision)
     backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
