@@ -7,19 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-BUNDLE = ROOT / "trivet" / "bundles" / "default" / "MANIFEST.json"
 ROWS = [
     json.loads(line)
     for line in (EXAMPLES / "rag_log.jsonl").read_text(encoding="utf-8").splitlines()
 ]
-
-needs_bundle = pytest.mark.skipif(
-    not BUNDLE.is_file(), reason="the embedded bundle is not there yet"
-)
 
 
 def run(script: str) -> str:
@@ -40,7 +33,6 @@ def test_the_log_has_distinct_rows_of_three_fields() -> None:
         assert all(isinstance(context, str) and context for context in row["contexts"])
 
 
-@needs_bundle
 def test_one_answer_prints_every_score() -> None:
     printed = run("examples/one_answer.py")
     for name in ("faithfulness", "supported_share", "relevance", "utilization", "completeness"):
@@ -48,7 +40,6 @@ def test_one_answer_prints_every_score() -> None:
     assert "context 2: relevance 0." in printed
 
 
-@needs_bundle
 def test_judge_a_log_lists_every_row_from_the_least_faithful() -> None:
     header, *lines = run("examples/judge_a_log.py").splitlines()
     assert header.split() == ["id", "faithfulness", "relevance", "unsupported"]
