@@ -151,7 +151,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
 def keep_freed_memory() -> None:
     """Tell glibc to keep freed memory instead of asking the kernel for every large tensor anew.
 
-    Its default costs torch on a CPU 1.5 to 2 times the seconds. Other C libraries need nothing.
+    Its default costs torch on a CPU much of its speed. Other C libraries need nothing.
     """
     if platform.libc_ver()[0] != "glibc":
         return

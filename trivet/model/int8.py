@@ -2,9 +2,8 @@
 
 Weights have a scale for every output channel, activations one for every **token**. One scale for
 all activations of a batch, as ONNX Runtime's own quantizer gives, lets the few tokens with very
-large activations set the rounding of all: measured on MiniLM-L6 the hidden states are off by 16 %
-(root mean square) instead of 7 %, and an answer depends on what it is batched with. A scale for
-every token costs a seventh more time, and a batch equals its singles.
+large activations set the rounding of all, and an answer depends on what it is batched with. A scale
+for every token costs a little more time, and a batch equals its singles.
 
 Heads, layer norms, attention and constants that are not two-dimensional (position tables) stay in
 fp32: they are a small part of the work and carry the answer.
@@ -43,9 +42,8 @@ def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:
 def _keep_apart(graph: onnx.GraphProto) -> None:
     """Keep ONNX Runtime from fusing a residual sum with the layer norm after it.
 
-    Its fused kernel is slow on CPUs (ONNX Runtime 1.31): measured on a six-layer BERT, the whole
-    int8 pass takes 1.2 (windows of 512) to 1.3 times (128) as long with it. It looks for ``Add``;
-    ``Sum`` of two computes the same.
+    Its fused kernel is slow on CPUs (ONNX Runtime 1.31). It looks for ``Add``; ``Sum`` of two
+    computes the same.
     """
     made_by = {name: node for node in graph.node for name in node.output}
     for node in graph.node:
