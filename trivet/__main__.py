@@ -156,6 +156,8 @@ def test(
     from trivet.serve import console
     from trivet.serve.evaluator import Evaluator
 
+    if json_file is not None and not json_file.parent.is_dir():
+        raise DataError(f"{json_file}: there is no folder {json_file.parent} to write it into")
     with _extra("train"):
         examples, report = load_source(data, split)
     if not examples:

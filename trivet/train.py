@@ -70,13 +70,11 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     keep_freed_memory()
     lightning.seed_everything(config.run.seed, workers=True)
     folder = Path(config.run.folder)
-    folder.mkdir(parents=True, exist_ok=True)
     newest = _newest(folder / "checkpoints")
     if newest is not None and not resume:
         raise ConfigError(
             f"run.folder: {folder} holds the checkpoints of a run; resume it or give another folder"
         )
-    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     model, tokenizer = initial_model(
         config.encoder.name,
         config.encoder.init.value,
@@ -93,6 +91,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     _refuse_shared_groups(items, dev)
     choosing = _chosen_sources(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
 
     training = RagTraining(
         model,
