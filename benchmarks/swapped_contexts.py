@@ -1,0 +1,62 @@
+"""Does the model read the passages, or the style of the answer?
+
+python benchmarks/swapped_contexts.py --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
+
+Every answer is judged twice: with its own contexts and with those of the next source document. The
+labels stay. A model that reads the passages loses its AUROC on swapped ones; what is left is what
+style alone gives away.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from trivet.data.sources import load_source
+from trivet.metrics import Judged, measure, to_markdown
+from trivet.records import LabelledExample, RagExample
+from trivet.serve.evaluator import Evaluator
+
+
+def swapped(examples: Sequence[LabelledExample]) -> list[RagExample]:
+    """Give each example the contexts of the group after its own."""
+    contexts = {labelled.group: labelled.example.contexts for labelled in examples}
+    groups = sorted(contexts)
+    following = dict(zip(groups, [*groups[1:], groups[0]], strict=True))
+    return [
+        replace(
+            labelled.example, contexts=contexts[following[labelled.group]], context_sentences=None
+        )
+        for labelled in examples
+    ]
+
+
+def main() -> None:
+    """Print the AUROC of both, with intervals."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--bundle", type=Path)
+    given = parser.parse_args()
+    examples, _ = load_source(given.data, given.split)
+    evaluator = Evaluator(given.bundle)
+    for name, inputs in (
+        ("own contexts", [labelled.example for labelled in examples]),
+        ("swapped contexts", swapped(examples)),
+    ):
+        rows = [
+            Judged(labelled, result)
+            for labelled, result in zip(examples, evaluator.evaluate_many(inputs), strict=True)
+        ]
+        figures = [
+            figure
+            for figure in measure(rows)
+            if figure.measure == "hallucination_auroc" and figure.generator is None
+        ]
+        print(f"{name}\n\n{to_markdown(figures)}")
+
+
+if __name__ == "__main__":
+    main()
