@@ -85,7 +85,7 @@ def _options(
 def evaluate(
     file: Annotated[
         str | None,
-        typer.Argument(help="JSONL, plain, .gz or .xz; - reads stdin.", show_default=False),
+        typer.Argument(help="JSONL, plain, .gz, .xz or .zst; - reads stdin.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where the verdicts go; stdout if not given.")
@@ -183,7 +183,7 @@ def test(
         from trivet.model.scores import keep_scores
 
         keep_scores(
-            evaluator.bundle.folder,
+            evaluator.bundle,
             figures,
             split=split,
             command=_command(),

@@ -27,7 +27,6 @@ from trivet.configs.schema import (
     dump_config,
 )
 from trivet.data.module import Item, RagData, collate_items, prepare
-from trivet.data.reading import read_examples
 from trivet.data.sources import load_source
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import WindowSettings
@@ -142,7 +141,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         logger.warning("the run ended before dev was judged once; the last weights are kept")
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
-    thresholds = _choose(model, tokenizer, choosing)
+    thresholds = _choose(model, choosing, tokenizer.special.pad)
     model.cpu()
     bundle = folder / "bundle"
     _write(bundle, model, tokenizer, config, thresholds, _provenance(config, used, command))
@@ -216,23 +215,19 @@ def _chosen_sources(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
     return chosen
 
 
-def _choose(model: RagModel, tokenizer: SegmentTokenizer, items: Sequence[Item]) -> Thresholds:
-    chosen = choose_thresholds(_dev_scores(model, tokenizer, items))
+def _choose(model: RagModel, items: Sequence[Item], pad: int) -> Thresholds:
+    chosen = choose_thresholds(_dev_scores(model, items, pad))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
     return Thresholds(adherence=chosen.adherence, sentence=chosen.sentence, span=chosen.span)
 
 
-def _dev_scores(
-    model: RagModel, tokenizer: SegmentTokenizer, items: Sequence[Item]
-) -> Iterator[DevScores]:
-    pad = tokenizer.special.pad
+def _dev_scores(model: RagModel, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
     device = next(model.parameters()).device
     for item in items:
         windows = (tensor.to(device) for tensor in collate_items([item], pad).windows)
         with torch.inference_mode():
             outputs = Outputs(*(value[0].cpu().numpy() for value in model(*windows)))
-        (read,) = read_examples([item.labelled.example], tokenizer)
-        length = len(read.response)
+        read, length = item.read, len(item.read.response)
         yield DevScores(
             example=item.labelled,
             faithfulness=float(outputs.faithfulness) if length else None,

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from trivet.data.labels import Targets, collate_labels, lay_labels
-from trivet.data.reading import read_examples
+from trivet.data.reading import ReadExample, read_examples
 from trivet.data.tokens import IntArray, SegmentTokenizer
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.records import LabelledExample
@@ -32,9 +32,10 @@ _SHUFFLED_TOGETHER = 16  # batches' worth of examples of like length that change
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One example, cut and labelled."""
+    """One example, read, cut and labelled."""
 
     labelled: LabelledExample
+    read: ReadExample
     layout: Layout
     targets: Targets
 
@@ -66,7 +67,8 @@ def prepare(
         reads = read_examples([labelled.example for labelled in block], tokenizer)
         for labelled, read in zip(block, reads, strict=True):
             layout = lay_out(read, settings, tokenizer.special)
-            items.append(Item(labelled, layout, lay_labels(labelled, read, layout, use_evidence)))
+            targets = lay_labels(labelled, read, layout, use_evidence)
+            items.append(Item(labelled, read, layout, targets))
     return items
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
-from pathlib import Path
 from typing import Literal
 
 from trivet.figures import Figure
-from trivet.model.bundle import add_files, read_bundle
+from trivet.model.bundle import Bundle, add_files
 from trivet.model.bundle_info import ScoreInfo
 
 # A card is read by people: the measures that the field compares, over all generators.
@@ -25,29 +24,26 @@ IN_CARD = frozenset(
 
 
 def keep_scores(
-    folder: Path,
+    bundle: Bundle,
     figures: Iterable[Figure],
     *,
     split: str,
     command: str,
     precision: Literal["fp32", "bf16", "int8"],
-) -> int:
+) -> None:
     """Write the chosen figures into ``bundle.json`` and the card; older ones of the same rows go.
 
     Args:
-        folder: The bundle.
+        bundle: The bundle.
         figures: What was measured.
         split: The split it was measured on.
         command: What was typed.
         precision: Of the engine that answered.
 
-    Returns:
-        How many figures were written.
-
     Raises:
-        BundleError: The bundle is refused.
+        BundleError: The bundle's files have changed since it was read.
     """
-    info = read_bundle(folder).info
+    info = bundle.info
     new = [
         ScoreInfo(
             measure=figure.measure,
@@ -70,5 +66,4 @@ def keep_scores(
     kept = [
         score for score in info.scores if (score.data, score.split, score.precision) not in replaced
     ]
-    add_files(folder, {}, info.model_copy(update={"scores": (*kept, *new)}))
-    return len(new)
+    add_files(bundle.folder, {}, info.model_copy(update={"scores": (*kept, *new)}))

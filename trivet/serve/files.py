@@ -99,8 +99,9 @@ def evaluate_lines(
     examples = read_rag_examples(source, mapping)
     for result in evaluator.evaluate_many(examples, allow_empty_contexts=allow_empty_contexts):
         number = source.waiting.popleft()
-        if isinstance(result, FailedEvaluation) and f"line {number}" not in result.message:
-            result = replace(result, message=f"line {number}: {result.message}")
+        place = f"line {number}: "  # what could not be read begins with it already
+        if isinstance(result, FailedEvaluation) and not result.message.startswith(place):
+            result = replace(result, message=place + result.message)
         out.write(to_line(result))
         if isinstance(result, FailedEvaluation):
             failed += 1
