@@ -27,10 +27,13 @@ from trivet.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
     import transformers
+
+    from trivet.data.tokens import SegmentTokenizer
+    from trivet.model.bundle import BundleInfo
 
 # Read once by the hub's client when it is imported, hence before any fixture.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -363,3 +366,29 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_info() -> Callable[[SegmentTokenizer], BundleInfo]:
+    """Return a function: what a tiny bundle with windows of 48 tokens says of itself."""
+    from trivet.model import bundle
+
+    def say(tokenizer: SegmentTokenizer) -> BundleInfo:
+        special = tokenizer.special
+        return bundle.BundleInfo(
+            package_version="0",
+            name="tiny",
+            encoder=bundle.EncoderInfo(
+                model_type="bert", hidden_size=16, layers=2, source="a formula", licence="none"
+            ),
+            window=bundle.WindowInfo(size=48),
+            faithfulness="weakest_sentence",
+            heads=("support", "relevance", "utilization"),
+            thresholds=bundle.Thresholds(adherence=0.5, sentence=0.5, span=0.5),
+            special_tokens=bundle.SpecialTokenIds(
+                cls=special.cls, sep=special.sep, pad=special.pad
+            ),
+            training=bundle.TrainingInfo(command="none", date="2020-01-01", data=()),
+        )
+
+    return say

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,7 @@ from trivet.data.reading import read_examples
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.heads.token_head import TokenHead
-from trivet.model.bundle import (
-    BundleInfo,
-    EncoderInfo,
-    GraphInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
-    read_bundle,
-    write_bundle,
-)
+from trivet.model.bundle import BundleInfo, GraphInfo, read_bundle, write_bundle
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.initial import initial_model
 from trivet.records import DataError, LabelledExample, Labels, RagExample
@@ -67,28 +58,16 @@ def test_a_folded_head_answers_the_scaled_and_shifted_logit() -> None:
 
 
 @pytest.fixture
-def bundle(tmp_path: Path, bert_checkpoint: Path) -> Path:
+def bundle(
+    tmp_path: Path, bert_checkpoint: Path, tiny_info: Callable[[SegmentTokenizer], BundleInfo]
+) -> Path:
     """Write a bundle of a two-layer model with random heads; a stale graph stands beside it."""
     torch.manual_seed(0)
     model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
-    special = tokenizer.special
-    info = BundleInfo(
-        package_version="0",
-        name="tiny",
-        encoder=EncoderInfo(
-            model_type="bert", hidden_size=model.trunk.hidden, layers=2, source="-", licence="-"
-        ),
-        window=WindowInfo(size=48),
-        faithfulness="weakest_sentence",
-        heads=("support", "relevance", "utilization"),
-        thresholds=Thresholds(adherence=0.5, sentence=0.5, span=0.5),
-        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
-        training=TrainingInfo(command="none", date="2020-01-01", data=()),
-        graphs=(GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True),),
-    )
+    graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
     write_bundle(
         tmp_path / "bundle",
-        info,
+        tiny_info(tokenizer).model_copy(update={"graphs": (graph,)}),
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),

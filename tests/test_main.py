@@ -19,16 +19,7 @@ from trivet.__main__ import main
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
-from trivet.model.bundle import (
-    BundleInfo,
-    EncoderInfo,
-    GraphInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
-    write_bundle,
-)
+from trivet.model.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
 from trivet.serve import evaluator
 
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
@@ -58,23 +49,22 @@ class Half:
 
 
 @pytest.fixture
-def bundle(tmp_path: Path, wordpiece_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bundle(
+    tmp_path: Path,
+    wordpiece_file: Path,
+    tiny_info: Callable[[SegmentTokenizer], BundleInfo],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
     """Write a bundle that an engine of constants answers for."""
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
-    special = tokenizer.special
-    info = BundleInfo(
-        package_version="0",
-        name="tiny",
-        encoder=EncoderInfo(
-            model_type="bert", hidden_size=16, layers=2, source="a [bold]formula", licence="none"
-        ),
-        window=WindowInfo(size=48),
-        faithfulness="weakest_token",
-        heads=("support", "relevance", "utilization"),
-        thresholds=Thresholds(adherence=0.5, sentence=0.7, span=0.5),
-        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
-        training=TrainingInfo(command="none", date="2020-01-01", data=()),
-        graphs=(GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True),),
+    said = tiny_info(tokenizer)
+    info = said.model_copy(
+        update={
+            "encoder": said.encoder.model_copy(update={"source": "a [bold]formula"}),
+            "faithfulness": "weakest_token",
+            "thresholds": Thresholds(adherence=0.5, sentence=0.7, span=0.5),
+            "graphs": (GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True),),
+        }
     )
     folder = tmp_path / "bundle"
     write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})

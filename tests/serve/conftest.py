@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,12 @@ import pytest
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs, Reduction, gather_tokens, join, supported_anywhere
-from trivet.model.bundle import (
-    BundleInfo,
-    EncoderInfo,
-    GraphInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
-    write_bundle,
-)
+from trivet.model.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
 from trivet.records import EngineError
 from trivet.serve import evaluator
 from trivet.serve.evaluator import Evaluator
+
+TinyInfo = Callable[[SegmentTokenizer], BundleInfo]
 
 
 class FormulaBackend:
@@ -68,36 +62,21 @@ class FormulaBackend:
         )
 
 
-def tiny_info(tokenizer: SegmentTokenizer, *graphs: GraphInfo) -> BundleInfo:
-    """Return what a tiny bundle with windows of 48 tokens says of itself."""
-    special = tokenizer.special
-    return BundleInfo(
-        package_version="0",
-        name="tiny",
-        encoder=EncoderInfo(
-            model_type="bert", hidden_size=16, layers=2, source="made by a formula", licence="none"
-        ),
-        window=WindowInfo(size=48),
-        faithfulness="weakest_sentence",
-        heads=("support", "relevance", "utilization"),
-        thresholds=Thresholds(adherence=0.5, sentence=0.5, span=0.5),
-        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
-        training=TrainingInfo(command="none", date="2020-01-01", data=()),
-        graphs=graphs,
-    )
-
-
 @pytest.fixture
 def formula() -> FormulaBackend:
     return FormulaBackend()
 
 
 def formula_judge(
-    formula: FormulaBackend, folder: Path, tokenizer_file: Path, monkeypatch: pytest.MonkeyPatch
+    formula: FormulaBackend,
+    folder: Path,
+    tokenizer_file: Path,
+    tiny_info: TinyInfo,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Evaluator:
     tokenizer = SegmentTokenizer.from_file(tokenizer_file)
     graph = GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True)
-    info = tiny_info(tokenizer, graph)
+    info = tiny_info(tokenizer).model_copy(update={"graphs": (graph,)})
     write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})
     monkeypatch.setattr(evaluator, "load_backend", lambda *_: formula)
     return Evaluator(folder)
@@ -105,10 +84,14 @@ def formula_judge(
 
 @pytest.fixture
 def judge(
-    formula: FormulaBackend, tmp_path: Path, wordpiece_file: Path, monkeypatch: pytest.MonkeyPatch
+    formula: FormulaBackend,
+    tmp_path: Path,
+    wordpiece_file: Path,
+    tiny_info: TinyInfo,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Evaluator:
     """Return an evaluator whose engine is ``formula``, on the tiny BERT tokenizer."""
-    return formula_judge(formula, tmp_path / "bundle", wordpiece_file, monkeypatch)
+    return formula_judge(formula, tmp_path / "bundle", wordpiece_file, tiny_info, monkeypatch)
 
 
 @pytest.fixture(params=["wordpiece_file", "unigram_file"])
@@ -116,16 +99,20 @@ def each_judge(
     request: pytest.FixtureRequest,
     formula: FormulaBackend,
     tmp_path: Path,
+    tiny_info: TinyInfo,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Evaluator:
     """Return evaluators whose engine is ``formula``, on either tiny tokenizer in turn."""
     file: Path = request.getfixturevalue(request.param)
-    return formula_judge(formula, tmp_path / "bundle", file, monkeypatch)
+    return formula_judge(formula, tmp_path / "bundle", file, tiny_info, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def tiny_bundle(
-    tmp_path_factory: pytest.TempPathFactory, bert_checkpoint: Path, wordpiece_file: Path
+    tmp_path_factory: pytest.TempPathFactory,
+    bert_checkpoint: Path,
+    wordpiece_file: Path,
+    tiny_info: TinyInfo,
 ) -> Path:
     """Write a bundle of a two-layer model, weights by formula, with both graphs."""
     from trivet.export import export_onnx
