@@ -68,10 +68,18 @@ def test_what_is_unknown_trains_nothing(start: tuple[RagModel, SegmentTokenizer]
 def test_each_loss_has_its_weight(
     labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
 ) -> None:
-    plain = losses_of(labelled_examples, start)
-    weights = LossConfig(window=2, token=3, verdict=4, relevance=5, utilization=0)
+    plain = losses_of(labelled_examples, start, LossConfig(share=1))
+    weights = LossConfig(window=2, token=3, verdict=4, relevance=5, utilization=0, share=6)
     weighted = losses_of(labelled_examples, start, weights)
     factors = {name: (weighted[name] / plain[name]).item() for name in plain}
     assert factors == pytest.approx(
-        {"window": 2, "token": 3, "verdict": 4, "relevance": 5, "utilization": 0}
+        {"window": 2, "token": 3, "verdict": 4, "relevance": 5, "utilization": 0, "share": 6}
     )
+
+
+def test_the_share_is_held_against_the_annotators_or_the_marks(
+    labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
+) -> None:
+    weights = LossConfig(share=1.0)
+    assert losses_of(labelled_examples[:1], start, weights)["share"] > 0
+    assert losses_of(labelled_examples[1:], start, weights)["share"] == 0

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trivet.configs.schema import LossConfig
 from trivet.data.module import Batch, truths
+from trivet.heads.context_loss import share_error
 from trivet.heads.relevance import relevance_loss
 from trivet.heads.support import token_loss, verdict_loss, window_loss
 from trivet.heads.utilization import utilization_loss
@@ -83,7 +84,24 @@ class RagTraining(lightning.LightningModule):
             "relevance": weights.relevance * relevance_loss(relevance, targets.relevant, *marks),
             "utilization": weights.utilization
             * utilization_loss(utilization, targets.utilized, *marks),
+            "share": weights.share * self._share_error(batch, outputs),
         }
+
+    def _share_error(self, batch: Batch, outputs: Outputs) -> Tensor:
+        known, targets = truths(batch.examples), batch.targets
+        context_weight = batch.windows.context_weight
+        errors = [
+            share_error(
+                predicted,
+                _true_share(annotated, marks, context_weight).to(predicted),
+                targets.weight,
+            )
+            for predicted, annotated, marks in (
+                (outputs.relevance, known["relevance"], targets.relevant),
+                (outputs.utilization, known["utilization"], targets.utilized),
+            )
+        ]
+        return torch.stack(errors).sum()
 
     def _judge(self, batch: Batch) -> tuple[TokenLogits, Outputs]:
         logits = self.model.read(*batch.windows[:3])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from trivet.heads.context_loss import share_error
 from trivet.heads.relevance import relevance_loss
 from trivet.heads.utilization import utilization_loss
 
@@ -60,3 +61,12 @@ def test_examples_count_by_their_weight(loss: Loss) -> None:
     marks, ones = torch.tensor([[1], [1]]), torch.ones(2, 1)
     found = loss(logits, marks, ones, torch.tensor([1.0, 0.0]))
     assert found.item() == pytest.approx(-math.log(0.8) / 2)  # of two known examples
+
+
+def test_the_error_of_a_share_is_squared_weighted_and_blind_to_the_unknown() -> None:
+    shares = torch.tensor([0.5, 0.9, 0.2], requires_grad=True)
+    true = torch.tensor([0.1, float("nan"), 0.3])
+    error = share_error(shares, true, torch.tensor([1.0, 1.0, 2.0]))
+    assert error.item() == pytest.approx((0.16 + 2 * 0.01) / 2)
+    error.backward()
+    assert shares.grad is not None and torch.isfinite(shares.grad).all() and shares.grad[1] == 0

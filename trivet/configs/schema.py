@@ -108,10 +108,19 @@ class LossConfig:
     verdict_always: bool = False  # also where tokens are known
     relevance: float = 1.0
     utilization: float = 1.0
+    share: float = 0.0  # squared error of an example's relevance and utilization
     unsupported_weight: float = 1.0  # of an unsupported token beside a supported one
 
     def __post_init__(self) -> None:
-        for key in ("window", "token", "verdict", "relevance", "utilization", "unsupported_weight"):
+        for key in (
+            "window",
+            "token",
+            "verdict",
+            "relevance",
+            "utilization",
+            "share",
+            "unsupported_weight",
+        ):
             value = getattr(self, key)
             _check(value >= 0, f"loss.{key}", value, ">= 0")
 

@@ -1,4 +1,4 @@
-"""The loss that the two context heads share."""
+"""The losses that the two context heads share: of tokens, and of an example's share."""
 
 from __future__ import annotations
 
@@ -24,3 +24,18 @@ def sentence_cross_entropy(
         logits, marks.clamp(min=0).float(), reduction="none"
     )
     return mean_of_known(loss, context_weight * (marks >= 0), weight)
+
+
+def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
+    """Squared error of an example's expected share of sentences: the measure itself.
+
+    Tokens of one example err together, and a loss of tokens does not see how far their mean is off.
+
+    Args:
+        shares: In [0, 1]. *Shape:* [B].
+        true: In [0, 1], NaN where unknown. *Shape:* [B].
+        weight: *Shape:* [B].
+    """
+    known = ~true.isnan()
+    error = (shares - true.nan_to_num()).square()
+    return mean_of_known(error[:, None], known[:, None].float(), weight)
