@@ -134,7 +134,47 @@ def test_a_bad_row_is_counted_with_its_line_and_the_rest_is_read(
     ((counted, count),) = report.dropped.items()
     assert counted.startswith(reason)
     assert count == 1
-    assert report.places[counted] == ["line 2"]
+    assert [place.partition(":")[0] for place in report.places[counted]] == ["line 2"]
+
+
+def test_evidence_that_names_an_empty_span_is_not_general_support(tmp_path: Path) -> None:
+    evidence = [
+        {"response": [0, 2], "contexts": [[0, 3, 3]]},
+        {"response": [3, 9], "contexts": []},
+    ]
+    (example,), _ = read(tmp_path, row({"evidence": evidence}))
+    assert example.labels.evidence == (Evidence(Span(3, 9), ()),)
+
+
+def test_a_label_outside_its_text_is_shown_with_its_numbers(tmp_path: Path) -> None:
+    _, report = read(tmp_path, row({"unsupported": [[0, 32]]}), row({"relevant": [[2, 0, 1]]}))
+    assert report.places == {
+        "unsupported leaves its text": ["line 1: [0, 32) of 31 characters"],
+        "relevant names a context that is not there": [
+            "line 2: context 2 of 2, counted from 0",
+        ],
+    }
+
+
+def test_overlapping_spans_of_one_kind_are_merged_and_counted(tmp_path: Path) -> None:
+    labels = {
+        "unsupported": [[21, 31], [18, 23], [0, 2], [30, 31]],
+        "relevant": [[1, 0, 5], [0, 0, 9], [0, 4, 12], [0, 12, 14]],
+        "utilized": [[0, 0, 5], [1, 0, 5]],
+        "evidence": [{"response": [0, 20], "contexts": []}, {"response": [3, 9]}],
+    }
+    (example,), report = read(tmp_path, row(labels))
+    assert example.labels.unsupported == (Span(0, 2), Span(18, 31))
+    assert example.labels.relevant == (
+        ContextSpan(0, 0, 12),
+        ContextSpan(0, 12, 14),
+        ContextSpan(1, 0, 5),
+    )
+    assert report.noted == {
+        "overlapping unsupported spans were merged": 2,
+        "overlapping relevant spans were merged": 1,
+        "evidence for an unsupported stretch counts for nothing": 2,
+    }
 
 
 def test_what_is_missing_gets_a_stable_name(tmp_path: Path) -> None:

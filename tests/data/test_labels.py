@@ -231,3 +231,15 @@ def test_padding_is_unknown(tokenizer: SegmentTokenizer) -> None:
             own = getattr(target, name)
             np.testing.assert_array_equal(getattr(batch, name)[b, : len(own)], own)
             assert (getattr(batch, name)[b, len(own) :] == UNKNOWN).all()
+
+
+def test_what_is_unclear_among_known_tokens_is_unknown(tokenizer: SegmentTokenizer) -> None:
+    labels = Labels(unsupported=(SAYS_AGE,), unclear=(SAYS_BOAT,))
+    read, _, targets = lay(labels, tokenizer)
+    offsets = read.response.offsets
+    for stretch, wanted in ((SAYS_STONE, 1), (SAYS_BOAT, UNKNOWN), (SAYS_AGE, 0)):
+        marked = mark_tokens(offsets, [stretch])
+        assert (targets.token_supported[marked] == wanted).all()
+    assert targets.adherent == 0
+    assert lay(Labels(unsupported=(), unclear=(SAYS_BOAT,)), tokenizer)[2].adherent == UNKNOWN
+    assert lay(Labels(unsupported=()), tokenizer)[2].adherent == 1

@@ -1,79 +1,33 @@
-"""Items to batches: every example once an epoch, within the budget, by (seed, epoch) alone."""
+"""Items to batches of tensors: shuffled, altered, shared, and gone on with where a run stopped."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from lightning.fabric.utilities.data import _set_sampler_epoch
 
+from trivet.data.augment import Augmentation
 from trivet.data.module import (
     Item,
     RagData,
-    WindowBatches,
     collate_items,
-    fill_batches,
     prepare,
     truths,
 )
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import WindowSettings
-from trivet.records import LabelledExample, Labels, RagExample
-
-# The windows and the longest row of each example.
-SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(8, 64)), min_size=1, max_size=60)
+from trivet.records import ConfigError, LabelledExample, Labels, RagExample
 
 
 @pytest.fixture
 def items(wordpiece_file: Path, labelled_examples: tuple[LabelledExample, ...]) -> list[Item]:
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
     return prepare(labelled_examples * 4, tokenizer, WindowSettings(32))
-
-
-@given(SIZES, st.integers(1, 8), st.none() | st.integers(0, 3), st.integers(0, 3))
-def test_every_example_comes_once_and_no_batch_is_too_large(
-    sizes: list[tuple[int, int]], budget: int, seed: int | None, epoch: int
-) -> None:
-    windows, widths = np.asarray(sizes).T
-    batches = fill_batches(windows, widths, budget, seed, epoch)
-    assert sorted(index for batch in batches for index in batch) == list(range(len(sizes)))
-    for batch in batches:
-        assert windows[batch].sum() <= budget or len(batch) == 1
-    assert batches == fill_batches(windows, widths, budget, seed, epoch)
-    assert len(batches) == len(fill_batches(windows, widths, budget, 0, 0))
-
-
-def test_the_order_depends_on_seed_and_epoch() -> None:
-    windows, widths = np.ones(200, dtype=np.int64), np.arange(200)
-    orders = {
-        (seed, epoch): str(fill_batches(windows, widths, 4, seed, epoch))
-        for seed in (0, 1)
-        for epoch in (0, 1)
-    }
-    assert len(set(orders.values())) == 4
-
-
-def test_rows_of_like_length_stand_together() -> None:
-    random = np.random.default_rng(0)
-    widths = random.integers(16, 512, 4000)
-    windows = random.integers(1, 4, 4000)
-    batches = fill_batches(windows, widths, 16, seed=0)
-    padded = sum(int(windows[batch].sum()) * int(widths[batch].max()) for batch in batches)
-    assert padded < 1.15 * (windows * widths).sum()
-    # Yet long and short batches follow each other at random.
-    first = [int(widths[batch].mean()) for batch in batches[:50]]
-    assert max(first) - min(first) > 200
-
-
-def test_without_a_seed_the_examples_are_sorted() -> None:
-    widths = np.asarray([9, 30, 12, 30, 8])
-    windows = np.asarray([1, 2, 1, 1, 1])
-    assert fill_batches(windows, widths, 2, None) == [[4, 0], [2, 3], [1]]
 
 
 def test_prepared_items_keep_their_examples(items: list[Item]) -> None:
@@ -126,18 +80,53 @@ def test_a_loader_goes_on_where_its_state_was_kept(items: list[Item]) -> None:
     assert names_of(fresh) == whole, "only the first epoch after a resume is shortened"
 
 
-def test_a_run_stopped_at_the_end_of_an_epoch_begins_the_next_one_whole(items: list[Item]) -> None:
-    batches = WindowBatches(items, budget=4, seed=0)
-    batches.resume(len(batches))
-    assert len(list(batches)) == len(batches)
+def test_altered_rows_are_read_anew_and_the_others_as_they_were(
+    items: list[Item], wordpiece_file: Path
+) -> None:
+    seen: list[list[LabelledExample]] = []
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+
+    def read(examples: Sequence[LabelledExample]) -> list[Item]:
+        seen.append(list(examples))
+        return prepare(examples, tokenizer, WindowSettings(32))
+
+    def run(augmentation: Augmentation) -> RagData:
+        return RagData(items, items[:3], 0, 4, 0, augmentation, read)
+
+    def batches(data: RagData, epoch: int) -> list[list[LabelledExample]]:
+        _set_sampler_epoch(data.train_dataloader(), epoch)
+        return [batch.examples for batch in data.train_dataloader()]
+
+    plain = batches(run(Augmentation()), 0)
+    assert not seen
+    half = Augmentation(shuffle=0.5, permute_contexts=0.5)
+    data = run(half)
+    first, second = batches(data, 0), batches(data, 1)
+    given = [item.labelled for item in items]
+    altered = [example for batch in first for example in batch if example not in given]
+    assert 0 < len(altered) < len(items)
+    assert [len(batch) for batch in first] == [len(batch) for batch in plain]
+    assert [e.example.id for batch in first for e in batch] == [
+        e.example.id for batch in plain for e in batch
+    ]
+    again, anew = (sorted(str(e) for batch in each for e in batch) for each in (first, second))
+    assert again != anew, "each epoch alters the rows in another way"
+    assert batches(run(half), 0) == first
+
+    fresh = run(half)
+    fresh.load_state_dict({"batches": 2})
+    assert batches(fresh, 0) == first[2:], "a resumed run alters what the whole one altered"
+    # The tensors are those of the altered example, and dev is never altered.
+    (batch, *_) = run(Augmentation(empty_response=1)).train_dataloader()
+    emptied = [not example.example.response for example in batch.examples]
+    assert emptied == (batch.windows.response_at < 0).flatten(1).all(-1).tolist()
+    dev = run(Augmentation(shuffle=1)).val_dataloader()
+    assert all(example in given for batch in dev for example in batch.examples)
 
 
-def test_the_epoch_may_be_set_after_the_iterator_was_made(items: list[Item]) -> None:
-    late, early = WindowBatches(items, 4, seed=0), WindowBatches(items, 4, seed=0)
-    iterator = iter(late)
-    late.set_epoch(3)
-    early.set_epoch(3)
-    assert list(iterator) == list(early) != list(WindowBatches(items, 4, seed=0))
+def test_augmentation_needs_to_know_how_to_read(items: list[Item]) -> None:
+    with pytest.raises(ValueError, match="augmentation needs read"):
+        RagData(items, items, 0, 4, 0, Augmentation(shuffle=0.1))
 
 
 def test_dev_is_sorted_and_the_same_each_time(items: list[Item]) -> None:
@@ -148,6 +137,47 @@ def test_dev_is_sorted_and_the_same_each_time(items: list[Item]) -> None:
     ]
     assert seen[0] == seen[1]
     assert sorted(map(str, seen[0])) == sorted(["mill", "bread", "ferry"] * 4)
+
+
+class _Place:
+    """Stands for the trainer of one of several devices."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        self.global_rank = rank
+        self.world_size = world
+
+
+def shared(items: list[Item], rank: int, world: int) -> RagData:
+    data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
+    data.trainer = cast(Any, _Place(rank, world))
+    return data
+
+
+def test_devices_share_both_loaders(items: list[Item]) -> None:
+    ranks = [shared(items, rank, 2) for rank in range(2)]
+    counts = [names_of(data) for data in ranks]
+    assert len(counts[0]) == len(counts[1]) == len(ranks[0].train_dataloader())
+    seen = {str(name) for batches in counts for batch in batches for name in batch}
+    assert seen == {"mill", "bread", "ferry"}
+    dev = [
+        example.example.id
+        for data in ranks
+        for batch in data.val_dataloader()
+        for example in batch.examples
+    ]
+    assert sorted(map(str, dev)) == ["bread", "ferry", "mill"], "each is judged once"
+
+
+def test_a_shared_run_goes_on_among_as_many_devices(items: list[Item]) -> None:
+    whole = names_of(shared(items, 1, 2))
+    started = shared(items, 0, 2)
+    next(iter(started.train_dataloader()))
+    state = started.state_dict()
+    resumed = shared(items, 1, 2)
+    resumed.load_state_dict(state)
+    assert names_of(resumed) == whole[1:]
+    with pytest.raises(ConfigError, match=r"run.devices \(3\): .* shared among 2"):
+        shared(items, 0, 3).load_state_dict(state)
 
 
 def test_a_batch_moves_without_its_texts(items: list[Item]) -> None:

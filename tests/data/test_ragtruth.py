@@ -127,7 +127,14 @@ def test_a_bad_row_is_counted_with_its_line(tmp_path: Path, bad: Any, reason: st
     examples, report = read(tmp_path, response(), bad, response())
     assert (len(examples), report.rows, report.kept) == (2, 3, 2)
     assert report.dropped == {reason: 1}
-    assert report.places[reason] == ["response.jsonl line 2"]
+    assert [place.partition(":")[0] for place in report.places[reason]] == ["response.jsonl line 2"]
+
+
+def test_overlapping_spans_are_merged_and_counted(tmp_path: Path) -> None:
+    spans = [label(22, 31), label(25, 28, "sin"), label(0, 4, "Clay")]
+    (example,), report = read(tmp_path, response(labels=spans))
+    assert example.labels.unsupported == (Span(0, 4), Span(22, 31))
+    assert report.noted == {"overlapping spans were merged": 1}
 
 
 def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from trivet.data.sources import load_source
 from trivet.records import DataError
 
 
-def write(tmp_path: Path, splits: list[str | None]) -> str:
+def write(tmp_path: Path, splits: list[str | None], **others: object) -> str:
     path = tmp_path / "rows.jsonl"
     rows = [
         {
@@ -25,6 +25,8 @@ def write(tmp_path: Path, splits: list[str | None]) -> str:
             "response": "Cone six.",
             "group": f"kiln {number // 2}",
             "split": split,
+            "labels": {"adherent": True},
+            **others,
         }
         for number, split in enumerate(splits)
     ]
@@ -55,9 +57,9 @@ def test_our_own_split_never_touches_the_publishers_test_rows(tmp_path: Path) ->
 
 
 def test_the_publishers_split_by_name(tmp_path: Path) -> None:
-    spec = write(tmp_path, ["train", "validation", None])
+    spec = write(tmp_path, ["train", None, "validation"])
     examples, report = load_source(spec, "validation")
-    assert [example.example.id for example in examples] == ["1"]
+    assert [example.example.id for example in examples] == ["2"]
     assert (report.rows, report.kept, report.outside_split) == (3, 1, 2)
     with pytest.raises(
         DataError, match=r"has no split 'valid'; it has all, fit, dev, train, validation"
@@ -68,18 +70,51 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("rows.jsonl", "must be ragbench:DIR_OR_NAME, ragtruth:DIR or jsonl:FILE"),
-        ("jsonl:", "must be ragbench:DIR_OR_NAME, ragtruth:DIR or jsonl:FILE"),
+        ("rows.jsonl", "must be ragbench:DIR_OR_NAME, ragtruth:DIR, halubench:DIR_OR_NAME or"),
+        ("jsonl:", "must be ragbench:DIR_OR_NAME, ragtruth:DIR, halubench:DIR_OR_NAME or jsonl"),
         ("csv:rows.csv", "is of unknown kind 'csv'"),
         ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),
         ("ragtruth:nowhere", "nowhere is no RAGTruth folder"),
         ("ragbench:./nowhere", "no folder './nowhere'"),
+        ("halubench:./nowhere", "no folder './nowhere'"),
     ],
 )
 def test_a_source_that_is_none_is_refused(spec: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         load_source(spec)
     assert message in str(caught.value)
+
+
+def test_a_file_that_says_nothing_of_its_rows_is_refused(tmp_path: Path) -> None:
+    spec = write(tmp_path, [None] * 3, labels={"unsupported": None})
+    with pytest.raises(DataError, match=r"nothing is known of any of the 3 rows in split 'all'"):
+        load_source(spec)
+    # A row of which something is known is enough.
+    path = Path(spec.removeprefix("jsonl:"))
+    known = path.read_text(encoding="utf-8").replace('"unsupported": null', '"relevant": []', 1)
+    path.write_text(known, encoding="utf-8")
+    assert len(load_source(spec)[0]) == 3
+
+
+def test_a_file_without_a_usable_row_is_refused_with_the_reasons(tmp_path: Path) -> None:
+    spec = write(tmp_path, [None] * 2, labels={"unsupported": [[0, 99]]})
+    with pytest.raises(DataError) as caught:
+        load_source(spec)
+    message = str(caught.value)
+    assert "none of its 2 rows can be used: 2 x unsupported leaves its text" in message
+    assert "line 1: [0, 99) of 9 characters" in message
+
+
+@pytest.mark.parametrize("split", ["train", "test", "fit", "dev"])
+def test_a_file_that_puts_one_group_into_two_splits_is_refused(tmp_path: Path, split: str) -> None:
+    spec = write(tmp_path, ["train", "test", "train", None])
+    with pytest.raises(DataError) as caught:
+        load_source(spec, split)
+    message = str(caught.value)
+    assert "1 groups stand in more than one split, first 'kiln 0' in test, train" in message
+    examples, report = load_source(spec, "all")
+    assert len(examples) == 4
+    assert report.noted == {"groups that stand in several of the publisher's splits": 1}
 
 
 def test_what_was_dropped_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 
 
 class RowError(ValueError):
-    """One row cannot be used; the message is the reason under which it is counted."""
+    """One row cannot be used; the message is the reason under which it is counted.
+
+    Args:
+        reason: The same for all rows of one fault.
+        detail: What this row holds, with its numbers; stands beside its place in the report.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self._detail = detail
+
+    def at(self, place: str) -> str:
+        """Return the row's place and what it holds there."""
+        return f"{place}: {self._detail}" if self._detail else place
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | RowError]]:

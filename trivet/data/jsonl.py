@@ -11,27 +11,28 @@
      "source", "group", "split", "generator", "weight"}
 
 ``null``, or a missing key, means unknown; ``[]`` means known to be none. Other keys are ignored. A
-row that cannot be trusted is dropped and counted with its line number; the rest is read.
+row that cannot be trusted is dropped and counted with its line number; the rest is read. Spans of
+one kind that overlap are merged, and the report says so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from trivet.data.grouping import digest
 from trivet.data.json_lines import RowError, read_json_lines
-from trivet.data.source_report import SourceReport
-from trivet.records import (
-    ContextSpan,
-    Evidence,
-    LabelledExample,
-    Labels,
-    RagExample,
-    Span,
+from trivet.data.label_spans import (
+    context_spans_of,
+    merge_overlapping,
+    merge_overlapping_contexts,
+    spans_of,
 )
+from trivet.data.source_report import SourceReport
+from trivet.records import Evidence, LabelledExample, Labels, RagExample
 
 _Kind = TypeVar("_Kind")
 
@@ -57,24 +58,9 @@ def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
                 raise row
             examples.append(_labelled(row, path, number, report))
         except RowError as error:
-            report.drop(str(error), f"line {number}")
+            report.drop(str(error), error.at(f"line {number}"))
     report.kept = len(examples)
     return examples, report
-
-
-def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
-    """Check ``[[start, end]]`` against its text; ``None`` stays ``None``, empty spans go.
-
-    Raises:
-        RowError: The value has another shape, or a span leaves the text.
-    """
-    if value is None:
-        return None
-    return tuple(
-        Span(start, end)
-        for start, end in _numbers(value, 2, what)
-        if _inside(start, end, text, what)
-    )
 
 
 def _labelled(
@@ -106,7 +92,11 @@ def _labelled(
             response=response,
             id=f"{source}-{number}" if name is None else str(name),
         ),
-        labels=_labels(_optional(row, "labels", dict) or {}, tuple(contexts), response),
+        labels=_merged(
+            _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response),
+            f"line {number}",
+            report,
+        ),
         source=source,
         group=group,
         generator=_optional(row, "generator", str),
@@ -129,13 +119,34 @@ def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) ->
     return Labels(
         unsupported=unsupported,
         adherent=adherent,
-        relevant=_context_spans(row.get("relevant"), contexts, "relevant"),
-        utilized=_context_spans(row.get("utilized"), contexts, "utilized"),
+        relevant=context_spans_of(row.get("relevant"), contexts, "relevant"),
+        utilized=context_spans_of(row.get("utilized"), contexts, "utilized"),
         evidence=_evidence(row.get("evidence"), contexts, response),
         relevance=_share(row, "relevance"),
         utilization=_share(row, "utilization"),
         completeness=_share(row, "completeness"),
     )
+
+
+def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
+    """Merge spans that overlap: a character is unsupported, or relevant, once. Take note of it."""
+    parts: dict[str, Any] = {}
+    if labels.unsupported is not None:
+        parts["unsupported"] = merge_overlapping(labels.unsupported)
+        overlapping = sum(
+            evidence.response.start < span.end and span.start < evidence.response.end
+            for evidence in labels.evidence or ()
+            for span in labels.unsupported
+        )
+        report.note("evidence for an unsupported stretch counts for nothing", place, overlapping)
+    for name in ("relevant", "utilized"):
+        spans = getattr(labels, name)
+        if spans is not None:
+            parts[name] = merge_overlapping_contexts(spans)
+    for name, merged in parts.items():
+        gone = len(getattr(labels, name)) - len(merged)
+        report.note(f"overlapping {name} spans were merged", place, gone)
+    return replace(labels, **parts)
 
 
 def _evidence(
@@ -148,44 +159,12 @@ def _evidence(
     evidence = []
     for item in value:
         supported = spans_of([item.get("response")], response, "evidence")
-        where = _context_spans(item.get("contexts", []), contexts, "evidence")
-        if supported and where is not None:
+        named = item.get("contexts", [])
+        where = context_spans_of(named, contexts, "evidence")
+        # Where only empty spans are named, it is not known where the support stands.
+        if supported and where is not None and (where or not named):
             evidence.append(Evidence(supported[0], where))
     return tuple(evidence)
-
-
-def _context_spans(
-    value: object, contexts: tuple[str, ...], what: str
-) -> tuple[ContextSpan, ...] | None:
-    if value is None:
-        return None
-    spans = []
-    for context, start, end in _numbers(value, 3, what):
-        if not 0 <= context < len(contexts):
-            raise RowError(f"{what} names a context that is not there")
-        if _inside(start, end, contexts[context], what):
-            spans.append(ContextSpan(context, start, end))
-    return tuple(spans)
-
-
-def _numbers(value: object, length: int, what: str) -> Iterator[list[int]]:
-    if not isinstance(value, list):
-        raise RowError(f"{what} is not a list")
-    for item in value:
-        if (
-            not isinstance(item, list)
-            or len(item) != length
-            # bool is an int to Python, but no offset.
-            or not all(type(number) is int for number in item)
-        ):
-            raise RowError(f"{what} holds something that is not {length} whole numbers")
-        yield item
-
-
-def _inside(start: int, end: int, text: str, what: str) -> bool:
-    if not 0 <= start <= end <= len(text):
-        raise RowError(f"{what} leaves its text")
-    return start < end
 
 
 def _optional(row: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | None:

@@ -65,6 +65,8 @@ def lay_labels(
     if labels.unsupported is not None:
         unsupported = mark_tokens(read.response.offsets, labels.unsupported)
         token_supported[:] = np.where(unsupported, 0, 1)
+        unclear = mark_tokens(read.response.offsets, labels.unclear)
+        token_supported[unclear & ~unsupported] = UNKNOWN
         if labels.evidence is not None and use_evidence:
             for evidence in labels.evidence:
                 stretch = mark_tokens(read.response.offsets, [evidence.response]) & ~unsupported
@@ -80,7 +82,7 @@ def lay_labels(
             token_supported[(window_class != UNKNOWN).any(axis=1)] = UNKNOWN
     adherent = labels.adherent
     if adherent is None and labels.unsupported is not None:
-        adherent = not labels.unsupported
+        adherent = False if labels.unsupported else None if labels.unclear else True
     return Targets(
         window_class=window_class,
         token_supported=token_supported,

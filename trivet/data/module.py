@@ -1,33 +1,33 @@
 """Labelled examples to batches of tensors, for Lightning.
 
-Everything is read, cut and labelled once; a batch is filled by windows, not by examples, with rows
-of like length together.
+Everything is read, cut and labelled once, ahead of training; a row that is altered for an epoch is
+read again when its batch is asked for.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import lightning
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
+from trivet.data.augment import Augmentation, augment_batch
+from trivet.data.batching import WindowBatches
 from trivet.data.labels import Targets, collate_labels, lay_labels
 from trivet.data.reading import ReadExample, read_examples
-from trivet.data.tokens import IntArray, SegmentTokenizer
+from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
-from trivet.records import LabelledExample
+from trivet.records import ConfigError, LabelledExample
 
 logger = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 256  # examples tokenized in one batch
-_SHUFFLED_TOGETHER = 16  # batches' worth of examples of like length that change places
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,10 @@ class Item:
     read: ReadExample
     layout: Layout
     targets: Targets
+
+
+Read = Callable[[Sequence[LabelledExample]], list[Item]]
+"""Tokenizes, cuts and labels examples, as ``prepare`` does with a tokenizer and settings."""
 
 
 class Batch(NamedTuple):
@@ -72,80 +76,6 @@ def prepare(
     return items
 
 
-def fill_batches(
-    windows: IntArray, widths: IntArray, budget: int, seed: int | None, epoch: int = 0
-) -> list[list[int]]:
-    """Group examples into batches of at most ``budget`` windows, rows of like length together.
-
-    An example with more windows than that is a batch of its own. The order depends on (seed, epoch)
-    alone; without a seed the examples are sorted by length. Examples change places only with others
-    of as many windows, so every epoch has the same number of batches: the schedule and the checks
-    of dev are laid out for it.
-
-    Args:
-        windows: Windows of each example.
-        widths: Longest row of each example, in tokens.
-        budget: Windows in a batch.
-        seed: Of the shuffle.
-        epoch: Of the shuffle.
-    """
-    order = np.lexsort((widths, windows))
-    random = None if seed is None else np.random.default_rng((seed, epoch))
-    if random is not None:
-        first_of_count = np.flatnonzero(np.diff(windows[order], prepend=-1))
-        for run in np.split(order, first_of_count):
-            for first in range(0, len(run), _SHUFFLED_TOGETHER * budget):
-                random.shuffle(run[first : first + _SHUFFLED_TOGETHER * budget])
-    batches: list[list[int]] = []
-    held = budget  # full: the first example opens a batch
-    for index in order.tolist():
-        if held + windows[index] > budget:
-            batches.append([])
-            held = 0
-        batches[-1].append(index)
-        held += int(windows[index])
-    if random is not None:
-        batches = [batches[place] for place in random.permutation(len(batches))]
-    return batches
-
-
-class WindowBatches(Sampler[list[int]]):
-    """Yields ``fill_batches`` of its epoch; after a resume, from where the run had stopped."""
-
-    def __init__(self, items: Sequence[Item], budget: int, seed: int | None) -> None:
-        self._windows = np.asarray([len(item.layout.rows) for item in items], dtype=np.int64)
-        self._widths = np.asarray(
-            [max(len(row) for row in item.layout.rows) for item in items], dtype=np.int64
-        )
-        self._budget = budget
-        self._seed = seed
-        self._epoch = 0
-        self._length = len(self._batches())
-        self._skip = 0
-        self.given = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the shuffle; Lightning calls this before each epoch."""
-        self._epoch = epoch
-
-    def resume(self, given: int) -> None:
-        """Begin the next epoch behind its first ``given`` batches; at its end, begin anew."""
-        self._skip = given if given < self._length else 0
-
-    def _batches(self) -> list[list[int]]:
-        return fill_batches(self._windows, self._widths, self._budget, self._seed, self._epoch)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # Lightning makes the iterator before it sets the epoch: nothing may run before the first.
-        self.given, self._skip = self._skip, 0
-        for batch in self._batches()[self.given :]:
-            self.given += 1
-            yield batch
-
-    def __len__(self) -> int:
-        return self._length
-
-
 class _Items(Dataset[list[Item]]):
     """Items by the batch: the sampler's indices are lists."""
 
@@ -156,13 +86,37 @@ class _Items(Dataset[list[Item]]):
         return [self._items[index] for index in indices]
 
 
+class _AugmentedItems(Dataset[list[Item]]):
+    """Items by the batch, altered at random by (seed, epoch, row); the altered are read anew."""
+
+    def __init__(
+        self, items: Sequence[Item], batches: WindowBatches, augmentation: Augmentation, read: Read
+    ) -> None:
+        self._items = items
+        self._examples = [item.labelled for item in items]
+        self._batches = batches
+        self._augmentation = augmentation
+        self._read = read
+
+    def __getitem__(self, indices: list[int]) -> list[Item]:
+        given = [self._examples[index] for index in indices]
+        seed, epoch = self._batches.seed or 0, self._batches.epoch
+        examples = augment_batch(given, indices, self._augmentation, seed, epoch, self._examples)
+        altered = [new for new, old in zip(examples, given, strict=True) if new is not old]
+        reread = iter(self._read(altered) if altered else ())
+        return [
+            self._items[index] if new is old else next(reread)
+            for index, new, old in zip(indices, examples, given, strict=True)
+        ]
+
+
 class ResumableLoader(DataLoader[list[Item]]):
     """A loader that knows its place within an epoch: a run that stops there may go on there."""
 
-    def __init__(self, items: Sequence[Item], batches: WindowBatches, pad: int) -> None:
+    def __init__(self, items: Dataset[list[Item]], batches: WindowBatches, pad: int) -> None:
         # As a plain sampler Lightning finds it and sets its epoch; as a batch sampler it does not.
         super().__init__(
-            _Items(items),
+            items,
             sampler=batches,
             batch_size=None,
             collate_fn=partial(collate_items, pad=pad),
@@ -186,33 +140,70 @@ class RagData(lightning.LightningDataModule):
         dev: Items that choose.
         pad: Id of the padding token.
         batch_windows: Windows in a batch.
-        seed: Of the shuffle.
+        seed: Of the shuffle and of what is altered.
+        augmentation: How probable it is that a row of ``train`` is altered; dev never is.
+        read: Tokenizes, cuts and labels altered examples as ``train`` was; needed if any are.
+
+    Raises:
+        ValueError: Rows are to be altered, but not how they are read.
     """
 
     def __init__(
-        self, train: Sequence[Item], dev: Sequence[Item], pad: int, batch_windows: int, seed: int
+        self,
+        train: Sequence[Item],
+        dev: Sequence[Item],
+        pad: int,
+        batch_windows: int,
+        seed: int,
+        augmentation: Augmentation | None = None,
+        read: Read | None = None,
     ) -> None:
         super().__init__()
-        self._train = ResumableLoader(train, WindowBatches(train, batch_windows, seed), pad)
-        self._dev = ResumableLoader(dev, WindowBatches(dev, batch_windows, None), pad)
+        batches = WindowBatches([item.layout for item in train], batch_windows, seed)
+        items: Dataset[list[Item]] = _Items(train)
+        if augmentation is not None and augmentation.alters:
+            if read is None:
+                raise ValueError("augmentation needs read, which tokenizes what it altered")
+            items = _AugmentedItems(train, batches, augmentation, read)
+        self._train = ResumableLoader(items, batches, pad)
+        sorted_batches = WindowBatches([item.layout for item in dev], batch_windows, None)
+        self._dev = ResumableLoader(_Items(dev), sorted_batches, pad)
 
     def train_dataloader(self) -> ResumableLoader:
-        """Shuffled by (seed, epoch)."""
+        """Shuffled by (seed, epoch); of several devices, this one's share."""
+        self._train.batches.share(*self._place())
         return self._train
 
     def val_dataloader(self) -> ResumableLoader:
-        """Sorted by length."""
+        """Sorted by length; of several devices, this one's share."""
+        self._dev.batches.share(*self._place())
         return self._dev
+
+    def _place(self) -> tuple[int, int]:
+        """Return the rank of this device and how many there are."""
+        trainer = self.trainer
+        return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
     # Lightning restores a loader only if it was not asked for the number of steps before, as every
     # schedule asks; a data module it always restores.
     def state_dict(self) -> dict[str, Any]:
-        """Return the place within the epoch."""
-        return self._train.state_dict()
+        """Return the place within the epoch, the same on every device."""
+        return self._train.state_dict() | {"devices": self._place()[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
-        self._train.load_state_dict(state_dict)
+        """Go on from there.
+
+        Raises:
+            ConfigError: The run was shared among another number of devices.
+        """
+        before, now = state_dict.get("devices", 1), self._place()[1]
+        if before != now:
+            raise ConfigError(
+                f"run.devices ({now}): the run to be resumed was shared among {before}; "
+                "give the same number"
+            )
+        # The length of an epoch depends on the share: it is taken first.
+        self.train_dataloader().load_state_dict(state_dict)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int

@@ -8,20 +8,18 @@ and every label names a sentence by its key. What becomes of the labels stands i
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trivet.data.grouping import group_by_documents
 from trivet.data.json_lines import RowError
+from trivet.data.published_rows import PublishedRow, read_rows
 from trivet.data.ragbench_labels import bare_key, read_labels
 from trivet.data.source_report import SourceReport
 from trivet.records import (
     ContextSpan,
-    DataError,
     LabelledExample,
     RagExample,
     Span,
@@ -50,17 +48,6 @@ LARGEST_GROUP_ROWS = 24
 """...but may always hold this many rows, so that small sets keep their documents undivided."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    part: str
-    split: str
-    values: Mapping[str, Any]
-
-    @property
-    def place(self) -> str:
-        return f"{self.part}/{self.split}/{self.values.get('id')}"
-
-
 def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     """Read RAGBench.
 
@@ -78,8 +65,8 @@ def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
         DataError: There is neither such a folder nor such a data set, or a file cannot be read.
     """
     report = SourceReport(source=f"ragbench:{name}")
-    parts: defaultdict[str, list[_Row]] = defaultdict(list)
-    for row in _read_folder(Path(name)) if Path(name).is_dir() else _read_hub(name):
+    parts: defaultdict[str, list[PublishedRow]] = defaultdict(list)
+    for row in read_rows(name, COLUMNS, {"ragbench": HUB_NAME}):
         parts[row.part].append(row)
     examples = []
     for part, rows in parts.items():
@@ -89,43 +76,9 @@ def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     return examples, report
 
 
-def _read_folder(folder: Path) -> Iterator[_Row]:
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    files = sorted(folder.glob("*.parquet")) or sorted(folder.glob("*/*.parquet"))
-    if not files:
-        raise DataError(f"{folder} holds no *.parquet, nor does any folder in it")
-    for path in files:
-        try:
-            file = ParquetFile(path)
-            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
-            for values in file.read(columns=columns).to_pylist():
-                yield _Row(path.absolute().parent.name, path.stem.split("-", 1)[0], values)
-        except (ArrowException, OSError) as error:
-            raise DataError(f"{path} cannot be read as parquet: {error}") from error
-
-
-def _read_hub(name: str) -> Iterator[_Row]:
-    if name != "ragbench" and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
-        raise DataError(f"no folder {name!r}, and a hub data set is named owner/name")
-    try:
-        import datasets
-    except ImportError as error:
-        raise DataError(
-            f"no folder {name!r}; reading from the hub needs datasets: pip install 'trivet[train]'"
-        ) from error
-    hub_name = HUB_NAME if name == "ragbench" else name
-    try:
-        for part in datasets.get_dataset_config_names(hub_name):
-            for split, rows in datasets.load_dataset(hub_name, part).items():
-                for values in rows:
-                    yield _Row(part, str(split), values)
-    except (OSError, ValueError) as error:
-        raise DataError(f"no folder {name!r}, and no data set {hub_name!r}: {error}") from error
-
-
-def _read_part(part: str, rows: Sequence[_Row], report: SourceReport) -> list[LabelledExample]:
+def _read_part(
+    part: str, rows: Sequence[PublishedRow], report: SourceReport
+) -> list[LabelledExample]:
     grouping = group_by_documents(
         [str(row.values.get("question") or "") for row in rows],
         [_document_texts(row.values) for row in rows],
@@ -137,8 +90,12 @@ def _read_part(part: str, rows: Sequence[_Row], report: SourceReport) -> list[La
         try:
             examples.append(_labelled(row, f"ragbench/{part}/{group}", report))
         except RowError as error:
-            report.drop(str(error), row.place)
+            report.drop(str(error), error.at(_place(row)))
     return examples
+
+
+def _place(row: PublishedRow) -> str:
+    return f"{row.part}/{row.split}/{row.values.get('id')}"
 
 
 def _document_texts(values: Mapping[str, Any]) -> list[str]:
@@ -176,8 +133,8 @@ class _Text:
         return cls(text, spans)
 
 
-def _labelled(row: _Row, group: str, report: SourceReport) -> LabelledExample:
-    values, place = row.values, row.place
+def _labelled(row: PublishedRow, group: str, report: SourceReport) -> LabelledExample:
+    values, place = row.values, _place(row)
     documents = [_Text.of(pairs) for pairs in values.get("documents_sentences") or ()]
     report.note("documents without a sentence", place, sum(not item.text for item in documents))
     documents = [item for item in documents if item.text]

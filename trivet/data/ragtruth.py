@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trivet.data.json_lines import RowError, read_json_lines
-from trivet.data.jsonl import spans_of
+from trivet.data.label_spans import merge_overlapping, spans_of
 from trivet.data.source_report import SourceReport
 from trivet.records import DataError, LabelledExample, Labels, RagExample
 
@@ -64,7 +64,7 @@ def read_ragtruth(
                 raise RowError(f"quality is {quality}")
             examples.append(_labelled(row, sources, place, report))
         except RowError as error:
-            report.drop(str(error), place)
+            report.drop(str(error), error.at(place))
     report.kept = len(examples)
     return examples, report
 
@@ -147,7 +147,9 @@ def _labelled(
         _check_text(label, response)
         report.note("spans marked implicit_true", place, int(label.get("implicit_true") is True))
     offsets = [[label.get("start"), label.get("end")] for label in labels]
-    unsupported = spans_of(offsets, response, "a label") or ()
+    spans = spans_of(offsets, response, "a label") or ()
+    unsupported = merge_overlapping(spans)
+    report.note("overlapping spans were merged", place, len(spans) - len(unsupported))
     return LabelledExample(
         example=RagExample(
             question=texts.question,
@@ -156,7 +158,7 @@ def _labelled(
             id=str(row.get("id", place)),
         ),
         labels=Labels(
-            unsupported=tuple(sorted(unsupported, key=lambda span: (span.start, span.end))),
+            unsupported=unsupported,
             adherent=not unsupported,
         ),
         source=f"ragtruth/{texts.task}" if texts.task else "ragtruth",

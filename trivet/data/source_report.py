@@ -54,6 +54,10 @@ class SourceReport:
         """Return the account as plain dictionaries, lists, numbers and strings."""
         return dataclasses.asdict(self)
 
+    def losses(self) -> str:
+        """Return in words why rows were dropped, and where the first of each kind stand."""
+        return self._counted(self.dropped)
+
     def log(self) -> None:
         """Write the account to the log: a warning where rows were dropped, else information."""
         level = logging.WARNING if self.dropped else logging.INFO

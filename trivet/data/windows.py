@@ -10,6 +10,7 @@ K windows that show one response token, S response sentences.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,7 +27,26 @@ Array = Any
 FRAME = 4  # [CLS] ... [SEP] question [SEP] response [SEP]
 QUESTION_SHARE = 4  # a question may fill one fourth of a window
 RESPONSE_SHARE = 2  # a response may fill one half of a window; a longer one is read in chunks
+# Attention reaches less of a machine's peak than dense products: a longer window must be cheaper by
+# this much on paper to be so in seconds.
+SLACK = 1.1
 TAIL_SHARE = 4  # a cut is moved to a sentence end that lies in the last fourth
+
+
+class Plan(NamedTuple):
+    """What cutting an example for one window length comes to, but for where its sentences end.
+
+    Attributes:
+        size: The length.
+        windows: How many windows there are.
+        cut: Tokens of the question that do not fit.
+        work: What an encoder computes on the windows, in positions; only ratios mean anything.
+    """
+
+    size: int
+    windows: int
+    cut: int
+    work: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +56,64 @@ class WindowSettings:
     Attributes:
         size: Most positions in a window, at least 32.
         overlap: Context tokens that a slice repeats from the one before.
+        sizes: The lengths that each example may choose from, rising, the last of them ``size``;
+            empty where ``size`` is the only one.
+        break_even: Positions at which a window's attention costs as much as its dense products;
+            what the choice needs to know of the encoder (``model.trunk.break_even``).
     """
 
     size: int = 512
     overlap: int = 0
+    sizes: tuple[int, ...] = ()
+    break_even: int | None = None
 
     def __post_init__(self) -> None:
-        if self.size < 32:
-            raise WindowError(f"window.size ({self.size} tokens) must be at least 32")
+        if self.sizes and (sorted({*self.sizes, self.size}) != list(self.sizes)):
+            raise WindowError(
+                f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
+                f"window.size ({self.size})"
+            )
+        if self.sizes and (self.break_even or 0) < 1:
+            raise WindowError(
+                f"window.break_even ({self.break_even}) must be at least 1: without it no length "
+                "can be chosen among window.sizes"
+            )
+        least = min(self.sizes, default=self.size)
+        if least < 32:
+            raise WindowError(f"window.size ({least} tokens) must be at least 32")
         # The smallest room that question and response can leave.
-        room = self.size - self.size // QUESTION_SHARE - self.size // RESPONSE_SHARE - FRAME
+        room = least - least // QUESTION_SHARE - least // RESPONSE_SHARE - FRAME
         if not 0 <= self.overlap < room // 4 + 1:
             raise WindowError(
                 f"window.overlap ({self.overlap} tokens) must be between 0 and {room // 4}: a long "
-                f"question and response leave {room} of {self.size} positions for context; "
+                f"question and response leave {room} of {least} positions for context; "
                 "lower window.overlap or raise window.size"
             )
+
+    def plan(self, read: ReadExample) -> Plan:
+        """Choose the length for an example: it cuts least of the question, and then costs least.
+
+        Every window repeats the question and the response, so short ones compute them often; in
+        long ones attention, which grows with the square of the length, weighs more. The shortest
+        length is taken that costs at most a tenth more than the cheapest.
+        """
+        plans = [self._plan(size, read) for size in self.sizes or (self.size,)]
+        cut = min(plan.cut for plan in plans)
+        least = min(plan.work for plan in plans if plan.cut == cut)
+        return next(plan for plan in plans if plan.cut == cut and plan.work <= SLACK * least)
+
+    def _plan(self, size: int, read: ReadExample) -> Plan:
+        question = min(len(read.question), size // QUESTION_SHARE)
+        chunks = [stop - start for start, stop in _chunks(read, size)]
+        room = size - question - max(chunks) - FRAME
+        slices = max(1, math.ceil(len(read.context) / (room - self.overlap)))
+        rest = len(read.context) - (slices - 1) * (room - self.overlap)
+        even = self.break_even or 1
+        work = 0.0
+        for chunk in chunks:
+            full, last = (shown + question + chunk + FRAME for shown in (room, rest))
+            work += (slices - 1) * full * (full / even + 1) + last * (last / even + 1)
+        return Plan(size, len(chunks) * slices, len(read.question) - question, work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +121,8 @@ class Layout:
     """One example as rows of ids, with maps from its tokens to their places in the rows.
 
     Attributes:
-        rows: Token ids of each window, each at most ``WindowSettings.size`` long.
+        window_size: The length it is cut for.
+        rows: Token ids of each window, none longer than that.
         segments: 0 for context and question, 1 for the response. Same lengths as ``rows``.
         response_row: Row of the k-th copy of each response token, -1 for none. *Shape:* [R, K].
         response_column: Its column, likewise.
@@ -73,6 +136,7 @@ class Layout:
         response_chunks: In how many chunks the response is read.
     """
 
+    window_size: int
     rows: tuple[IntArray, ...]
     segments: tuple[IntArray, ...]
     response_row: IntArray
@@ -119,10 +183,11 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
     A question over a fourth of the window is cut, and ``cut_question_tokens`` says so. A response
     over half of it is read in chunks, and each chunk meets every slice of the contexts.
     """
-    question = read.question.ids[: settings.size // QUESTION_SHARE]
-    chunks = _cut(read.response_sentence, np.arange(len(read.response)), settings.size // 2, 0)
+    size = settings.plan(read).size
+    question = read.question.ids[: size // QUESTION_SHARE]
+    chunks = _chunks(read, size)
     longest = max(stop - start for start, stop in chunks)
-    room = settings.size - len(question) - longest - FRAME
+    room = size - len(question) - longest - FRAME
     # Place of each context token in an endless row that has one separator between passages.
     passage_ends = np.concatenate([[0], np.cumsum(np.diff(read.context_index) != 0)])
     place = np.arange(len(read.context)) + passage_ends[: len(read.context)]
@@ -160,6 +225,7 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
             segments.append((np.arange(len(row)) >= begin).astype(np.int64))
             row_context.append((start, stop))
     return Layout(
+        window_size=size,
         rows=tuple(rows),
         segments=tuple(segments),
         response_row=response_row,
@@ -173,6 +239,12 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
         cut_question_tokens=len(read.question) - len(question),
         response_chunks=len(chunks),
     )
+
+
+def _chunks(read: ReadExample, size: int) -> list[tuple[int, int]]:
+    """Cut the response into pieces that fill at most half of a window; at least one piece."""
+    places = np.arange(len(read.response))
+    return _cut(read.response_sentence, places, size // RESPONSE_SHARE, 0)
 
 
 def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[tuple[int, int]]:
@@ -262,6 +334,7 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
     held = np.flatnonzero(renumber[layout.context_row] >= 0)
     return (
         Layout(
+            window_size=layout.window_size,
             rows=tuple(layout.rows[row] for row in chosen),
             segments=tuple(layout.segments[row] for row in chosen),
             response_row=response_row[:, shown],
