@@ -3,8 +3,8 @@
 Measures, each taken wherever its truth is known:
 
 - ``hallucination_auroc``: positive = not adherent, score = 1 - faithfulness.
-- ``hallucination_precision``, ``_recall``, ``_f1``: of responses, by the verdict's own
-  ``adherent``, that is at the bundle's own threshold.
+- ``hallucination_accuracy``, ``_precision``, ``_recall``, ``_f1``: of responses, by the verdict's
+  own ``adherent``, that is at the bundle's own threshold.
 - ``hallucination_f1_best_threshold``: at the threshold that is best on these very rows, as some
   published figures are; resamples choose again. Never the figure to promise.
 - ``span_precision``, ``_recall``, ``_f1``: of unsupported characters, sums over all rows.
@@ -15,7 +15,7 @@ Measures, each taken wherever its truth is known:
 
 Intervals are the 2.5th to 97.5th percentile of 1000 resamples of **groups** (source documents). A
 row without a verdict is counted in ``failed`` and in no mean. What is undefined is None with the
-reason, never NaN. Torch stays outside: the training loop's figures are in `trivet.validation`.
+reason, never NaN. Torch stays outside: the training loop's figures are in `training.validation`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ from typing import Literal
 
 import numpy as np
 
-from trivet.figures import HEADER, Figure, to_json, to_markdown
-from trivet.intervals import DEFINED_SHARE, Draws, Estimate, IntArray, average
-from trivet.protocols import Judged, Sample, samples
-from trivet.thresholds import ChosenThresholds, DevScores, best_threshold, choose_thresholds
+from trivet.measures.figures import HEADER, Figure, to_json, to_markdown
+from trivet.measures.intervals import Draws, average
+from trivet.measures.judged import Judged
+from trivet.measures.measured import Measured, draws_of, measured_rows, to_figure
+from trivet.measures.thresholds import (
+    ChosenThresholds,
+    DevScores,
+    best_threshold,
+    choose_thresholds,
+)
 
 __all__ = [
     "HEADER",
@@ -53,12 +59,12 @@ class Protocol:
     """How the sources of one family (``FAMILY/SET``) become one figure.
 
     Attributes:
-        overall: ``mean`` of the sets' figures, or one figure of all rows ``pooled``.
+        overall: ``mean`` of the sets' figures, or one figure of all rows ``pooled``, or both.
         by_generator: Whether the hallucination and span measures are also taken within the rows of
             each generator, where style alone cannot tell right from wrong.
     """
 
-    overall: Literal["mean", "pooled"]
+    overall: Literal["mean", "pooled", "both"]
     by_generator: bool
 
 
@@ -66,14 +72,8 @@ DEFAULT_PROTOCOL = Protocol(overall="mean", by_generator=False)
 PROTOCOLS = {
     "ragbench": DEFAULT_PROTOCOL,
     "ragtruth": Protocol(overall="pooled", by_generator=True),
+    "halubench": Protocol(overall="both", by_generator=False),
 }
-
-
-@dataclass(frozen=True)
-class _Measured:
-    sample: Sample
-    estimate: Estimate
-    groups: int
 
 
 def measure(rows: Iterable[Judged], *, resamples: int = 1000, seed: int = 0) -> list[Figure]:
@@ -89,8 +89,8 @@ def measure(rows: Iterable[Judged], *, resamples: int = 1000, seed: int = 0) -> 
 
     Returns:
         For each family its sources in order of name, each followed by its generators where the
-        protocol asks for them; then ``FAMILY/mean`` or ``FAMILY/pooled`` where the family has
-        several sources. Empty where no label is known.
+        protocol asks for them; then ``FAMILY/pooled``, ``FAMILY/mean`` or both where the family
+        has several sources. Empty where no label is known.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
@@ -102,49 +102,32 @@ def measure(rows: Iterable[Judged], *, resamples: int = 1000, seed: int = 0) -> 
     figures: list[Figure] = []
     for family, sources in sorted(families.items()):
         protocol = PROTOCOLS.get(family, DEFAULT_PROTOCOL)
-        measured: dict[str, dict[str, _Measured]] = {}
+        measured: dict[str, dict[str, Measured]] = {}
         for source in sorted(sources):
-            draws = _draws(sources[source], source, resamples, seed)
-            measured[source] = _measured(sources[source], draws)
+            draws = draws_of(sources[source], source, resamples, seed)
+            measured[source] = measured_rows(sources[source], draws)
             figures += _figures(source, sources[source], draws, measured[source], protocol)
         if len(sources) < 2:
             continue
-        if protocol.overall == "pooled":
+        if protocol.overall != "mean":
             pooled = [row for source in sorted(sources) for row in sources[source]]
             name = f"{family}/pooled"
-            draws = _draws(pooled, name, resamples, seed)
-            figures += _figures(name, pooled, draws, _measured(pooled, draws), protocol)
-        else:
+            draws = draws_of(pooled, name, resamples, seed)
+            figures += _figures(name, pooled, draws, measured_rows(pooled, draws), protocol)
+        if protocol.overall != "pooled":
             figures += _means(f"{family}/mean", measured)
     return figures
-
-
-def _draws(rows: Sequence[Judged], name: str, resamples: int, seed: int) -> Draws:
-    return Draws([row.example.group for row in rows], name, resamples, seed)
-
-
-def _measured(
-    rows: Sequence[Judged], draws: Draws, positions: IntArray | None = None
-) -> dict[str, _Measured]:
-    """Measure rows that stand at ``positions`` (by default: in order) among those drawn from."""
-    positions = np.arange(len(rows)) if positions is None else positions
-    found = {}
-    for sample in samples(rows):
-        place = positions[sample.rows]
-        estimate = draws.estimate(sample.statistic, place)
-        found[sample.measure] = _Measured(sample, estimate, draws.count(place))
-    return found
 
 
 def _figures(
     source: str,
     rows: Sequence[Judged],
     draws: Draws,
-    measured: dict[str, _Measured],
+    measured: dict[str, Measured],
     protocol: Protocol,
 ) -> list[Figure]:
     """Return the figures of a source, and of each of its generators where there are several."""
-    figures = [_figure(source, one) for one in measured.values()]
+    figures = [to_figure(source, one) for one in measured.values()]
     generators = sorted({row.example.generator or "unknown" for row in rows})
     if not protocol.by_generator or len(generators) < 2:
         return figures
@@ -152,50 +135,16 @@ def _figures(
         positions = np.array(
             [i for i, row in enumerate(rows) if (row.example.generator or "unknown") == generator]
         )
-        part = _measured([rows[i] for i in positions], draws, positions)
+        part = measured_rows([rows[i] for i in positions], draws, positions)
         figures += [
-            _figure(source, one, generator)
+            to_figure(source, one, generator)
             for name, one in part.items()
             if name.startswith(("hallucination_", "span_"))
         ]
     return figures
 
 
-def _figure(source: str, measured: _Measured, generator: str | None = None) -> Figure:
-    sample, estimate = measured.sample, measured.estimate
-    interval = estimate.interval()
-    notes = [sample.note] if sample.note else []
-    if estimate.value is None:
-        reason = sample.undefined or "it has no value"
-        notes = ["undefined: " + (reason if len(sample.rows) else "every row failed")]
-    elif interval is None:
-        notes.append(_no_interval(measured.groups, estimate))
-    low, high = interval or (None, None)
-    return Figure(
-        measure=sample.measure,
-        source=source,
-        value=estimate.value,
-        low=low,
-        high=high,
-        n=len(sample.rows),
-        positives=sample.positives,
-        groups=measured.groups,
-        failed=sample.failed,
-        note="; ".join(notes) or None,
-        generator=generator,
-    )
-
-
-def _no_interval(groups: int, estimate: Estimate) -> str:
-    if groups < 2:
-        return "no interval: all rows come from one group"
-    return (
-        f"no interval: defined in {estimate.defined_share():.0%} of the resamples, "
-        f"less than {DEFINED_SHARE:.0%}"
-    )
-
-
-def _means(name: str, measured: dict[str, dict[str, _Measured]]) -> list[Figure]:
+def _means(name: str, measured: dict[str, dict[str, Measured]]) -> list[Figure]:
     """Return the mean over sets of each measure, its groups resampled within each set."""
     order = dict.fromkeys(measure for one in measured.values() for measure in one)
     figures = []

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trivet.measures.thresholds import DevScores, best_threshold, choose_thresholds
 from trivet.records import LabelledExample, Labels, RagExample, Span
-from trivet.thresholds import DevScores, best_threshold, choose_thresholds
 
 FloatArray = npt.NDArray[np.float64]
 things = st.lists(

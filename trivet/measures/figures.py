@@ -37,6 +37,7 @@ class Figure:
         failed: How many more rows have a known truth but no verdict; they are in no other number.
         note: Why something is undefined, or how to read the value.
         generator: Set where the rows of one generator alone were measured.
+        length: Set where the rows of one length alone were measured, see `trivet.measures.lengths`.
     """
 
     measure: str
@@ -50,6 +51,7 @@ class Figure:
     failed: int
     note: str | None = None
     generator: str | None = None
+    length: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure as plain numbers, strings and ``None``."""
@@ -57,7 +59,7 @@ class Figure:
 
     def to_cells(self) -> tuple[str, ...]:
         """Return the figure as the cells of a table whose columns are ``HEADER``."""
-        source = f"{self.source}, {self.generator}" if self.generator else self.source
+        source = ", ".join(filter(None, (self.source, self.generator, self.length)))
         return (
             source,
             self.measure,

@@ -14,7 +14,7 @@ from scipy import stats
 from sklearn.metrics import f1_score, precision_recall_curve, roc_auc_score
 from torchmetrics.functional.classification import binary_calibration_error
 
-from trivet.intervals import (
+from trivet.measures.intervals import (
     Draws,
     Estimate,
     FloatArray,

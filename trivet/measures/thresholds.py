@@ -1,4 +1,4 @@
-"""Thresholds that give the best F1 of what is unsupported, chosen on a dev split.
+"""Thresholds on support: of the best F1 of what is unsupported, or of a precision, on a dev split.
 
 Everywhere in the house a thing is unsupported when its support is **below** the threshold.
 """
@@ -29,6 +29,25 @@ class BestThreshold:
 
     threshold: float
     f1: float
+
+
+@dataclass(frozen=True)
+class Column:
+    """The things that one threshold judges: responses, sentences or words.
+
+    Attributes:
+        support: In [0, 1]. *Shape:* [n].
+        unsupported: How much of each is truly unsupported: 0 or 1, or characters. *Shape:* [n].
+        size: How much each counts when flagged, >= unsupported. *Shape:* [n].
+        example: Which of the examples each belongs to. *Shape:* [n].
+        examples: How many examples have known labels.
+    """
+
+    support: FloatArray
+    unsupported: FloatArray
+    size: FloatArray
+    example: npt.NDArray[np.int64]
+    examples: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +107,72 @@ def best_threshold(
         that a support of exactly 1 is never flagged; among equals the one that flags least. None
         where nothing or everything is unsupported: then there is no choice to make.
     """
+    ranked = _flagged_below(support, unsupported, size)
+    if ranked is None:
+        return None
+    f1 = np.where(ranked.flaggable, 2 * ranked.hits / (ranked.flagged + ranked.gold), -1.0)
+    best = int(np.argmax(f1))
+    if f1[best] < 0:
+        return None
+    return BestThreshold(ranked.threshold(best), float(f1[best]))
+
+
+def precise_threshold(
+    support: FloatArray,
+    unsupported: FloatArray,
+    least_precision: float,
+    size: FloatArray | None = None,
+) -> BestThreshold | None:
+    """Return the threshold that flags most while the flagged are unsupported often enough.
+
+    Args:
+        support: As of ``best_threshold``.
+        unsupported: Likewise.
+        least_precision: Of what is flagged, the share that must truly be unsupported, in (0, 1].
+        size: As of ``best_threshold``.
+
+    Returns:
+        As ``best_threshold``; None also where no threshold has that precision.
+    """
+    ranked = _flagged_below(support, unsupported, size)
+    if ranked is None:
+        return None
+    # A hair of slack: 9 of 10 must count as 0.9 in floating point.
+    precise = ranked.flaggable & (ranked.hits >= (least_precision - 1e-12) * ranked.flagged)
+    if not precise.any():
+        return None
+    last = int(np.flatnonzero(precise)[-1])
+    f1 = 2 * ranked.hits[last] / (ranked.flagged[last] + ranked.gold)
+    return BestThreshold(ranked.threshold(last), float(f1))
+
+
+@dataclass(frozen=True)
+class _Flagged:
+    """What is flagged below each possible threshold; thresholds rise. *Shape of each:* [m]."""
+
+    below: FloatArray  # the highest support that is flagged
+    hits: FloatArray
+    flagged: FloatArray
+    gold: float
+
+    @property
+    def flaggable(self) -> npt.NDArray[np.bool_]:
+        """Whether a threshold of at most 1 can flag that much."""
+        return self.below < 1
+
+    def threshold(self, place: int) -> float:
+        """Return the middle between what is flagged and what is not."""
+        below = self.below[place]
+        above = self.below[place + 1] if place + 1 < len(self.below) else 1.0
+        middle = (below + above) / 2
+        # Of two adjacent floating-point numbers the middle may round down to the lower one.
+        return float(middle if middle > below else above)
+
+
+def _flagged_below(
+    support: FloatArray, unsupported: FloatArray, size: FloatArray | None
+) -> _Flagged | None:
+    """Rank by support; None where nothing or everything is unsupported."""
     size = np.ones(len(support)) if size is None else size
     gold = unsupported.sum()
     if not 0 < gold < size.sum():
@@ -96,15 +181,7 @@ def best_threshold(
     ranked = support[order].astype(np.float64)
     ends = np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]]))
     hits, flagged = np.cumsum(unsupported[order])[ends], np.cumsum(size[order])[ends]
-    f1 = np.where(ranked[ends] < 1, 2 * hits / (flagged + gold), -1.0)
-    best = int(np.argmax(f1))
-    if f1[best] < 0:
-        return None
-    below = ranked[ends[best]]
-    above = ranked[ends[best + 1]] if best + 1 < len(ends) else 1.0
-    threshold = (below + above) / 2
-    # Of two adjacent floating-point numbers the middle may round down to the lower one.
-    return BestThreshold(float(threshold if threshold > below else above), float(f1[best]))
+    return _Flagged(ranked[ends], hits, flagged, float(gold))
 
 
 def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
@@ -118,25 +195,10 @@ def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
     Where the labels leave no choice (none known, or one class only) the threshold is 0.5, and a
     warning says so.
     """
-    columns: dict[str, list[tuple[FloatArray, FloatArray, FloatArray]]] = {
-        "adherence": [],
-        "sentence": [],
-        "span": [],
-    }
-    for one in scores:
-        labels = one.example.labels
-        if labels.adherent is not None and one.faithfulness is not None:
-            columns["adherence"].append(
-                (np.array([one.faithfulness]), np.array([not labels.adherent], float), np.ones(1))
-            )
-        if labels.unsupported is not None:
-            columns["sentence"].append(_sentences(one, labels.unsupported))
-            columns["span"].append(_words(one, labels.unsupported))
+    columns = threshold_columns(scores)
     best = {
-        name: best_threshold(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        if parts
-        else None
-        for name, parts in columns.items()
+        name: best_threshold(column.support, column.unsupported, column.size)
+        for name, column in columns.items()
     }
     for name, found in best.items():
         if found is None:
@@ -144,7 +206,7 @@ def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
                 "%s threshold stays at %s: the labels of %d dev examples hold one class or none",
                 name,
                 DEFAULT_THRESHOLD,
-                len(columns[name]),
+                columns[name].examples,
             )
     value = {name: found.threshold if found else DEFAULT_THRESHOLD for name, found in best.items()}
     f1 = {name: found.f1 if found else None for name, found in best.items()}
@@ -156,6 +218,38 @@ def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
         sentence_f1=f1["sentence"],
         span_f1=f1["span"],
     )
+
+
+def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
+    """Return what the thresholds of ``adherence``, ``sentence`` and ``span`` judge, where known.
+
+    See ``choose_thresholds`` for what a word's support is.
+    """
+    found: dict[str, list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]] = {
+        "adherence": [],
+        "sentence": [],
+        "span": [],
+    }
+    for place, one in enumerate(scores):
+        labels = one.example.labels
+        if labels.adherent is not None and one.faithfulness is not None:
+            wrong = np.array([not labels.adherent], float)
+            found["adherence"].append((place, (np.array([one.faithfulness]), wrong, np.ones(1))))
+        if labels.unsupported is not None:
+            found["sentence"].append((place, _sentences(one, labels.unsupported)))
+            found["span"].append((place, _words(one, labels.unsupported)))
+    return {name: _column(parts) for name, parts in found.items()}
+
+
+def _column(parts: Sequence[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]) -> Column:
+    if not parts:
+        empty = np.zeros(0)
+        return Column(empty, empty, empty, np.zeros(0, np.int64), 0)
+    columns = zip(*(values for _, values in parts), strict=True)
+    support, unsupported, size = (np.concatenate(column) for column in columns)
+    counts = [len(values[0]) for _, values in parts]
+    example = np.repeat(np.array([place for place, _ in parts], dtype=np.int64), counts)
+    return Column(support, unsupported, size, example, len(parts))
 
 
 def _sentences(

@@ -2,20 +2,18 @@
 
 One sample a measure. A row whose truth is known and that has no verdict is counted as failed in
 each sample it belongs to; a row whose truth is unknown does not belong to the sample. How samples
-become figures with intervals stands in `trivet.metrics`, the statistics in `trivet.intervals`.
+become figures with intervals stands in `trivet.metrics`, the statistics in `measures.intervals`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.data.spans import mark_tokens
-from trivet.intervals import (
+from trivet.measures.intervals import (
     BoolArray,
-    FloatArray,
     IntArray,
     Statistic,
     auroc,
@@ -24,16 +22,16 @@ from trivet.intervals import (
     ratio,
     root_mean_square,
 )
-from trivet.records import ContextSpan, Evaluation, FailedEvaluation, LabelledExample, Labels, Span
-from trivet.thresholds import best_threshold
-
-
-@dataclass(frozen=True)
-class Judged:
-    """An example with its labels, and the verdict on it or the failure in the verdict's place."""
-
-    example: LabelledExample
-    evaluation: Evaluation | FailedEvaluation
+from trivet.measures.judged import (
+    Judged,
+    Units,
+    finite,
+    judged_units,
+    marked_sentences,
+    verdicts_of,
+)
+from trivet.measures.thresholds import best_threshold
+from trivet.records import Evaluation, Labels, Span
 
 
 @dataclass(frozen=True)
@@ -65,29 +63,23 @@ def samples(rows: Sequence[Judged]) -> list[Sample]:
     Raises:
         ValueError: A verdict holds a number that is not finite.
     """
+    units = judged_units(rows)
     return [
         sample
         for sample in (
-            *_hallucination(rows),
+            *_hallucination(rows, units.pop("hallucination")),
             *_spans(rows),
             *(_score(rows, name) for name in ("relevance", "utilization", "completeness")),
-            _support_calibration(rows),
-            *(_context_calibration(rows, name) for name in ("relevance", "utilization")),
+            *(_calibration(name, sentences) for name, sentences in units.items()),
         )
         if len(sample.rows) or sample.failed
     ]
 
 
-def _hallucination(rows: Sequence[Judged]) -> list[Sample]:
+def _hallucination(rows: Sequence[Judged], units: Units) -> list[Sample]:
     """Response level: positive = not adherent, score = 1 - faithfulness."""
-    kept, verdicts, failed = _verdicts(
-        rows,
-        known=lambda labels: labels.adherent is not None,
-        judged=lambda verdict: verdict.faithfulness is not None,
-    )
-    scores = 1 - _finite(verdicts, [verdict.faithfulness for verdict in verdicts])
-    positive = np.array([rows[i].example.labels.adherent is False for i in kept], dtype=bool)
-    flagged = np.array([verdict.adherent is False for verdict in verdicts], dtype=float)
+    kept, scores, positive = units.rows, units.probs, units.positive
+    flagged = np.array([_flagged(rows[i]) for i in kept], dtype=float)
     hits, gold = flagged * positive, positive.astype(float)
     one_class = _one_class(positive, "hallucinated", "adherent")
     no_gold = None if positive.any() else "no hallucinated row"
@@ -96,11 +88,13 @@ def _hallucination(rows: Sequence[Judged]) -> list[Sample]:
     def sample(
         measure: str, statistic: Statistic, undefined: str | None, note: str | None = None
     ) -> Sample:
-        return Sample(measure, kept, statistic, int(positive.sum()), failed, undefined, note)
+        return Sample(measure, kept, statistic, int(positive.sum()), units.failed, undefined, note)
 
-    unit = np.arange(len(kept))
+    right = (flagged == gold).astype(float)
+    every = np.ones(len(kept))
     return [
         sample("hallucination_auroc", auroc(scores, positive), one_class),
+        sample("hallucination_accuracy", ratio(right, every, every), None),
         sample(
             "hallucination_precision",
             ratio(hits, flagged, flagged),
@@ -114,7 +108,7 @@ def _hallucination(rows: Sequence[Judged]) -> list[Sample]:
             no_gold,
             f"threshold {best.threshold:.4f} was chosen on these very rows" if best else None,
         ),
-        sample("hallucination_ece", calibration_error(unit, scores, positive, len(kept)), None),
+        _calibration("hallucination", units),
     ]
 
 
@@ -124,7 +118,7 @@ def _spans(rows: Sequence[Judged]) -> list[Sample]:
     A row without gold spans counts: what is flagged in it is wrong. Characters are counted once,
     also where spans of one side overlap each other.
     """
-    kept, verdicts, failed = _verdicts(
+    kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: labels.unsupported is not None,
         judged=lambda verdict: verdict.faithfulness is not None,
@@ -156,12 +150,12 @@ def _spans(rows: Sequence[Judged]) -> list[Sample]:
 
 def _score(rows: Sequence[Judged], name: str) -> Sample:
     """RMSE of an example score: the annotators' own, else the share of context sentences marked."""
-    kept, verdicts, failed = _verdicts(
+    kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: _score_known(labels, name),
         judged=lambda verdict: getattr(verdict, name) is not None,
     )
-    predicted = _finite(verdicts, [getattr(verdict, name) for verdict in verdicts])
+    predicted = finite(verdicts, [getattr(verdict, name) for verdict in verdicts])
     true = np.array(
         [
             _true_score(rows[row].example.labels, verdict, name)
@@ -184,107 +178,23 @@ def _true_score(labels: Labels, verdict: Evaluation, name: str) -> float:
     given: float | None = getattr(labels, name)
     if given is not None:
         return given
-    relevant = _marked(verdict, labels.relevant or ())
-    utilized = _marked(verdict, labels.utilized or ())
+    relevant = marked_sentences(verdict, labels.relevant or ())
+    utilized = marked_sentences(verdict, labels.utilized or ())
     if name == "completeness":
         return float((relevant & utilized).sum() / max(relevant.sum(), 1))
     marked = relevant if name == "relevance" else utilized
     return float(marked.mean()) if len(marked) else 0.0
 
 
-def _support_calibration(rows: Sequence[Judged]) -> Sample:
-    """Calibration of the response sentences: positive = touched by an unsupported span."""
-    kept, verdicts, failed = _verdicts(
-        rows,
-        known=lambda labels: labels.unsupported is not None,
-        judged=lambda verdict: verdict.faithfulness is not None,
-    )
-    probs, positive = [], []
-    for row, verdict in zip(kept, verdicts, strict=True):
-        probs.append(1 - _finite([verdict], [sentence.support for sentence in verdict.sentences]))
-        spans = [Span(sentence.start, sentence.end) for sentence in verdict.sentences]
-        positive.append(_touched(spans, rows[row].example.labels.unsupported or ()))
-    return _sentences("support_ece", kept, probs, positive, failed)
+def _flagged(row: Judged) -> bool:
+    return isinstance(row.evaluation, Evaluation) and row.evaluation.adherent is False
 
 
-def _context_calibration(rows: Sequence[Judged], name: str) -> Sample:
-    """Calibration of the context sentences: positive = touched by a relevant or utilized span."""
-    label = {"relevance": "relevant", "utilization": "utilized"}[name]
-    kept, verdicts, failed = _verdicts(
-        rows,
-        known=lambda labels: getattr(labels, label) is not None,
-        judged=lambda verdict: getattr(verdict, name) is not None,
-    )
-    probs, positive = [], []
-    for row, verdict in zip(kept, verdicts, strict=True):
-        sentences = [one for context in verdict.contexts for one in context.sentences]
-        probs.append(_finite([verdict], [getattr(one, name) for one in sentences]))
-        positive.append(_marked(verdict, getattr(rows[row].example.labels, label)))
-    return _sentences(f"{name}_ece", kept, probs, positive, failed)
-
-
-def _sentences(
-    measure: str,
-    kept: IntArray,
-    probs: list[FloatArray],
-    positive: list[BoolArray],
-    failed: int,
-) -> Sample:
-    row = np.repeat(np.arange(len(kept)), [len(values) for values in probs])
-    statistic = calibration_error(
-        row,
-        np.concatenate([np.zeros(0), *probs]),
-        np.concatenate([np.zeros(0, dtype=bool), *positive]),
-        len(kept),
-    )
-    positives = sum(bool(marks.any()) for marks in positive)
-    undefined = None if len(row) else "no sentence was judged"
-    return Sample(measure, kept, statistic, positives, failed, undefined)
-
-
-def _verdicts(
-    rows: Sequence[Judged],
-    known: Callable[[Labels], bool],
-    judged: Callable[[Evaluation], bool],
-) -> tuple[IntArray, list[Evaluation], int]:
-    """Return the rows with truth and verdict, their verdicts, and how many have truth alone."""
-    kept, verdicts, failed = [], [], 0
-    for i, row in enumerate(rows):
-        if not known(row.example.labels):
-            continue
-        if isinstance(row.evaluation, Evaluation) and judged(row.evaluation):
-            kept.append(i)
-            verdicts.append(row.evaluation)
-        else:
-            failed += 1
-    return np.array(kept, dtype=np.int64), verdicts, failed
-
-
-def _finite(verdicts: Sequence[Evaluation], values: Sequence[float | None]) -> FloatArray:
-    """Return values of verdicts as an array; a verdict never holds NaN, so one here is a fault."""
-    array = np.array(values, dtype=float)
-    if not np.isfinite(array).all():
-        ids = [verdict.id for verdict in verdicts][:5]
-        raise ValueError(
-            f"{int((~np.isfinite(array)).sum())} of {len(array)} numbers in the verdicts on {ids} "
-            "are missing or not finite; the engine that made them must not be measured"
-        )
-    return array
-
-
-def _marked(verdict: Evaluation, spans: Sequence[ContextSpan]) -> BoolArray:
-    """Return, for every context sentence in order, whether a span touches it."""
-    marks = [np.zeros(0, dtype=bool)]
-    for number, context in enumerate(verdict.contexts):
-        sentences = [Span(one.start, one.end) for one in context.sentences]
-        here = [Span(span.start, span.end) for span in spans if span.context == number]
-        marks.append(_touched(sentences, here))
-    return np.concatenate(marks)
-
-
-def _touched(sentences: Sequence[Span], spans: Sequence[Span]) -> BoolArray:
-    offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
-    return mark_tokens(offsets.reshape(-1, 2), spans)
+def _calibration(name: str, units: Units) -> Sample:
+    statistic = calibration_error(units.row, units.probs, units.positive, len(units.rows))
+    positives = len(np.unique(units.row[units.positive]))
+    undefined = None if len(units.row) else "no sentence was judged"
+    return Sample(f"{name}_ece", units.rows, statistic, positives, units.failed, undefined)
 
 
 def _characters(length: int, spans: Sequence[Span]) -> BoolArray:

@@ -69,6 +69,7 @@ def verdict(
             ),
         ),
         windows=1,
+        window_size=512,
         cut_question_tokens=0,
         response_chunks=1,
         replaced_characters=0,

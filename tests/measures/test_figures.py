@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from trivet.figures import HEADER, Figure, to_json, to_markdown
+from trivet.measures.figures import HEADER, Figure, to_json, to_markdown
 
 DEFINED = Figure("hallucination_auroc", "logs/a", 0.81234, 0.7, 0.9, 40, 12, 20, 1)
 UNDEFINED = Figure(

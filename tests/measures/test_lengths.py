@@ -1,0 +1,149 @@
+"""Measures by length: the right bucket, the right rows, the change against the shortest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.tokens import SegmentTokenizer
+from trivet.measures.figures import Figure
+from trivet.measures.judged import Judged
+from trivet.measures.lengths import bucket_of, count_buckets, count_tokens, measure_by_length
+from trivet.metrics import measure
+from trivet.records import Evaluation, LabelledExample, Labels, RagExample
+
+SHORT, MIDDLE, LONG = 4_000, 5_001, 20_000
+
+
+def judged(source: str, adherent: bool, faithfulness: float, group: str) -> Judged:
+    example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=group)
+    verdict = Evaluation(
+        id=group,
+        faithfulness=faithfulness,
+        supported_share=1.0,
+        relevance=faithfulness,
+        utilization=0.5,
+        completeness=0.5,
+        adherent=faithfulness >= 0.5,
+        unsupported=(),
+        sentences=(),
+        contexts=(),
+        windows=1,
+        window_size=512,
+        cut_question_tokens=0,
+        response_chunks=1,
+        replaced_characters=0,
+    )
+    labels = Labels(adherent=adherent, relevance=1.0)
+    return Judged(LabelledExample(example, labels, source, group), verdict)
+
+
+def bucket_rows(source: str, wrong: int, count: int = 20) -> list[Judged]:
+    """Half hallucinated at .4; adherent at .8, but ``wrong`` of them at .2."""
+    rows = [judged(source, False, 0.4, f"{source} bad {i}") for i in range(count // 2)]
+    return rows + [
+        judged(source, True, 0.2 if i < wrong else 0.8, f"{source} good {i}")
+        for i in range(count // 2)
+    ]
+
+
+def named(figures: list[Figure]) -> dict[tuple[str, str | None, str], Figure]:
+    keys = {(figure.source, figure.length, figure.measure): figure for figure in figures}
+    assert len(keys) == len(figures), "two figures of one name"
+    return keys
+
+
+@pytest.mark.parametrize(
+    ("tokens", "name"),
+    [
+        (0, "0-5k"),
+        (5_000, "0-5k"),
+        (5_001, "5k-16k"),
+        (16_000, "5k-16k"),
+        (16_001, "over 16k"),
+        (10**7, "over 16k"),
+    ],
+)
+def test_a_length_has_one_bucket(tokens: int, name: str) -> None:
+    assert bucket_of(tokens) == name
+    assert count_buckets([tokens])[name] == 1
+    assert sum(count_buckets([tokens]).values()) == 1
+
+
+def test_figures_of_a_bucket_are_those_of_its_rows_alone() -> None:
+    short, middle = bucket_rows("logs", 0), bucket_rows("logs ", 2)
+    middle = [Judged(_renamed(row.example), row.evaluation) for row in middle]
+    rows = [row for pair in zip(short, middle, strict=True) for row in pair]
+    found = named(measure_by_length(rows, [SHORT, MIDDLE] * 20, resamples=200))
+    # Two of ten adherent rows stand below every hallucinated one: 8 of 10 pairs are right.
+    assert found["logs", "0-5k", "hallucination_auroc"].value == 1.0
+    long = found["logs", "5k-16k", "hallucination_auroc"]
+    assert long.value == pytest.approx(0.8)
+    assert (long.n, long.positives, long.groups) == (20, 10, 20)
+    change = found["logs", "5k-16k", "hallucination_auroc_change"]
+    assert change.value == pytest.approx(-0.2)
+    assert change.low is not None
+    assert change.high is not None
+    assert -0.6 < change.low < -0.2 < change.high <= 0
+    assert change.note == "share of the value at 0-5k"
+    assert ("logs", "0-5k", "hallucination_auroc_change") not in found
+    assert not any(length == "over 16k" for _, length, _ in found)
+    # The same rows alone give the same value.
+    alone = {figure.measure: figure for figure in measure(middle, resamples=10)}
+    for name in ("hallucination_accuracy", "hallucination_f1", "relevance_rmse"):
+        assert found["logs", "5k-16k", name].value == alone[name].value
+
+
+def _renamed(example: LabelledExample) -> LabelledExample:
+    return LabelledExample(example.example, example.labels, "logs", f"long {example.group}")
+
+
+def test_a_family_is_pooled_and_the_shortest_bucket_with_rows_is_the_base() -> None:
+    rows = bucket_rows("set/a", 0) + bucket_rows("set/b", 5)
+    figures = measure_by_length(rows, [MIDDLE] * 20 + [LONG] * 20, resamples=100)
+    found = named(figures)
+    assert found["set/pooled", "5k-16k", "hallucination_auroc"].value == 1.0
+    assert found["set/pooled", "over 16k", "hallucination_auroc"].value == pytest.approx(0.5)
+    change = found["set/pooled", "over 16k", "hallucination_auroc_change"]
+    assert change.value == pytest.approx(-0.5)
+    assert change.note == "share of the value at 5k-16k"
+    # Each set has one length alone: nothing to be compared with.
+    assert {source for source, _, name in found if name.endswith("_change")} == {"set/pooled"}
+    assert list(dict.fromkeys(one.source for one in figures)) == ["set/a", "set/b", "set/pooled"]
+
+
+def test_a_change_without_a_base_is_undefined_and_says_so() -> None:
+    rows = [judged("logs", True, 0.9, "a"), judged("logs", True, 0.8, "b")]
+    rows += bucket_rows("logs", 0)
+    found = named(measure_by_length(rows, [SHORT] * 2 + [LONG] * 20, resamples=20))
+    change = found["logs", "over 16k", "hallucination_auroc_change"]
+    assert (change.value, change.low) == (None, None)
+    assert change.note == "undefined: no value here or none above 0 at 0-5k"
+
+
+def test_each_row_has_a_length() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        measure_by_length(bucket_rows("logs", 0), [SHORT])
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=150))
+def test_tokens_of_contexts_question_and_response_are_counted(counts: list[int]) -> None:
+    class Letters:
+        """A tokenizer with one token a letter."""
+
+        def encode(self, texts: list[str]) -> list[str]:
+            return texts
+
+    examples = [RagExample("ab", ("c" * count, "", "d"), "e" * 2) for count in counts]
+    tokenizer: SegmentTokenizer = Letters()  # type: ignore[assignment]
+    assert count_tokens(iter(examples), tokenizer) == [count + 5 for count in counts]
+
+
+def test_a_real_tokenizer_counts_its_tokens(wordpiece_file: Path) -> None:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    example = RagExample("What?", ("The mill is old.", "It is old."), "It is old.")
+    parts = tokenizer.encode([example.question, *example.contexts, example.response])
+    assert count_tokens([example], tokenizer) == [sum(map(len, parts))]

@@ -1,0 +1,32 @@
+"""What was measured is written, whatever the sources are called; bad file names are told early."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trivet.data.source_report import SourceReport
+from trivet.measured_bundle import MeasuredBundle, check_files, write_measures
+from trivet.measures.figures import Figure
+from trivet.records import DataError
+
+
+def test_a_name_that_utf_8_cannot_hold_loses_no_figure(tmp_path: Path) -> None:
+    source = "odd \ud800 name"
+    figure = Figure("hallucination_auroc", source, 0.5, None, None, 2, 1, 2, 0)
+    report = SourceReport("jsonl:rows", rows=2, kept=2)
+    found = MeasuredBundle([], [figure], report, {"bundle": "tiny"}, None)
+    files = [tmp_path / name for name in ("f.json", "f.md", "f.html")]
+    write_measures(found, *files)
+    (written,) = json.loads(files[0].read_text(encoding="utf-8"))["figures"]
+    assert written["source"] == source
+    for file in files[1:]:
+        assert "odd \\ud800 name" in file.read_text(encoding="utf-8")
+
+
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    check_files(None, tmp_path / "new.json")
+    with pytest.raises(DataError, match=r"is a folder; name a file to write"):
+        check_files(None, tmp_path)

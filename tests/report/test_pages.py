@@ -1,0 +1,114 @@
+"""A page holds what it was given, escaped, and nothing that runs or loads."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.report.pages import Section, render_page
+
+DRAWING = (
+    '<svg xmlns="http://www.w3.org/2000/svg" role="img"><title>a &amp; b</title><g id="p"/></svg>'
+)
+
+
+class Texts(HTMLParser):
+    """Collects the texts of each tag, and every tag with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts[self.open[-1]][-1] += data
+
+
+def parsed(page: str) -> Texts:
+    reader = Texts()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_everything_given_stands_in_the_page() -> None:
+    section = Section(
+        "Figures",
+        paragraphs=["One.", "Two."],
+        header=("measure", "value", "95 % interval"),
+        rows=[("auroc", "0.812", "0.700 to 0.900"), ("rmse", "-", "-")],
+        svgs=[DRAWING],
+    )
+    page = render_page("Report", [section, Section("Empty")])
+    found = parsed(page)
+    assert found.texts["h1"] == ["Report"]
+    assert found.texts["h2"] == ["Figures", "Empty"]
+    assert found.texts["p"] == ["One.", "Two."]
+    assert found.texts["th"] == ["measure", "value", "95 % interval"]
+    assert found.texts["td"] == ["auroc", "0.812", "0.700 to 0.900", "rmse", "-", "-"]
+    classes = [attributes.get("class") for tag, attributes in found.tags if tag in ("th", "td")]
+    assert classes == [None, "number", "number"] * 3
+    assert DRAWING in page
+    assert "<table" not in page.partition("Empty</h2>")[2]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
+def test_texts_are_texts_whatever_they_hold(text: str) -> None:
+    found = parsed(render_page(text, [Section(text, [text], [text], [[text]])]))
+    for tag in ("title", "h1", "h2", "p", "th", "td"):
+        assert found.texts[tag] == [text]
+
+
+def test_the_page_runs_nothing_loads_nothing_and_knows_dark_light_and_paper() -> None:
+    page = render_page("<script>alert(1)</script>", [Section("x", svgs=[DRAWING])])
+    found = parsed(page)
+    assert {"script", "link", "img", "iframe"} & {tag for tag, _ in found.tags} == set()
+    assert not any({"src", "href"} & set(attributes) for _, attributes in found.tags)
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    # Every colour a rule or a drawing asks for is defined.
+    asked = set(re.findall(r"var\((--[\w-]+)\)", page))
+    assert asked <= set(re.findall(r"(--[\w-]+):", page))
+
+
+@pytest.mark.parametrize(
+    ("svg", "message"),
+    [
+        ("<svg>", "is not well-formed XML"),
+        ("<p>no</p>", "is <p>, not <svg>"),
+        ("<svg><script>1</script></svg>", "must not hold <script>"),
+        ("<svg><g><foreignObject/></g></svg>", "must not hold <foreignObject>"),
+        ('<svg><rect onclick="x()"/></svg>', "<rect> must not have onclick="),
+        ("<svg><SCRIPT>1</SCRIPT></svg>", "must not hold <SCRIPT>"),
+        ('<svg><g HREF="z"/></svg>', "<g> must not have HREF="),
+        ('<svg><rect fill="URL(http://x)"/></svg>', "must not load anything"),
+        ('<svg xmlns:x="y"><g x:href="z"/></svg>', "<g> must not have href="),
+        ('<svg><rect fill="url(http://x)"/></svg>', "must not load anything"),
+        ("<svg><style>@import 'x'</style></svg>", "must not load anything"),
+    ],
+)
+def test_a_drawing_that_runs_or_loads_is_refused(svg: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        render_page("t", [Section("curves", svgs=[svg])])
+
+
+def test_a_table_of_another_width_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'t': a row of 1 cells \['1'\] must have one for each"):
+        render_page("x", [Section("t", header=("a", "b"), rows=[("1",)])])

@@ -1,0 +1,117 @@
+"""Plots: their numbers by hand; what is drawn is well formed, escaped and self-contained."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.measures.intervals import auroc, calibration_error
+from trivet.report.plots import (
+    ReliabilityBin,
+    expected_calibration_error,
+    interval_svg,
+    reliability_bins,
+    reliability_svg,
+    roc_points,
+    roc_svg,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+rated = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
+
+
+def parsed(svg: str, title: str) -> ElementTree.Element:
+    """Parse a drawing, and check what holds of every one."""
+    root = ElementTree.fromstring(svg)
+    assert root.tag == f"{SVG}svg" and root.get("role") == "img"
+    assert root[0].tag == f"{SVG}title" and root[0].text == title
+    assert "nan" not in svg.lower() and "inf" not in svg.replace("info", "")
+    assert not re.search(r"<script|href|url\(| id=", svg)
+    width, height = (float(root.get(name) or 0) for name in ("width", "height"))
+    for element in root.iter():
+        for name, limit in (("x", width), ("cx", width), ("y", height), ("cy", height)):
+            assert -1 <= float(element.get(name) or 0) <= limit, element.attrib
+    return root
+
+
+def test_bins_by_hand() -> None:
+    probs, truth = np.array([0.0, 0.1, 0.45, 1.0]), np.array([False, True, True, True])
+    bins = reliability_bins(probs, truth, bins=2)
+    assert [(one.low, one.high, one.weight) for one in bins] == [(0.0, 0.5, 3.0), (0.5, 1.0, 1.0)]
+    assert [one.probability for one in bins] == pytest.approx([0.55 / 3, 1.0])
+    assert [one.share for one in bins] == pytest.approx([2 / 3, 1.0])
+    assert expected_calibration_error(bins) == pytest.approx((2 - 0.55) / 4)
+    heavy = reliability_bins(np.array([0.2, 0.2]), np.array([1, 0]), np.array([3.0, 1.0]), bins=1)
+    assert heavy[0].share == pytest.approx(0.75) and heavy[0].weight == 4
+    assert expected_calibration_error([]) is None
+    assert reliability_bins(np.zeros(0), np.zeros(0)) == []
+
+
+@given(rated)
+def test_the_error_of_the_bins_is_the_measured_one(drawn: list[tuple[float, bool]]) -> None:
+    probs = np.array([probability for probability, _ in drawn])
+    truth = np.array([true for _, true in drawn])
+    measured = calibration_error(np.arange(len(probs)), probs, truth, len(probs))
+    (value,) = measured(np.ones((1, len(probs))))
+    assert expected_calibration_error(reliability_bins(probs, truth)) == pytest.approx(value)
+
+
+def test_bins_refuse_what_is_no_probability() -> None:
+    with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
+        reliability_bins(np.array([float("nan")]), np.array([1]))
+    with pytest.raises(ValueError, match=r"2 probabilities, 1 truths and 2 weights"):
+        reliability_bins(np.array([0.1, 0.2]), np.array([1]))
+
+
+@given(rated)
+def test_the_area_under_the_points_is_the_auroc(drawn: list[tuple[float, bool]]) -> None:
+    score = np.array([value for value, _ in drawn])
+    truth = np.array([true for _, true in drawn])
+    if truth.all() or not truth.any():
+        with pytest.raises(ValueError, match="needs both classes"):
+            roc_points(score, truth)
+        return
+    false, true = roc_points(score, truth)
+    assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
+    area = np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2)
+    assert area == pytest.approx(auroc(score, truth)(np.ones((1, len(score))))[0])
+
+
+def test_a_reliability_curve_shows_both_errors() -> None:
+    after = [ReliabilityBin(0.0, 0.5, 0.25, 0.25, 3), ReliabilityBin(0.5, 1.0, 0.75, 0.5, 1)]
+    before = [ReliabilityBin(0.0, 1.0, 0.5, 1.0, 4)]
+    svg = reliability_svg(after, "a <b> & c", before)
+    texts = [text.text for text in parsed(svg, "a <b> & c").iter(f"{SVG}text")]
+    assert "after ECE 0.062" in texts and "before ECE 0.500" in texts
+    assert len(list(parsed(svg, "a <b> & c").iter(f"{SVG}circle"))) == 2
+    parsed(reliability_svg([], "nothing"), "nothing")
+
+
+def test_a_roc_plot_names_its_curves_with_their_areas() -> None:
+    points = roc_points(np.array([0.9, 0.8, 0.2]), np.array([True, False, False]))
+    long = roc_points(np.linspace(0, 1, 5000), np.arange(5000) % 3 == 0)
+    svg = roc_svg({"model <1>": points, "other " + "x" * 80: long}, "ROC")
+    texts = [text.text or "" for text in parsed(svg, "ROC").iter(f"{SVG}text")]
+    assert "model <1> 1.000" in texts
+    assert len(svg) < 20_000
+
+
+def test_an_interval_plot_has_a_dot_a_row_and_a_line_where_there_is_an_interval() -> None:
+    rows = [("shared & more", 0.71, 0.68, 0.74), ("one", 0.7, None, None)]
+    root = parsed(interval_svg(rows, "AUROC", "area"), "AUROC")
+    assert len(list(root.iter(f"{SVG}circle"))) == 2
+    lines = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]
+    assert len(lines) == 1
+    with pytest.raises(ValueError, match=r"row 'one'.*finite"):
+        interval_svg([("one", float("nan"), None, None)], "t", "u")
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
+def test_any_intervals_stay_inside_the_picture(drawn: list[tuple[float, float, float]]) -> None:
+    rows = [(f"row {i}", v, v - below, v + above) for i, (v, below, above) in enumerate(drawn)]
+    parsed(interval_svg(rows, "t", "u"), "t")

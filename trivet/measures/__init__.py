@@ -1,0 +1,1 @@
+"""What is measured, on which rows, and how sure it is."""

@@ -1,0 +1,152 @@
+"""The same measures by length: what becomes of them where contexts are long.
+
+Length counts the tokens of contexts, question and response, by the tokenizer of the bundle that is
+measured. The buckets are those of Luna (arXiv 2406.00975, table 3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+
+from trivet.data.tokens import SegmentTokenizer
+from trivet.measures.figures import Figure
+from trivet.measures.intervals import Estimate
+from trivet.measures.judged import Judged
+from trivet.measures.measured import Measured, draws_of, measured_rows, to_figure
+from trivet.records import RagExample
+
+BUCKETS: tuple[tuple[str, float], ...] = (
+    ("0-5k", 5_000),
+    ("5k-16k", 16_000),
+    ("over 16k", float("inf")),
+)
+"""Name and most tokens of each bucket, the shortest first."""
+
+BY_LENGTH = (
+    "hallucination_auroc",
+    "hallucination_accuracy",
+    "hallucination_f1",
+    "span_f1",
+    "relevance_rmse",
+    "utilization_rmse",
+    "completeness_rmse",
+)
+"""The measures taken by length."""
+
+_READ_AT_ONCE = 64  # examples tokenized in one batch
+
+
+def bucket_of(tokens: int) -> str:
+    """Return the name of the bucket that a length falls into."""
+    return next(name for name, most in BUCKETS if tokens <= most)
+
+
+def count_tokens(examples: Iterable[RagExample], tokenizer: SegmentTokenizer) -> list[int]:
+    """Return the tokens of contexts, question and response of each example, in order."""
+    counts = []
+    waiting = iter(examples)
+    while block := list(islice(waiting, _READ_AT_ONCE)):
+        texts = [(*example.contexts, example.question, example.response) for example in block]
+        segments = iter(tokenizer.encode([text for own in texts for text in own]))
+        counts += [sum(len(next(segments)) for _ in own) for own in texts]
+    return counts
+
+
+def count_buckets(tokens: Iterable[int]) -> dict[str, int]:
+    """Return how many examples fall into each bucket, the empty ones included."""
+    found = Counter(map(bucket_of, tokens))
+    return {name: found[name] for name, _ in BUCKETS}
+
+
+def measure_by_length(
+    rows: Sequence[Judged], tokens: Sequence[int], *, resamples: int = 1000, seed: int = 0
+) -> list[Figure]:
+    """Return the measures of each bucket, and how they change against the shortest bucket.
+
+    A change is a share: -0.1 where the value is a tenth less than in the shortest bucket that has
+    rows; its interval comes from the same resamples for both. For an AUROC less is worse, for an
+    RMSE better.
+
+    Args:
+        rows: Examples and verdicts, of any mix of sources.
+        tokens: The length of each.
+        resamples: How many resamples make an interval.
+        seed: Of the resamples.
+
+    Returns:
+        For each source in order of name, then for each family of several sources all its rows
+        together (``FAMILY/pooled``): the figures of each bucket that has rows; behind those of
+        every bucket but the shortest, their changes (``MEASURE_change``).
+
+    Raises:
+        ValueError: There is not one length a row, or a verdict holds a number that is not finite.
+    """
+    places: dict[str, list[int]] = defaultdict(list)
+    families: dict[str, set[str]] = defaultdict(set)
+    for place, row in enumerate(rows):
+        places[row.example.source].append(place)
+        families[row.example.source.split("/")[0]].add(row.example.source)
+    names: list[str] = []
+    for family, sources in sorted(families.items()):
+        names += sorted(sources)
+        if len(sources) > 1:
+            names.append(f"{family}/pooled")
+            places[names[-1]] = [place for one in sorted(sources) for place in places[one]]
+    buckets = [bucket_of(count) for _, count in zip(rows, tokens, strict=True)]
+    figures: list[Figure] = []
+    for source in names:
+        own = [rows[place] for place in places[source]]
+        draws = draws_of(own, source, resamples, seed)
+        shortest: tuple[str, dict[str, Measured]] | None = None
+        for bucket, _ in BUCKETS:
+            inside = np.array([buckets[place] == bucket for place in places[source]], dtype=bool)
+            positions = np.flatnonzero(inside)
+            if not len(positions):
+                continue
+            found = measured_rows([own[i] for i in positions], draws, positions)
+            kept = {name: found[name] for name in BY_LENGTH if name in found}
+            figures += [to_figure(source, one, length=bucket) for one in kept.values()]
+            if shortest is None:
+                shortest = bucket, kept
+                continue
+            figures += [
+                _change(source, bucket, one, shortest[0], shortest[1].get(name))
+                for name, one in kept.items()
+            ]
+    return figures
+
+
+def _change(
+    source: str, bucket: str, measured: Measured, shortest: str, base: Measured | None
+) -> Figure:
+    """Return the change of a measure as a share of its value in the shortest bucket."""
+    value = None
+    resampled = np.full_like(measured.estimate.resampled, np.nan)
+    if base is not None and base.estimate.value and measured.estimate.value is not None:
+        value = measured.estimate.value / base.estimate.value - 1
+        under = np.where(base.estimate.resampled > 0, base.estimate.resampled, np.nan)
+        resampled = measured.estimate.resampled / under - 1
+    estimate = Estimate(value, resampled)
+    low, high = estimate.interval() or (None, None)
+    note = f"share of the value at {shortest}"
+    if value is None:
+        note = f"undefined: no value here or none above 0 at {shortest}"
+    elif low is None:
+        note += "; no interval: too few resamples are defined"
+    return Figure(
+        measure=f"{measured.sample.measure}_change",
+        source=source,
+        value=value,
+        low=low,
+        high=high,
+        n=len(measured.sample.rows),
+        positives=measured.sample.positives,
+        groups=measured.groups,
+        failed=measured.sample.failed,
+        note=note,
+        length=bucket,
+    )

@@ -1,0 +1,316 @@
+"""Small plots as inline SVG text: reliability, ROC and intervals. No script, no plotting library.
+
+Text and axes take the page's own colour (``currentColor``) and the series take CSS variables
+(``--series-1`` to ``--series-5``) with fallbacks that read on light and on dark; series differ by
+their dashes too. Sizes are in pixels of a ``viewBox`` that shrinks with the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_SIDE = 240  # of a square plot
+_LEFT, _TOP, _BELOW, _RIGHT = 46, 30, 40, 14  # around it
+_LETTER = 6.4  # width of a letter at 11 pixels, on the wide side
+_FALLBACKS = ("#3b82c4", "#d97706", "#0f9d76", "#b455c0", "#c2410c")
+_DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2")
+_POINTS = 400  # most points of one curve
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Predictions of like probability.
+
+    Attributes:
+        low: Least probability of the bin.
+        high: Its upper end, excluded but for 1.
+        probability: Mean predicted probability.
+        share: How many of them are true, in [0, 1].
+        weight: Sum of their weights, > 0.
+    """
+
+    low: float
+    high: float
+    probability: float
+    share: float
+    weight: float
+
+
+def reliability_bins(
+    probabilities: FloatArray,
+    truths: npt.NDArray[np.generic],
+    weights: FloatArray | None = None,
+    bins: int = 15,
+) -> list[ReliabilityBin]:
+    """Sort predictions into bins of equal width; empty bins are left out.
+
+    Args:
+        probabilities: In [0, 1]. *Shape:* [n].
+        truths: True or 1 where it came true; a share in [0, 1] is taken as it is. *Shape:* [n].
+        weights: >= 0; 1 each by default. *Shape:* [n].
+        bins: How many.
+
+    Raises:
+        ValueError: The lengths differ, or a probability is not in [0, 1].
+    """
+    probabilities = np.asarray(probabilities, dtype=float)
+    true = np.asarray(truths, dtype=float)
+    weights = np.ones(len(probabilities)) if weights is None else np.asarray(weights, dtype=float)
+    if not len(probabilities) == len(true) == len(weights):
+        raise ValueError(
+            f"{len(probabilities)} probabilities, {len(true)} truths and {len(weights)} weights "
+            "must have one length"
+        )
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
+        raise ValueError("a probability is not in [0, 1]")
+    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+    total = np.bincount(place, weights, minlength=bins)
+    mean = np.bincount(place, weights * probabilities, minlength=bins)
+    share = np.bincount(place, weights * true, minlength=bins)
+    return [
+        ReliabilityBin(
+            low=b / bins,
+            high=(b + 1) / bins,
+            probability=float(mean[b] / total[b]),
+            share=float(share[b] / total[b]),
+            weight=float(total[b]),
+        )
+        for b in range(bins)
+        if total[b] > 0
+    ]
+
+
+def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
+    """Return the mean over predictions of |share - probability|; None where there is none."""
+    total = sum(one.weight for one in bins)
+    if not total:
+        return None
+    return sum(one.weight * abs(one.share - one.probability) for one in bins) / total
+
+
+def roc_points(
+    score: FloatArray, positive: npt.NDArray[np.generic]
+) -> tuple[FloatArray, FloatArray]:
+    """Return false and true positive rates over all thresholds, from (0, 0) to (1, 1).
+
+    Things of equal score are flagged together, so ties are a slope and not a step.
+
+    Args:
+        score: High where positive is expected. *Shape:* [n].
+        positive: *Shape:* [n].
+
+    Raises:
+        ValueError: There is no positive or no negative.
+    """
+    truth = np.asarray(positive, dtype=bool)
+    up, down = int(truth.sum()), int((~truth).sum())
+    if not up or not down:
+        raise ValueError(f"a ROC curve needs both classes; {up} positive and {down} negative given")
+    order = np.argsort(-np.asarray(score, dtype=float), kind="stable")
+    ranked, truth = np.asarray(score, dtype=float)[order], truth[order]
+    ends = np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]]))
+    hits = np.concatenate([[0], np.cumsum(truth)[ends]])
+    misses = np.concatenate([[0], np.cumsum(~truth)[ends]])
+    return misses / down, hits / up
+
+
+def reliability_svg(
+    bins: Sequence[ReliabilityBin], title: str, before: Sequence[ReliabilityBin] = ()
+) -> str:
+    """Draw how often predictions of like probability come true; the diagonal is the ideal.
+
+    Bars at the foot say how the predictions are spread.
+
+    Args:
+        bins: Of ``reliability_bins``.
+        title: Above the plot.
+        before: A second curve, dashed: the same predictions before a calibration.
+    """
+    parts = _square("predicted probability", "share that is true")
+    parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
+    most = max((one.weight for one in bins), default=1.0)
+    parts += [
+        f'<rect x="{_number(_x(one.low))}" y="{_number(_y(one.weight / most * 0.2))}" '
+        f'width="{_number((one.high - one.low) * _SIDE - 1)}" '
+        f'height="{_number(one.weight / most * 0.2 * _SIDE)}" '
+        'fill="currentColor" fill-opacity=".16"/>'
+        for one in bins
+    ]
+    legend = []
+    for number, (name, found) in enumerate((("", bins), ("before", before))):
+        if found:
+            points = [(one.probability, one.share) for one in found]
+            parts.append(_line(points, _stroke(number)))
+            if not number:
+                parts += [_dot(_x(x), _y(y), number) for x, y in points]
+            legend.append(f"{name} ECE {expected_calibration_error(found):.3f}".strip())
+    if before:
+        legend[0] = f"after {legend[0]}"
+    parts += [
+        _text(_LEFT + 8, _TOP + 16 + 15 * row, words, colour=_colour(row))
+        for row, words in enumerate(legend)
+    ]
+    return _svg(_LEFT + _SIDE + _RIGHT, _TOP + _SIDE + _BELOW, title, parts)
+
+
+def roc_svg(curves: Mapping[str, tuple[FloatArray, FloatArray]], title: str) -> str:
+    """Draw ROC curves by name, each with its area.
+
+    Args:
+        curves: Name to false and true positive rates, as ``roc_points`` returns them.
+        title: Above the plot.
+    """
+    parts = _square("false positive rate", "true positive rate")
+    parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
+    foot = _TOP + _SIDE + _BELOW + 6
+    width = float(_LEFT + _SIDE + _RIGHT)
+    for number, (name, (false, true)) in enumerate(curves.items()):
+        kept = np.unique(np.linspace(0, len(false) - 1, min(len(false), _POINTS)).round())
+        points = [(float(false[i]), float(true[i])) for i in kept.astype(int)]
+        parts.append(_line(points, _stroke(number)))
+        area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
+        y = foot + 16 * number
+        stroke = _stroke(number)
+        parts.append(f'<path d="M{_LEFT} {y}h24" fill="none" {stroke}/>')
+        words = f"{name} {area:.3f}"
+        parts.append(_text(_LEFT + 30, y + 4, words))
+        width = max(width, _LEFT + 30 + _LETTER * len(words))
+    return _svg(width, foot + 16 * len(curves), title, parts)
+
+
+def interval_svg(
+    rows: Sequence[tuple[str, float, float | None, float | None]], title: str, unit: str
+) -> str:
+    """Draw one dot a row, with its interval where there is one.
+
+    Args:
+        rows: Name, value, lower and upper end; both ends may be None.
+        title: Above the plot.
+        unit: What the values are, below the axis.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    for name, *numbers in rows:
+        if not all(number is None or math.isfinite(number) for number in numbers):
+            raise ValueError(f"row {name!r}: {numbers} must be finite numbers or None")
+    known = [number for _, *numbers in rows for number in numbers if number is not None]
+    ticks = _ticks(min(known, default=0.0), max(known, default=1.0))
+    first, span = ticks[0], ticks[-1] - ticks[0]
+    left = 14 + _LETTER * max((len(name) for name, *_ in rows), default=0)
+    wide, foot = 300, _TOP + 20 * len(rows) + 6
+
+    def x(value: float) -> float:
+        return left + (value - first) / span * wide
+
+    parts = []
+    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
+    for tick in ticks:
+        parts.append(
+            f'<path d="M{_number(x(tick))} {_TOP}V{foot}" '
+            'stroke="currentColor" stroke-opacity=".18"/>'
+        )
+        parts.append(_text(x(tick), foot + 15, f"{tick:.{digits}f}", anchor="middle"))
+    parts.append(_text(left + wide / 2, foot + 32, unit, anchor="middle"))
+    for number, (name, value, low, high) in enumerate(rows):
+        y = _TOP + 20 * number + 13
+        parts.append(_text(left - 8, y + 4, name, anchor="end"))
+        if low is not None and high is not None:
+            parts.append(
+                f'<path d="M{_number(x(low))} {y}H{_number(x(high))}" '
+                f'style="stroke:{_colour(0)}" stroke-width="2"/>'
+            )
+        parts.append(_dot(x(value), y, 0))
+    return _svg(left + wide + 24, foot + 40, title, parts)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return 3 to 8 round numbers that enclose a range."""
+    if high - low < 1e-9 * max(1.0, abs(low)):
+        low, high = low - 0.5 * max(0.1, abs(low)), high + 0.5 * max(0.1, abs(high))
+    raw = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = power * next(n for n in (1, 2, 5, 10) if n * power >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def _square(across: str, up: str) -> list[str]:
+    """Return the frame, the ticks and the names of the axes of a plot from 0 to 1."""
+    parts = [
+        f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" '
+        'stroke="currentColor" stroke-opacity=".5"/>'
+    ]
+    for tick in (0.0, 0.5, 1.0):
+        parts.append(_text(_x(tick), _TOP + _SIDE + 15, f"{tick:g}", anchor="middle"))
+        parts.append(_text(_LEFT - 6, _y(tick) + 4, f"{tick:g}", anchor="end"))
+    parts.append(_text(_LEFT + _SIDE / 2, _TOP + _SIDE + 30, across, anchor="middle"))
+    middle = _TOP + _SIDE // 2
+    turned = f'transform="rotate(-90 12 {middle})"'
+    parts.append(_text(12, middle, up, anchor="middle", more=turned))
+    return parts
+
+
+def _x(value: float) -> float:
+    return _LEFT + value * _SIDE
+
+
+def _y(value: float) -> float:
+    return _TOP + (1 - value) * _SIDE
+
+
+def _colour(number: int) -> str:
+    place = number % len(_FALLBACKS)
+    return f"var(--series-{place + 1}, {_FALLBACKS[place]})"
+
+
+def _stroke(number: int) -> str:
+    dash = _DASHES[number % len(_DASHES)]
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    # A variable is read in a style, not in an attribute.
+    return f'style="stroke:{_colour(number)}" stroke-width="2"{dashes}'
+
+
+def _line(points: Iterable[tuple[float, float]], stroke: str) -> str:
+    steps = " ".join(f"{_number(_x(x))},{_number(_y(y))}" for x, y in points)
+    return f'<polyline points="{steps}" fill="none" {stroke}/>'
+
+
+def _dot(x: float, y: float, number: int) -> str:
+    return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="3.5" style="fill:{_colour(number)}"/>'
+
+
+def _text(
+    x: float, y: float, words: str, anchor: str = "start", colour: str = "", more: str = ""
+) -> str:
+    style = f' style="fill:{colour}"' if colour else ""
+    place = f'x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}"'
+    return f"<text {place}{style}{' ' + more if more else ''}>{escape(words)}</text>"
+
+
+def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
+    # A long title must not be cut off.
+    width = max(width, 16 + 7.4 * len(title))
+    size = f'width="{_number(width)}" height="{_number(height)}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} '
+        f'viewBox="0 0 {_number(width)} {_number(height)}" '
+        'style="max-width:100%;height:auto" font-family="system-ui, sans-serif" font-size="11" '
+        f'fill="currentColor"><title>{escape(title)}</title>'
+        f'<text x="8" y="17" font-size="13" font-weight="600">{escape(title)}</text>'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def _number(value: float) -> str:
+    """Write a length with one decimal at most."""
+    return f"{value:.1f}".removesuffix(".0")
