@@ -88,6 +88,8 @@ class Labels:
         relevance: The annotators' own example score in [0, 1], where the data brings one.
         utilization: Likewise.
         completeness: Likewise.
+        unclear: Where ``unsupported`` is known: stretches of which it is not known all the same
+            whether they are supported.
     """
 
     unsupported: tuple[Span, ...] | None = None
@@ -98,6 +100,7 @@ class Labels:
     relevance: float | None = None
     utilization: float | None = None
     completeness: float | None = None
+    unclear: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,7 @@ class Evaluation:
         sentences: The sentences of the response.
         contexts: One verdict a context, in order.
         windows: How many windows the encoder read.
+        window_size: The most tokens that each of them could hold.
         cut_question_tokens: How many tokens of the question did not fit and were **not** read.
         response_chunks: In how many chunks the response was read (1: whole).
         replaced_characters: How many characters could not be encoded (lone surrogates) and were
@@ -207,6 +211,7 @@ class Evaluation:
     sentences: tuple[SentenceVerdict, ...]
     contexts: tuple[ContextVerdict, ...]
     windows: int
+    window_size: int
     cut_question_tokens: int
     response_chunks: int
     replaced_characters: int
@@ -277,6 +282,10 @@ class ConfigError(ValueError):
 
 class BundleError(ValueError):
     """A bundle is refused before it is used; the message names the file."""
+
+
+class DivergedError(RuntimeError):
+    """A loss or a gradient of training is NaN or infinite; the message names where to look."""
 
 
 class EngineError(RuntimeError):

@@ -8,45 +8,37 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import lightning
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
 
-import trivet
-from trivet.configs.schema import (
-    Init,
-    Precision,
-    SourceConfig,
-    TrainConfig,
-    dump_config,
-)
+from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_config
+from trivet.data.augment import Augmentation
 from trivet.data.module import Item, RagData, collate_items, prepare
 from trivet.data.sources import load_source
-from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import WindowSettings
+from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import (
-    BundleInfo,
-    DataInfo,
-    EncoderInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
-    read_bundle,
-    write_bundle,
-)
+from trivet.model.bundle import DataInfo, Thresholds
 from trivet.model.initial import initial_model
 from trivet.model.rag_model import RagModel
-from trivet.objective import RagTraining
+from trivet.model.trunk import break_even
 from trivet.records import ConfigError, LabelledExample
-from trivet.thresholds import DevScores, choose_thresholds
+from trivet.training.checkpoints import (
+    WholeCheckpoints,
+    checkpoint_callbacks,
+    damage_of,
+    newest_whole,
+    refuse_another_architecture,
+)
+from trivet.training.objective import RagTraining
+from trivet.training.progress import BarProgress, make_loggers, progress_callback
+from trivet.training.trained_bundle import provenance, write_trained
 
 logger = logging.getLogger(__name__)
 
@@ -65,24 +57,36 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     Raises:
         ConfigError: Something asked for cannot be had; the message names the key.
         DataError: A source cannot be read.
+        DivergedError: A loss is no number any more; ``diverged.json`` in the folder says where.
     """
     keep_freed_memory()
     lightning.seed_everything(config.run.seed, workers=True)
     folder = Path(config.run.folder)
-    newest = _newest(folder / "checkpoints")
-    if newest is not None and not resume:
+    checkpoints = folder / "checkpoints"
+    if not resume and any(checkpoints.glob("*.ckpt")):
         raise ConfigError(
             f"run.folder: {folder} holds the checkpoints of a run; resume it or give another folder"
         )
+    newest = newest_whole(checkpoints) if resume else None
+    loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
     model, tokenizer = initial_model(
         config.encoder.name,
         config.encoder.init.value,
         config.faithfulness.value,
         config.encoder.head_dropout,
         config.encoder.attention_dropout,
+        config.encoder.trunk.value,
+        config.encoder.shared_layers,
+        config.granularity.value,
+        config.encoder.matches,
     )
     model.trunk.check_window(config.window.size)
-    settings = WindowSettings(config.window.size, config.window.overlap)
+    settings = WindowSettings(
+        config.window.size,
+        config.window.overlap,
+        tuple(config.window.sizes),
+        break_even(model.trunk.config),
+    )
     use_evidence = config.data.use_evidence
     taught, used = _load(config.data.train, config.run.seed)
     items = prepare(taught, tokenizer, settings, use_evidence)
@@ -91,36 +95,30 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     choosing = _chosen_sources(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
+    training = _training(config, model)
+    if newest is not None:
+        refuse_another_architecture(newest, training.architecture(), training.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
 
-    training = RagTraining(
-        model,
-        config.loss,
-        config.optim.encoder_lr,
-        config.optim.head_lr,
-        config.optim.weight_decay,
-        config.optim.warmup_share,
+    data = RagData(
+        items,
+        dev,
+        tokenizer.special.pad,
+        config.optim.batch_windows,
+        config.run.seed,
+        Augmentation(**vars(config.data.augment)),
+        partial(prepare, tokenizer=tokenizer, settings=settings, use_evidence=use_evidence),
     )
-    data = RagData(items, dev, tokenizer.special.pad, config.optim.batch_windows, config.run.seed)
-    best = ModelCheckpoint(
-        folder / "checkpoints",
-        filename="best",
-        monitor="dev/score",
-        mode="max",
-        save_last=True,
-        enable_version_counter=False,
-    )
-    often = ModelCheckpoint(
-        folder / "checkpoints",
-        filename="latest",
-        train_time_interval=timedelta(minutes=config.run.checkpoint_minutes),
-        enable_version_counter=False,
-    )
+    best, often = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes)
+    progress = progress_callback()
     trainer = lightning.Trainer(
         default_root_dir=folder,
         accelerator=config.run.accelerator,
-        devices=1,
+        devices=config.run.devices,
+        # Nothing in the model changes but its weights: no buffer needs to be sent around.
+        strategy=DDPStrategy(broadcast_buffers=False) if config.run.devices > 1 else "auto",
+        use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
         max_epochs=config.optim.epochs,
         max_steps=config.optim.max_steps,
@@ -128,24 +126,52 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         val_check_interval=1.0 / config.run.checks_per_epoch,
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
-        logger=CSVLogger(folder, name="log", version="" if resume else None),
-        callbacks=[best, often, RichProgressBar(console_kwargs={"stderr": True})],
+        logger=loggers,
+        callbacks=[best, often, progress],
+        plugins=[WholeCheckpoints()],
+        enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
     )
     training.train()
     trainer.fit(training, data, ckpt_path=newest)
-    if best.best_model_path:
-        state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
-        training.load_state_dict(state["state_dict"])
-    else:
-        logger.warning("the run ended before dev was judged once; the last weights are kept")
+    bundle = folder / "bundle"
+    if not trainer.is_global_zero:
+        return bundle  # the first device writes it
+    _take_best(training, best)
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     thresholds = _choose(model, choosing, tokenizer.special.pad)
     model.cpu()
-    bundle = folder / "bundle"
-    _write(bundle, model, tokenizer, config, thresholds, _provenance(config, used, command))
+    training_info = provenance(config, used, command, trainer.global_step)
+    write_trained(bundle, model, tokenizer, config, thresholds, training_info)
     return bundle
+
+
+def _training(config: TrainConfig, model: RagModel) -> RagTraining:
+    return RagTraining(
+        model,
+        config.loss,
+        config.optim.encoder_lr,
+        config.optim.head_lr,
+        config.optim.weight_decay,
+        config.optim.warmup_share,
+        call_windows=config.optim.call_windows or config.optim.batch_windows,
+        seed=config.run.seed,
+        cosine_steps=config.run.gradient_cosine_steps,
+        folder=Path(config.run.folder),
+    )
+
+
+def _take_best(training: RagTraining, best: ModelCheckpoint) -> None:
+    if not best.best_model_path:
+        logger.warning("the run ended before dev was judged once; the last weights are kept")
+    elif damage := damage_of(Path(best.best_model_path)):
+        logger.warning(
+            "%s is damaged (%s); the last weights are kept", best.best_model_path, damage
+        )
+    else:
+        state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
+        training.load_state_dict(state["state_dict"])
 
 
 def keep_freed_memory() -> None:
@@ -201,11 +227,6 @@ def _refuse_shared_groups(train_items: Sequence[Item], dev: Sequence[Item]) -> N
         )
 
 
-def _newest(folder: Path) -> Path | None:
-    found = sorted(folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
-    return found[-1] if found else None
-
-
 def _chosen_sources(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
     chosen = [
         item for item in dev if not prefixes or item.labelled.source.startswith(tuple(prefixes))
@@ -236,66 +257,3 @@ def _dev_scores(model: RagModel, items: Sequence[Item], pad: int) -> Iterator[De
             token_offsets=read.response.offsets,
             token_support=outputs.support_probs[:length],
         )
-
-
-def _provenance(config: TrainConfig, used: Sequence[DataInfo], command: str) -> TrainingInfo:
-    """Say where the weights come from, with all that the bundle they started from was taught."""
-    taught = list(used)
-    if config.encoder.init is Init.bundle:
-        before = read_bundle(Path(config.encoder.name)).info.training
-        command = f"{before.command} && {command}"
-        taught = [*before.data, *used]
-    data: dict[str, DataInfo] = {}
-    for info in taught:  # steps repeat rows of one set: the most of them says how much was seen
-        if info.name not in data or info.rows > data[info.name].rows:
-            data[info.name] = info
-    return TrainingInfo(
-        command=command,
-        date=date.today().isoformat(),
-        data=tuple(data.values()),
-        settings={
-            "seed": config.run.seed,
-            "epochs": config.optim.epochs,
-            "encoder_lr": config.optim.encoder_lr,
-            "head_lr": config.optim.head_lr,
-            "batch_windows": config.optim.batch_windows,
-            "precision": config.run.precision.value,
-        },
-    )
-
-
-def _write(
-    folder: Path,
-    model: RagModel,
-    tokenizer: SegmentTokenizer,
-    config: TrainConfig,
-    thresholds: Thresholds,
-    training: TrainingInfo,
-) -> None:
-    encoder = model.trunk.encoder.config
-    info = BundleInfo(
-        package_version=trivet.__version__,
-        name=config.run.name,
-        encoder=EncoderInfo(
-            model_type=encoder.model_type,
-            hidden_size=int(encoder.hidden_size),
-            layers=int(encoder.num_hidden_layers),
-            source=config.encoder.source or Path(config.encoder.name).name,
-            licence=config.encoder.licence,
-        ),
-        window=WindowInfo(size=config.window.size, overlap=config.window.overlap),
-        faithfulness=config.faithfulness.value,
-        heads=tuple(cast(Any, list(model.heads))),
-        thresholds=thresholds,
-        special_tokens=SpecialTokenIds(
-            cls=tokenizer.special.cls, sep=tokenizer.special.sep, pad=tokenizer.special.pad
-        ),
-        training=training,
-    )
-    write_bundle(
-        folder,
-        info,
-        tokenizer.to_json(),
-        weights=model.state_dict(),
-        encoder_config=model.architecture(),
-    )

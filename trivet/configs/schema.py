@@ -12,8 +12,9 @@ from enum import Enum
 from pathlib import Path
 
 from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from trivet.configs.nearest_key import nearest_keys
 from trivet.records import ConfigError
 
 
@@ -30,6 +31,29 @@ class Faithfulness(Enum):
 
     weakest_token = "weakest_token"
     weakest_sentence = "weakest_sentence"
+
+
+class Trunk(Enum):
+    """What the heads share of the encoder."""
+
+    shared = "shared"  # all of it
+    separate = "separate"  # nothing: one whole encoder a head
+    partial = "partial"  # the embeddings and the lower encoder.shared_layers layers
+
+
+class Granularity(Enum):
+    """What a head decides on."""
+
+    token = "token"
+    example = "example"  # once a window, from its first position; the verdict alone teaches support
+
+
+class RunLogger(Enum):
+    """Where a run is told of, each an extra of the package by that name."""
+
+    tensorboard = "tensorboard"
+    wandb = "wandb"
+    mlflow = "mlflow"
 
 
 class Precision(Enum):
@@ -49,8 +73,17 @@ class EncoderConfig:
     licence: str = "unknown"
     attention_dropout: float | None = None  # null keeps the checkpoint's own
     head_dropout: float = 0.1
+    matches: bool = False  # tell the encoder which words stand on both sides of a window
+    trunk: Trunk = Trunk.shared
+    shared_layers: int | None = None  # read by trunk: partial alone; 1 to the encoder's layers - 1
 
     def __post_init__(self) -> None:
+        _check(
+            self.trunk is not Trunk.partial or (self.shared_layers or 0) >= 1,
+            "encoder.shared_layers",
+            self.shared_layers,
+            "at least 1 for encoder.trunk: partial",
+        )
         for key in ("attention_dropout", "head_dropout"):
             value = getattr(self, key)
             _check(value is None or 0 <= value < 1, f"encoder.{key}", value, "in [0, 1)")
@@ -62,8 +95,13 @@ class WindowConfig:
 
     size: int = 512
     overlap: int = 0
+    # Lengths of which each example takes the cheapest, size the last; empty: size alone.
+    sizes: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        rises = not self.sizes or sorted({*self.sizes, self.size}) == self.sizes
+        _check(rises, "window.sizes", self.sizes, f"rising, the last window.size ({self.size})")
+        _check(min(self.sizes, default=32) >= 32, "window.sizes", self.sizes, "32 tokens or more")
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
         _check(0 <= self.overlap < self.size, "window.overlap", self.overlap, "in [0, window.size)")
 
@@ -72,7 +110,7 @@ class WindowConfig:
 class SourceConfig:
     """One source of training rows."""
 
-    spec: str = MISSING  # ragbench:DIR_OR_NAME, ragtruth:DIR or jsonl:FILE
+    spec: str = MISSING  # ragbench:, ragtruth:, halubench: or jsonl:, and where it is
     split: str = "fit"
     weight: float = 1.0  # multiplies the weight of each row in the loss
     only: list[str] = field(default_factory=list)  # sources by prefix; empty: all of the file's
@@ -85,6 +123,22 @@ class SourceConfig:
 
 
 @dataclass
+class AugmentConfig:
+    """How probable each alteration of a training row is; drawn anew in each epoch."""
+
+    drop_contexts: float = 0.0  # some of several; what loses its evidence becomes unsupported
+    insert_contexts: float = 0.0  # of a row of another group
+    shuffle: float = 0.0  # the question and the response of a row of another group
+    permute_contexts: float = 0.0
+    cut_response: float = 0.0  # to its first sentences
+    empty_response: float = 0.0
+
+    def __post_init__(self) -> None:
+        for key, value in vars(self).items():
+            _check(0 <= value <= 1, f"data.augment.{key}", value, "a probability in [0, 1]")
+
+
+@dataclass
 class DataConfig:
     """What is trained on, and what chooses."""
 
@@ -92,6 +146,7 @@ class DataConfig:
     dev: list[SourceConfig] = field(default_factory=list)
     thresholds_from: list[str] = field(default_factory=list)  # sources by prefix; empty: all of dev
     use_evidence: bool = True  # per-window labels where the evidence is known
+    augment: AugmentConfig = field(default_factory=AugmentConfig)  # of data.train alone
 
     def __post_init__(self) -> None:
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
@@ -110,6 +165,8 @@ class LossConfig:
     utilization: float = 1.0
     share: float = 0.0  # squared error of an example's relevance and utilization
     unsupported_weight: float = 1.0  # of an unsupported token beside a supported one
+    learned: bool = False  # each head's sum is weighted once more, by its learned uncertainty
+    learned_lr: float = 1e-3  # of these weights' logarithms
 
     def __post_init__(self) -> None:
         for key in (
@@ -123,6 +180,7 @@ class LossConfig:
         ):
             value = getattr(self, key)
             _check(value >= 0, f"loss.{key}", value, ">= 0")
+        _check(self.learned_lr > 0, "loss.learned_lr", self.learned_lr, "> 0")
 
 
 @dataclass
@@ -137,11 +195,14 @@ class OptimConfig:
     epochs: int = 3
     max_steps: int = -1  # -1: as many as the epochs hold
     batch_windows: int = 16  # an example with more windows is a batch of its own
+    call_windows: int | None = None  # the encoder reads at most so many at once; null: a batch's
 
     def __post_init__(self) -> None:
         for key in ("encoder_lr", "head_lr", "clip", "epochs", "batch_windows"):
             value = getattr(self, key)
             _check(value > 0, f"optim.{key}", value, "> 0")
+        calls = self.call_windows
+        _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
         _check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, ">= 0")
         _check(
             self.max_steps == -1 or self.max_steps > 0,
@@ -160,15 +221,20 @@ class RunConfig:
     name: str = "trivet"  # of the bundle
     seed: int = 0
     precision: Precision = Precision.fp32
-    accelerator: str = "auto"  # one device of it
+    accelerator: str = "auto"
+    devices: int = 1  # more than one: each has its share of the batches
     checks_per_epoch: int = 1  # how often dev is judged
     checkpoint_minutes: float = 10.0
     log_steps: int = 10
+    loggers: list[RunLogger] = field(default_factory=list)  # beside the CSV file
+    gradient_cosine_steps: int = 0  # log every n steps how the heads' gradients agree; 0: never
 
     def __post_init__(self) -> None:
-        for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps"):
+        for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps", "devices"):
             value = getattr(self, key)
             _check(value > 0, f"run.{key}", value, "> 0")
+        steps = self.gradient_cosine_steps
+        _check(steps >= 0, "run.gradient_cosine_steps", steps, ">= 0")
 
 
 @dataclass
@@ -182,6 +248,7 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     run: RunConfig = field(default_factory=RunConfig)
     faithfulness: Faithfulness = Faithfulness.weakest_sentence
+    granularity: Granularity = Granularity.token
 
 
 def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainConfig:
@@ -205,6 +272,11 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
                 f"{', '.join(missing)}: must be given, in a file or as key=value when called"
             )
         config = OmegaConf.to_object(merged)
+    except ConfigKeyError as error:
+        key = str(error.full_key or error.key)
+        near = nearest_keys(key, TrainConfig)
+        hint = f"; the nearest: {', '.join(near)}" if near else ""
+        raise ConfigError(f"{key}: there is no such key{hint}") from error
     except OmegaConfBaseException as error:
         said = str(error.msg or error).splitlines()[0]  # the rest repeats the key and the types
         raise ConfigError(f"{error.full_key or 'configuration'}: {said}") from error

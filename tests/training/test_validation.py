@@ -10,7 +10,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from trivet.validation import ValidationMeasures
+from trivet.training.validation import ValidationMeasures
 
 NAN = math.nan
 

@@ -10,15 +10,21 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
-from torchmetrics import MeanSquaredError
-from torchmetrics.classification import BinaryAUROC
+from torch import Tensor, distributed
+from torchmetrics.functional import mean_squared_error
+from torchmetrics.functional.classification import binary_auroc
 
 logger = logging.getLogger(__name__)
 
-MEASURES = ("hallucination_auroc", "relevance_rmse", "utilization_rmse")
+# Each measure, and whose predictions it judges.
+MEASURES = {
+    "hallucination_auroc": "faithfulness",
+    "relevance_rmse": "relevance",
+    "utilization_rmse": "utilization",
+}
 SLACK = 1e-3
 
 
@@ -26,12 +32,12 @@ class ValidationMeasures:
     """AUROC of hallucination and RMSE of relevance and utilization, per source and their mean.
 
     `update` for each batch, `compute` once, `reset`. Everything is kept on the CPU, as float32.
-    Only the rows of this process are counted: in a distributed run each rank has its own figures,
-    never a half-joined one.
+    In a distributed run `compute` joins the rows of all ranks, and every rank has the same figures.
     """
 
     def __init__(self) -> None:
-        self._sources: dict[str, _SourceMeasures] = defaultdict(_SourceMeasures)
+        # Predicted and true, by measure and source. *Shape of each:* [rows, 2].
+        self._rows: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
 
     def update(
         self,
@@ -81,7 +87,8 @@ class ValidationMeasures:
                 )
             for one in sorted(set(source)):
                 rows = torch.tensor([other == one for other in source]) & known
-                self._sources[one].update(name, predicted[rows].clamp(0, 1), true[rows])
+                pairs_of = torch.stack([predicted[rows].clamp(0, 1), true[rows]], dim=-1)
+                self._rows[name, one].append(pairs_of)
 
     def compute(self) -> dict[str, float]:
         """Return ``measure/source`` for each source where it is defined, and ``measure/mean``.
@@ -91,10 +98,11 @@ class ValidationMeasures:
         absent too.
         """
         figures: dict[str, float] = {}
-        for measure in MEASURES:
+        rows = self._joined()
+        for measure, name in MEASURES.items():
             values = {}
-            for source in sorted(self._sources):
-                value = self._sources[source].compute(measure)
+            for source in sorted(source for kept, source in rows if kept == name):
+                value = _figure(measure, *rows[name, source].unbind(-1))
                 if value is None:
                     logger.debug("%s is undefined for %s", measure, source)
                 else:
@@ -106,43 +114,28 @@ class ValidationMeasures:
 
     def reset(self) -> None:
         """Forget every batch."""
-        self._sources.clear()
+        self._rows.clear()
+
+    def _joined(self) -> dict[tuple[str, str], Tensor]:
+        """Return the rows of all ranks, in the order of the ranks. *Shape of each:* [rows, 2]."""
+        own = {key: torch.cat(pieces) for key, pieces in self._rows.items()}
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return own
+        ranks: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(ranks, own)
+        keys = {key for rank in ranks for key in rank}
+        return {key: torch.cat([rank[key] for rank in ranks if key in rank]) for key in keys}
 
 
-class _SourceMeasures:
-    """The three measures of one source.
+def _figure(measure: str, predicted: Tensor, true: Tensor) -> float | None:
+    """Return the value of a measure, or None where it is undefined. *Shapes:* [rows] x 2.
 
     Classes are counted here because torchmetrics answers an undefined AUROC with 0 and a warning,
-    and an empty RMSE with NaN. Its own joining over ranks is off, see `ValidationMeasures`.
+    and an empty RMSE with NaN.
     """
-
-    def __init__(self) -> None:
-        self.auroc = BinaryAUROC(sync_on_compute=False)
-        self.errors = {
-            name: MeanSquaredError(squared=False, sync_on_compute=False)
-            for name in ("relevance", "utilization")
-        }
-        self.hallucinated = 0
-        self.adherent = 0
-        self.rows = dict.fromkeys(self.errors, 0)
-
-    def update(self, name: str, predicted: Tensor, true: Tensor) -> None:
-        """Add the rows of one measure, all of them known."""
-        if not len(predicted):
-            return
-        if name == "faithfulness":
-            hallucinated = (true < 0.5).long()
-            self.auroc.update(1 - predicted, hallucinated)
-            self.hallucinated += int(hallucinated.sum())
-            self.adherent += int((1 - hallucinated).sum())
-        else:
-            self.errors[name].update(predicted, true)
-            self.rows[name] += len(predicted)
-
-    def compute(self, measure: str) -> float | None:
-        """Return the value of a measure, or None where it is undefined."""
-        if measure == "hallucination_auroc":
-            defined = self.hallucinated and self.adherent
-            return float(self.auroc.compute()) if defined else None
-        name = measure.removesuffix("_rmse")
-        return float(self.errors[name].compute()) if self.rows[name] else None
+    if measure == "hallucination_auroc":
+        hallucinated = (true < 0.5).long()
+        if hallucinated.any() and not hallucinated.all():
+            return float(binary_auroc(1 - predicted, hallucinated))
+        return None
+    return float(mean_squared_error(predicted, true, squared=False)) if len(true) else None

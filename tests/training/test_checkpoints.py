@@ -1,0 +1,113 @@
+"""Checkpoints: written whole or not at all, damage is seen, another model's are refused."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trivet.records import ConfigError
+from trivet.training.checkpoints import (
+    WholeCheckpoints,
+    damage_of,
+    newest_whole,
+    refuse_another_architecture,
+)
+
+
+def save(path: Path, **content: Any) -> Path:
+    WholeCheckpoints().save_checkpoint(content, path)
+    return path
+
+
+def test_the_last_one_before_is_kept_and_nothing_half_written_is_left(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path / "last.ckpt", step=step)
+        save(tmp_path / "best.ckpt", step=step)
+    steps = {path.name: torch.load(path)["step"] for path in tmp_path.iterdir()}
+    assert steps == {"last.ckpt": 3, "last-before.ckpt": 2, "best.ckpt": 3}
+
+
+def test_a_write_that_fails_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = save(tmp_path / "last.ckpt", step=1)
+
+    def full(content: object, file: Any) -> None:
+        file.write(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="no space left"):
+        save(last, step=2)
+    assert torch.load(last)["step"] == 1
+    assert newest_whole(tmp_path) == last
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_damage_is_seen_and_the_one_before_is_taken(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2):
+        save(tmp_path / "last.ckpt", step=step, weights=torch.arange(1000.0))
+    last, before = tmp_path / "last.ckpt", tmp_path / "last-before.ckpt"
+    os.utime(before, (1, 1))
+    assert newest_whole(tmp_path) == last
+    content = bytearray(last.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    else:
+        # One bit of one weight: torch loads it and says nothing.
+        place = bytes(content).index(torch.arange(1000.0).numpy().tobytes()) + 2000
+        content[place] ^= 1
+    last.write_bytes(content)
+    if damage == "flipped":
+        assert not torch.equal(torch.load(last)["weights"], torch.arange(1000.0))
+    with caplog.at_level(logging.WARNING):
+        assert newest_whole(tmp_path) == before
+    assert f"{last} is damaged" in caplog.text
+    assert damage_of(before) is None
+
+
+def test_wherever_a_byte_is_wrong_the_answer_is_a_sentence_and_no_error(tmp_path: Path) -> None:
+    path = save(tmp_path / "last.ckpt", weights=torch.arange(6.0))
+    content = path.read_bytes()
+    assert damage_of(path) is None
+    said = set()
+    for place in range(1, len(content), 10):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        said.add((damage_of(path) or "none").partition(":")[0])
+    assert {"none", "UnicodeDecodeError"} < said, "padding may be anything, names may not"
+
+
+def test_no_checkpoint_is_no_damage_but_only_damaged_ones_are_refused(tmp_path: Path) -> None:
+    assert newest_whole(tmp_path) is None
+    assert newest_whole(tmp_path / "absent") is None
+    (tmp_path / "last.ckpt").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"none of the 1 checkpoints in .* can be read"):
+        newest_whole(tmp_path)
+
+
+def test_another_architecture_is_refused_by_what_differs(tmp_path: Path) -> None:
+    ours = {"encoder": {"model_type": "bert", "heads": 4}, "trunk": "shared"}
+    state = {"weight": torch.zeros(4, 4)}
+    path = save(tmp_path / "last.ckpt", architecture=ours, state_dict=state)
+    refuse_another_architecture(path, ours, state)
+    theirs = {"encoder": {"model_type": "bert", "heads": 2}, "trunk": "shared", "extra": 1}
+    with pytest.raises(ConfigError) as refused:
+        refuse_another_architecture(path, theirs, state)
+    assert "encoder.heads is 4 there and 2 here" in str(refused.value)
+    assert "extra is absent there and 1 here" in str(refused.value)
+
+
+def test_a_checkpoint_that_does_not_say_its_architecture_is_judged_by_its_weights(
+    tmp_path: Path,
+) -> None:
+    path = save(tmp_path / "last.ckpt", state_dict={"weight": torch.zeros(4, 4)})
+    refuse_another_architecture(path, {"trunk": "shared"}, {"weight": torch.zeros(4, 4)})
+    with pytest.raises(ConfigError, match=r"weight is \(4, 4\) there and \(2, 4\) here"):
+        refuse_another_architecture(path, {"trunk": "shared"}, {"weight": torch.zeros(2, 4)})

@@ -1,0 +1,73 @@
+"""A loss that is no number stops the run, and the examples of its batch are written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from trivet.configs.schema import TrainConfig
+from trivet.data.module import Batch
+from trivet.model.aggregate import Outputs
+from trivet.model.rag_model import TokenLogits
+from trivet.records import DivergedError
+from trivet.train import train
+from trivet.training.objective import RagTraining
+
+pytestmark = [
+    # Loading in the main process is meant: items are ready-made, workers would only copy them.
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    # Lightning's own use of something that torch is about to drop.
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_the_step_the_loss_and_the_examples_are_named(
+    encoder: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: Callable[..., TrainConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+) -> None:
+    batches: list[list[str | None]] = []
+    weights: list[Tensor] = []
+    losses = RagTraining.losses
+
+    def spoil(
+        self: RagTraining, batch: Batch, logits: TokenLogits, outputs: Outputs
+    ) -> dict[str, Tensor]:
+        batches.append([example.example.id for example in batch.examples])
+        weights[:] = list(self.model.parameters())
+        found = losses(self, batch, logits, outputs)
+        if self.global_step == 3:
+            loss = found["relevance"]
+            # The root of 0 is 0, but its slope is infinite.
+            spoilt = loss * float("nan") if what == "loss" else loss + (loss - loss.detach()).sqrt()
+            found["relevance"] = spoilt
+        return found
+
+    monkeypatch.setattr(RagTraining, "losses", spoil)
+    with pytest.raises(DivergedError) as stopped:
+        train(config_of(encoder, data, tmp_path / "run"))
+
+    file = tmp_path / "run" / "diverged.json"
+    said = str(stopped.value)
+    assert "diverged at step 3" in said
+    assert str(file) in said
+    assert ("relevance is nan" in said) == (what == "loss")
+    assert "gradient_norm is" in said
+    assert "support" not in said
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert written["step"] == 3
+    (batch,) = written["batches"]
+    assert [each["id"] for each in batch["examples"]] == batches[-1]
+    assert {(each["group"], each["source"]) for each in batch["examples"]} == {("train", "tiny")}
+    assert all(torch.isfinite(weight).all() for weight in weights), "no step was made with it"
+    assert not (tmp_path / "run" / "bundle").exists()

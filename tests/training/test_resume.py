@@ -1,0 +1,202 @@
+"""A run that was stopped goes on as if it never had been, to the bit: dropout on, data altered."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from trivet.configs.schema import TrainConfig, dump_config
+from trivet.data.module import Batch
+from trivet.model.bundle import WEIGHTS_NAME, read_bundle
+from trivet.records import ConfigError
+from trivet.train import train
+from trivet.training.objective import RagTraining
+
+pytestmark = [
+    # Loading in the main process is meant: items are ready-made, workers would only copy them.
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    # Lightning's own use of something that torch is about to drop.
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
+    # A resumed run finds its own checkpoints, and is meant to.
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
+    pytest.mark.usefixtures("one_thread"),
+]
+ConfigOf = Callable[..., TrainConfig]
+EVERY_STEP = "run.checkpoint_minutes=1e-6"
+# Everything that is drawn at random, and more windows a batch than the encoder reads at once.
+AT_RANDOM = (
+    "encoder.head_dropout=0.2",
+    "encoder.attention_dropout=0.2",
+    "data.augment={drop_contexts: 0.3, insert_contexts: 0.3, permute_contexts: 0.5, shuffle: 0.2}",
+    "loss.learned=true",
+    "optim.call_windows=3",
+)
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+
+import torch
+
+from trivet.configs.schema import load_config
+from trivet.train import train
+
+save = torch.save
+
+
+def save_half(checkpoint, file):
+    if checkpoint["global_step"] == 8:
+        file.write(b"half of a checkpoint")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(checkpoint, file)
+
+
+torch.set_num_threads(1)
+torch.save = save_half
+train(load_config([Path(sys.argv[1])]))
+"""
+
+
+class BrokenOff(Exception):
+    """What stops a run here."""
+
+
+def weights_of(bundle: Path) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = load_file(bundle / WEIGHTS_NAME)
+    return state
+
+
+def assert_same_to_the_bit(ours: Path, theirs: Path) -> None:
+    state, other = weights_of(ours), weights_of(theirs)
+    assert state.keys() == other.keys()
+    assert [name for name in state if not torch.equal(state[name], other[name])] == []
+    assert read_bundle(ours).info.thresholds == read_bundle(theirs).info.thresholds
+
+
+@pytest.fixture
+def whole(
+    bert_checkpoint: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> Path:
+    return train(config_of(bert_checkpoint, data, tmp_path / "whole", *AT_RANDOM))
+
+
+def stop_at(
+    step: int, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> list[list[str | None]]:
+    """Train until ``step``, and return the ids of the batches."""
+    seen: list[list[str | None]] = []
+    real = RagTraining.training_step
+
+    def break_off(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        if self.global_step == step:
+            raise BrokenOff
+        seen.append([example.example.id for example in batch.examples])
+        return real(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RagTraining, "training_step", break_off)
+        with pytest.raises(BrokenOff):
+            train(config)
+    return seen
+
+
+@pytest.mark.parametrize("stop", [6, 8], ids=["between-epochs", "within-an-epoch"])
+def test_a_resumed_run_ends_where_one_that_never_stopped_does(
+    bert_checkpoint: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    whole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: int,
+) -> None:
+    config = config_of(bert_checkpoint, data, tmp_path / "stopped", EVERY_STEP, *AT_RANDOM)
+    seen = stop_at(stop, config, monkeypatch)
+    real = RagTraining.training_step
+
+    def watch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        seen.append([example.example.id for example in batch.examples])
+        return real(self, batch, batch_idx)
+
+    monkeypatch.setattr(RagTraining, "training_step", watch)
+    resumed = train(config, resume=True)
+
+    # Two epochs of six batches: every example twice, none lost or repeated around the stop.
+    assert len(seen) == 12
+    every = sorted(f"train-{n}" for n in range(24))
+    for epoch in (seen[:6], seen[6:]):
+        assert sorted(str(name) for batch in epoch for name in batch) == every
+    assert _as_sets(seen[:6]) != _as_sets(seen[6:]), "each epoch is shuffled anew"
+    assert_same_to_the_bit(resumed, whole)
+
+
+def _as_sets(batches: list[list[str | None]]) -> set[frozenset[str | None]]:
+    return {frozenset(batch) for batch in batches}
+
+
+def test_a_run_that_is_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(
+    bert_checkpoint: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf, whole: Path
+) -> None:
+    config = config_of(bert_checkpoint, data, tmp_path / "killed", EVERY_STEP, *AT_RANDOM)
+    given = tmp_path / "killed.yaml"
+    given.write_text(dump_config(config), encoding="utf-8")
+    root = Path(__file__).resolve().parents[2]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_WRITING, str(given)],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    assert (checkpoints / "last.ckpt.half").read_bytes() == b"half of a checkpoint"
+    assert not (tmp_path / "killed" / "bundle").exists()
+
+    assert_same_to_the_bit(train(config, resume=True), whole)
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
+    bert_checkpoint: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    whole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = config_of(bert_checkpoint, data, tmp_path / "stopped", EVERY_STEP, *AT_RANDOM)
+    stop_at(8, config, monkeypatch)
+    last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:-1000])
+    with caplog.at_level(logging.WARNING, logger="trivet.training.checkpoints"):
+        resumed = train(config, resume=True)
+    warned = [record for record in caplog.records if record.name == "trivet.training.checkpoints"]
+    assert [record.message.partition(" (")[0] for record in warned] == [f"{last} is damaged"]
+    assert_same_to_the_bit(resumed, whole)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused_and_both_are_named(
+    bert_checkpoint: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "run"
+    stop_at(2, config_of(bert_checkpoint, data, folder, EVERY_STEP), monkeypatch)
+    before = (folder / "config.yaml").read_bytes()
+    other = config_of(bert_checkpoint, data, folder, "encoder.trunk=separate")
+    both = r"last\.ckpt .* another architecture: .*trunk is shared there and separate here"
+    with pytest.raises(ConfigError, match=both):
+        train(other, resume=True)
+    assert (folder / "config.yaml").read_bytes() == before

@@ -1,0 +1,180 @@
+"""Training, end to end on a tiny encoder and a file of eight lines that the tests write."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+import trivet.train
+from trivet.configs.schema import TrainConfig
+from trivet.data.reading import read_examples
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.model.bundle import WEIGHTS_NAME, WindowInfo, read_bundle
+from trivet.model.bundle_weights import load_rag_model
+from trivet.model.rag_model import as_tensors
+from trivet.records import ConfigError, RagExample
+from trivet.train import train
+from trivet.training.progress import BarProgress
+
+pytestmark = [
+    # Loading in the main process is meant: items are ready-made, workers would only copy them.
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    # Lightning's own use of something that torch is about to drop.
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
+ConfigOf = Callable[..., TrainConfig]
+
+
+def weights_of(bundle: Path) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = load_file(bundle / WEIGHTS_NAME)
+    return state
+
+
+# End to end -----------------------------------------------------------------------------------
+
+
+def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
+    encoder: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    pairs: list[tuple[RagExample, bool]],
+) -> None:
+    rates = ("optim.encoder_lr=5e-3", "optim.head_lr=5e-3", "optim.epochs=10")
+    folder = train(config_of(encoder, data, tmp_path / "run", *rates))
+
+    bundle = read_bundle(folder)
+    info = bundle.info
+    assert (info.window.size, info.window.overlap) == (64, 0)
+    assert info.heads == ("support", "relevance", "utilization")
+    assert {name: 0 < value < 1 for name, value in vars(info.thresholds).items()} == {
+        "adherence": True,
+        "sentence": True,
+        "span": True,
+    }
+    assert [(item.name, item.rows) for item in info.training.data] == [("tiny", 24)]
+    assert str(tmp_path) not in (folder / "encoder.json").read_text(encoding="utf-8")
+
+    model = load_rag_model(bundle)
+    tokenizer = SegmentTokenizer.from_file(bundle.path("tokenizer.json"))
+    layouts = [
+        lay_out(read, WindowSettings(64), tokenizer.special)
+        for read in read_examples([example for example, _ in pairs], tokenizer)
+    ]
+    with torch.inference_mode():
+        outputs = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
+    judged = (outputs.faithfulness >= info.thresholds.adherence).tolist()
+    assert judged == [supported for _, supported in pairs]
+    assert outputs.relevance.tolist() == pytest.approx([1 / 3] * 4, abs=0.1)
+
+    logged = log_of(tmp_path / "run")
+    totals = [float(line["loss/total"]) for line in logged if line["loss/total"]]
+    assert totals[-1] < 0.5 * totals[0]
+
+
+def test_the_same_seed_gives_the_same_weights_and_a_bundle_can_be_trained_on(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    short = ("optim.batch_windows=8", "optim.epochs=1")
+    first = train(config_of(encoder, data, tmp_path / "first", *short))
+    again = train(config_of(encoder, data, tmp_path / "again", *short))
+    for name, tensor in weights_of(first).items():
+        torch.testing.assert_close(tensor, weights_of(again)[name], atol=1e-6, rtol=1e-5, msg=name)
+
+    config = config_of(first, data, tmp_path / "second", *short, "encoder.init=bundle")
+    second = read_bundle(train(config)).info
+    assert [(item.name, item.rows) for item in second.training.data] == [("tiny", 24)]
+    assert " && " in second.training.command
+
+
+def test_everything_that_can_be_switched_on_works_together(
+    encoder: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trivet.train, "progress_callback", BarProgress)  # as on a terminal
+    settings = (
+        "run.precision=bf16",
+        "run.gradient_cosine_steps=2",
+        "loss={learned: true, share: 1.0, verdict_always: true}",
+        "optim={batch_windows: 8, call_windows: 3, encoder_lr: 1e-3, head_lr: 1e-3, epochs: 2}",
+        "encoder={trunk: partial, shared_layers: 1}",
+        "window={size: 64, sizes: [32, 64]}",
+        "data.augment={insert_contexts: 0.5, cut_response: 0.2, empty_response: 0.2}",
+    )
+    folder = train(config_of(encoder, data, tmp_path / "run", *settings))
+    info = read_bundle(folder).info
+    assert info.trunk == "partial"
+    assert info.window == WindowInfo(size=64, sizes=(32, 64), break_even=2 * 16 + 32)
+    logged = log_of(tmp_path / "run")
+    assert {line["learned_weight/support"] for line in logged} - {"", "1.0"}, "it has moved"
+    cosine = "gradient_cosine/relevance_utilization"
+    assert [line["step"] for line in logged if line[cosine]] == ["0", "2", "4"]
+    assert all(-1.001 <= float(line[cosine]) <= 1.001 for line in logged if line[cosine])
+    for head in ("support", "relevance", "utilization"):
+        assert all(float(line[f"head/{head}"]) >= 0 for line in logged if line[f"head/{head}"])
+
+
+def log_of(run: Path) -> list[dict[str, str]]:
+    (log,) = (run / "log").rglob("metrics.csv")
+    with log.open(encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+# Refusals -------------------------------------------------------------------------------------
+
+
+def test_a_group_on_both_sides_is_refused_by_name(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    config = config_of(encoder, (data[0], data[0]), tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"1 groups? stand.* in both train and dev, .*'train' of tiny"
+    ):
+        train(config)
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_a_split_without_rows_is_refused_by_name(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    train_on = f"data.train=[{{spec: 'jsonl:{data[0]}', split: all, only: [other]}}]"
+    with pytest.raises(ConfigError, match=r"train\.jsonl has no rows in split 'all' from other"):
+        train(config_of(encoder, data, tmp_path / "run", train_on))
+
+
+def test_a_new_run_refuses_the_checkpoints_of_another(
+    encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    stale = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of another run")
+    with pytest.raises(ConfigError, match=r"run\.folder: .* holds the checkpoints of a run"):
+        train(config_of(encoder, data, tmp_path / "run"))
+
+
+def test_a_bundle_names_the_data_and_the_commands_of_every_step(
+    encoder: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    write_rows: Callable[[str, int, str], Path],
+) -> None:
+    short = ["optim.batch_windows=8", "optim.epochs=1"]
+    first = train(config_of(encoder, data, tmp_path / "a", *short), command="trivet train a")
+    fewer = write_rows("fewer.jsonl", 8, "train")
+    again = config_of(first, (fewer, data[1]), tmp_path / "b", "encoder.init=bundle", *short)
+    info = read_bundle(train(again, command="trivet train b")).info.training
+    assert info.command == "trivet train a && trivet train b"
+    # The second step saw eight of the rows that the first had seen: they are no new data.
+    assert [(each.name, each.rows) for each in info.data] == [("tiny", 24)]

@@ -1,0 +1,37 @@
+"""Weights of the heads' losses that are learned with the model: homoscedastic uncertainty.
+
+Kendall, Gal and Cipolla, arXiv 1705.07115, eq. 10: exp(-s) * loss + s / 2, with s the logarithm of
+a head's variance. A head whose labels are noisy comes to count less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+
+class LearnedWeights(nn.Module):
+    """One log-variance a head, 0 at the start: a weight of 1."""
+
+    def __init__(self, heads: Iterable[str]) -> None:
+        super().__init__()
+        self.log_variance = nn.ParameterDict({head: torch.zeros(()) for head in heads})
+
+    def forward(self, losses: Mapping[str, Tensor]) -> Tensor:
+        """Return the sum over heads of exp(-s) * loss + s / 2. *Shapes:* [] each -> [].
+
+        A head of which the batch knows nothing has a loss of 0 and moves nothing: without that, its
+        variance would shrink with every batch that does not speak of it.
+        """
+        terms = []
+        for head, loss in losses.items():
+            log_variance = self.log_variance[head]
+            term = torch.exp(-log_variance) * loss + log_variance / 2
+            terms.append(term * (loss.detach() != 0))
+        return torch.stack(terms).sum()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return what each head's loss is multiplied by. *Shape of each:* []."""
+        return {head: torch.exp(-value.detach()) for head, value in self.log_variance.items()}

@@ -1,0 +1,1 @@
+"""What surrounds the model while it is trained."""

@@ -1,0 +1,150 @@
+"""A run's checkpoints: written whole or not at all, and only read where they are whole and ours."""
+
+from __future__ import annotations
+
+import logging
+import os
+import zipfile
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from trivet.records import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_LAST, _BEFORE = "last.ckpt", "last-before.ckpt"
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes a checkpoint beside its place and renames it; the ``last`` before it is kept as well.
+
+    Whenever the run is killed, one whole checkpoint stands in the folder.
+    """
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | os.PathLike[str],
+        storage_options: Any | None = None,
+    ) -> None:
+        """Write to ``path``.half, let the disk have it, and rename."""
+        place = Path(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        half = place.with_name(place.name + ".half")
+        with half.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if place.name == _LAST and place.exists():
+            place.replace(place.with_name(_BEFORE))
+        half.replace(place)
+
+
+def checkpoint_callbacks(folder: Path, minutes: float) -> tuple[ModelCheckpoint, ModelCheckpoint]:
+    """Return what writes ``best.ckpt`` and ``last.ckpt`` after dev, and what writes ``last`` often.
+
+    Args:
+        folder: Of the checkpoints.
+        minutes: Between two of the second kind.
+    """
+    best = ModelCheckpoint(
+        folder,
+        filename="best",
+        monitor="dev/score",
+        mode="max",
+        save_last=True,
+        enable_version_counter=False,
+    )
+    often = ModelCheckpoint(
+        folder,
+        filename="last",
+        train_time_interval=timedelta(minutes=minutes),
+        enable_version_counter=False,
+    )
+    return best, often
+
+
+def newest_whole(folder: Path) -> Path | None:
+    """Return the newest checkpoint that can be read, or None where there is none at all.
+
+    A damaged one is passed over with a warning.
+
+    Raises:
+        ConfigError: There are checkpoints, and not one of them can be read.
+    """
+    found = sorted(
+        folder.glob("*.ckpt"),
+        key=lambda path: (path.stat().st_mtime_ns, path.name == _LAST),
+        reverse=True,
+    )
+    for path in found:
+        damage = damage_of(path)
+        if damage is None:
+            return path
+        logger.warning("%s is damaged (%s); trying the checkpoint before it", path, damage)
+    if found:
+        raise ConfigError(
+            f"run.folder: none of the {len(found)} checkpoints in {folder} can be read; "
+            "give another folder to begin anew"
+        )
+    return None
+
+
+def damage_of(path: Path) -> str | None:
+    """Say what is wrong with a checkpoint's bytes, or None: torch itself checks no sums."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            part = archive.testzip()
+        if part is not None:
+            return f"the bytes of {part} do not have their checksum"
+        # What describes the parts has no sum; the tensors themselves are not read here.
+        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # of damaged bytes both libraries raise almost anything
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return None
+
+
+def refuse_another_architecture(
+    path: Path, architecture: Mapping[str, Any], state: Mapping[str, Tensor]
+) -> None:
+    """Refuse to go on from a checkpoint whose model is not the one that was built.
+
+    Args:
+        path: The checkpoint.
+        architecture: What was built, as JSON types; see ``RagTraining.architecture``.
+        state: Its weights; for checkpoints that do not say their architecture.
+
+    Raises:
+        ConfigError: They differ; the message names both.
+    """
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    there = _flat(checkpoint.get("architecture", {}))
+    here = _flat(architecture) if there else {}
+    there |= {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+    here |= {name: tuple(value.shape) for name, value in state.items()}
+    different = [name for name in here | there if here.get(name) != there.get(name)]
+    if different:
+        said = "; ".join(
+            f"{name} is {there.get(name, 'absent')} there and {here.get(name, 'absent')} here"
+            for name in different[:4]
+        )
+        more = f" and {len(different) - 4} more" if len(different) > 4 else ""
+        raise ConfigError(
+            f"run.folder: {path} is the checkpoint of another architecture: {said}{more}; "
+            "give another folder, or the configuration it was made with"
+        )
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        name = f"{prefix}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return flat

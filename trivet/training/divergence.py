@@ -1,0 +1,69 @@
+"""When a loss or a gradient is no number any more: stop, and say which examples were read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from trivet.records import DivergedError, LabelledExample
+
+
+def stop_if_diverged(
+    figures: Mapping[str, Tensor],
+    examples: Sequence[LabelledExample],
+    step: int,
+    file: Path,
+) -> None:
+    """Go on if every figure is finite, on this device and on all others; else write and raise.
+
+    Every device of a run answers alike: none is left waiting for one that stopped.
+
+    Args:
+        figures: The losses and the gradient's norm, by name. *Shape of each:* [].
+        examples: The batch that was read.
+        step: Steps made before this one.
+        file: Where the batch's ids, groups and sources are written, as JSON.
+
+    Raises:
+        DivergedError: A figure is NaN or infinite; the message names the file.
+    """
+    bad = torch.stack([~value.detach().isfinite() for value in figures.values()]).any()
+    joined = distributed.is_available() and distributed.is_initialized()
+    if joined:
+        flag = bad.float()
+        distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+        bad = flag > 0
+    if not bad:
+        return
+    own = {
+        "figures": {name: str(value.item()) for name, value in figures.items()},  # JSON has no NaN
+        "examples": [
+            {"id": each.example.id, "group": each.group, "source": each.source} for each in examples
+        ],
+    }
+    batches: list[Any] = [own]
+    if joined:
+        batches = [None] * distributed.get_world_size()
+        distributed.all_gather_object(batches, own)
+    if not joined or distributed.get_rank() == 0:
+        text = json.dumps({"step": step, "batches": batches}, indent=1)
+        file.write_text(text + "\n", encoding="utf-8")
+    wrong = sorted(
+        {
+            f"{name} is {value}"
+            for batch in batches
+            for name, value in batch["figures"].items()
+            if value in ("nan", "inf", "-inf")
+        }
+    )
+    count = sum(len(batch["examples"]) for batch in batches)
+    raise DivergedError(
+        f"training diverged at step {step}: {', '.join(wrong)}; the {count} examples that were "
+        f"read then are named in {file}; lower the learning rates or look at these examples, and "
+        "go on from the last checkpoint or begin anew"
+    )

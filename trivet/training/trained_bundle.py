@@ -1,0 +1,100 @@
+"""What a finished run leaves: a bundle that says what it is and where its weights come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, cast
+
+import trivet
+from trivet.configs.schema import Init, TrainConfig
+from trivet.data.tokens import SegmentTokenizer
+from trivet.model.bundle import (
+    BundleInfo,
+    DataInfo,
+    EncoderInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    read_bundle,
+    write_bundle,
+)
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import break_even
+
+
+def provenance(
+    config: TrainConfig, used: Sequence[DataInfo], command: str, steps: int
+) -> TrainingInfo:
+    """Say where the weights come from, with all that the bundle they started from was taught."""
+    taught = list(used)
+    if config.encoder.init is Init.bundle:
+        before = read_bundle(Path(config.encoder.name)).info.training
+        command = f"{before.command} && {command}"
+        taught = [*before.data, *used]
+    data: dict[str, DataInfo] = {}
+    for info in taught:  # steps repeat rows of one set: the most of them says how much was seen
+        if info.name not in data or info.rows > data[info.name].rows:
+            data[info.name] = info
+    return TrainingInfo(
+        command=command,
+        date=date.today().isoformat(),
+        data=tuple(data.values()),
+        settings={
+            "seed": config.run.seed,
+            "epochs": config.optim.epochs,
+            "steps": steps,
+            "encoder_lr": config.optim.encoder_lr,
+            "head_lr": config.optim.head_lr,
+            "batch_windows": config.optim.batch_windows,
+            "precision": config.run.precision.value,
+        },
+    )
+
+
+def write_trained(
+    folder: Path,
+    model: RagModel,
+    tokenizer: SegmentTokenizer,
+    config: TrainConfig,
+    thresholds: Thresholds,
+    training: TrainingInfo,
+) -> None:
+    """Write the bundle of a finished run: what it is, its tokenizer and its weights."""
+    encoder = model.trunk.config
+    info = BundleInfo(
+        package_version=trivet.__version__,
+        name=config.run.name,
+        encoder=EncoderInfo(
+            model_type=encoder.model_type,
+            hidden_size=int(encoder.hidden_size),
+            layers=int(encoder.num_hidden_layers),
+            source=config.encoder.source or Path(config.encoder.name).name,
+            licence=config.encoder.licence,
+        ),
+        window=WindowInfo(
+            size=config.window.size,
+            overlap=config.window.overlap,
+            sizes=tuple(config.window.sizes),
+            break_even=break_even(encoder) if config.window.sizes else None,
+        ),
+        faithfulness=config.faithfulness.value,
+        heads=tuple(cast(Any, list(model.heads))),
+        thresholds=thresholds,
+        special_tokens=SpecialTokenIds(
+            cls=tokenizer.special.cls, sep=tokenizer.special.sep, pad=tokenizer.special.pad
+        ),
+        training=training,
+        trunk=model.trunk.kind,
+        shared_layers=model.trunk.shared_layers,
+        granularity=model.granularity,
+    )
+    write_bundle(
+        folder,
+        info,
+        tokenizer.to_json(),
+        weights=model.state_dict(),
+        encoder_config=model.architecture(),
+    )
