@@ -1,87 +1,155 @@
-"""Calibration of the context heads: a bundle's logits are scaled and shifted to fit a dev split.
+"""Calibration: a bundle's logits are mapped to fit a dev split, and its thresholds are chosen anew.
 
-Platt scaling: p = sigmoid(scale * logit + shift), one pair a head, fitted by the loss the head was
-trained with. A head's last layer is linear, so the pair is folded into its weights: the graph and
-every engine stay as they are. A model that was trained for several epochs on few rows is too sure
-of itself, and relevance and utilization are means of probabilities.
+A model that was trained for several epochs on few rows is too sure of itself, and relevance and
+utilization are means of probabilities. Linear maps are folded into the last layer of their head, so
+the graph and every engine stay as they are; an isotonic map is applied in the graph. How a map is
+fitted stands in `trivet.calibration.fit`, what it is worth in `trivet.calibration.measures`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
 
-from trivet.data.module import Item, collate_items, prepare
+from trivet.calibration.fit import (
+    IDENTITY,
+    HeadLogits,
+    KnotMap,
+    Level,
+    Map,
+    Method,
+    Probabilities,
+    Weighing,
+    fit,
+    probabilities,
+)
+from trivet.calibration.measures import (
+    HeadReport,
+    cross_fitted,
+    halves,
+    parts,
+    response_report,
+    sentence_report,
+)
+from trivet.calibration.reading import read_heads, tokens_read
+from trivet.calibration.separation import UseThreshold
+from trivet.calibration.thresholds import choose_or_keep, dev_scores
+from trivet.data.module import Item, prepare
 from trivet.data.sources import load_source
-from trivet.data.tokens import FloatArray, IntArray, SegmentTokenizer
+from trivet.data.tokens import BoolArray, SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.heads.token_head import TokenHead
-from trivet.model.aggregate import gather_tokens
 from trivet.model.bundle import TOKENIZER_NAME, CalibrationInfo, read_bundle, write_bundle
-from trivet.model.bundle_info import PlattInfo
+from trivet.model.bundle_info import (
+    BundleInfo,
+    CalibrationError,
+    HeadName,
+    KnotsInfo,
+    PlattInfo,
+    Thresholds,
+)
 from trivet.model.bundle_weights import load_rag_model
+from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import RagModel
-from trivet.records import DataError
+from trivet.records import DataError, LabelledExample
 
 logger = logging.getLogger(__name__)
 
+HEADS: tuple[HeadName, ...] = ("support", "relevance", "utilization")
+
 
 @dataclass(frozen=True)
-class _Head:
-    """What one context head said of known tokens. *Shape of each:* [tokens of all examples]."""
+class Choices:
+    """How to calibrate.
 
-    logits: FloatArray
-    marks: IntArray
-    weights: FloatArray
+    Attributes:
+        method: ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``.
+        heads: Which heads; by default all whose labels allow it.
+        level: What support is fitted on: sentences, whole responses, or both.
+        weighing: Whether each example counts once in a fit, or each sentence.
+        only: Prefixes of the sources to use; all by default.
+        thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
+        least_precision: Thresholds flag as much as they can with this precision, in (0, 1]; None
+            chooses the best F1.
+    """
+
+    method: Method = "platt"
+    heads: tuple[HeadName, ...] = ()
+    level: Level = "sentence"
+    weighing: Weighing = "example"
+    only: tuple[str, ...] = ()
+    thresholds_from: tuple[str, ...] = ()
+    least_precision: float | None = None
 
 
-def calibrate(folder: Path, specs: Sequence[str], split: str = "dev") -> CalibrationInfo:
-    """Fit the relevance and the utilization head on labelled rows, and rewrite the bundle.
+@dataclass(frozen=True)
+class Calibrated:
+    """What a calibration did.
 
-    Graphs of the old weights are removed; export again afterwards. Thresholds stay: they belong to
-    support, which is not touched.
+    Attributes:
+        info: What the bundle says of it now.
+        reports: Of the heads, and of whole responses.
+        uses: The thresholds that were asked for, and whether the rows justify them.
+        thresholds: The bundle's now.
+        examples: How many rows it was fitted on.
+    """
+
+    info: CalibrationInfo
+    reports: tuple[HeadReport, ...]
+    uses: tuple[UseThreshold, ...]
+    thresholds: Thresholds
+    examples: int
+
+
+def calibrate(
+    folder: Path, specs: Sequence[str], split: str = "dev", choices: Choices | None = None
+) -> Calibrated:
+    """Fit the heads and choose the thresholds on labelled rows, and rewrite the bundle.
+
+    Graphs and figures of the old weights are removed; export again afterwards. A use whose rows are
+    not told apart keeps its threshold; where support itself was fitted, "keeps" means that as many
+    of these rows are flagged as before.
 
     Args:
         folder: A bundle with weights; changed in place.
         specs: Labelled sources.
         split: Rows that no weight was trained on.
-
-    Returns:
-        Scale and shift of each head, in all: of this calibration after those before it.
+        choices: How.
 
     Raises:
         BundleError: The bundle is refused or has no weights.
-        DataError: The rows hold no known mark, or marks of one kind only.
+        DataError: There are no rows, or no labels to fit a head that was asked for, or any head.
     """
+    choices = choices or Choices()
     bundle = read_bundle(folder)
     model = load_rag_model(bundle).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
-    settings = WindowSettings(bundle.info.window.size, bundle.info.window.overlap)
-    examples = [example for spec in specs for example in load_source(spec, split)[0]]
-    if not examples:
-        raise DataError(f"{', '.join(specs)}: no row in split {split!r} to calibrate on")
-    items = prepare(examples, tokenizer, settings)
-    parts = list(_read(model, items, tokenizer.special.pad))
-    fitted = dict(bundle.info.calibration.heads)
-    for name in ("relevance", "utilization"):
-        head = _Head(
-            *(np.concatenate(column) for column in zip(*(p[name] for p in parts), strict=True))
-        )
-        scale, shift = fit_platt(head.logits, head.marks, head.weights, what=f"{name} in {split}")
-        fold(cast(TokenHead, model.heads[name]), scale, shift)
-        before = fitted.get(name, PlattInfo(scale=1.0, shift=0.0))
-        fitted[name] = PlattInfo(scale=scale * before.scale, shift=scale * before.shift + shift)
-        logger.info("%s: scale %.3f, shift %.3f on %d rows", name, scale, shift, len(items))
-    calibration = CalibrationInfo(method="platt", heads=fitted, data=tuple(specs), split=split)
-    # Figures of the old weights are no figures of these.
-    changed = {"calibration": calibration, "graphs": (), "scores": ()}
+    window = bundle.info.window
+    settings = WindowSettings(window.size, window.overlap, window.sizes, window.break_even)
+    items = prepare(_load(specs, split, choices.only), tokenizer, settings)
+    logits = read_heads(model, items, tokenizer.special.pad)
+
+    old = {name: _map_in(model, name) for name in HEADS}
+    fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
+    maps = old | fitted
+    before, after = (
+        list(dev_scores(items, logits["support"], found["support"], bundle.info.faithfulness))
+        for found in (old, maps)
+    )
+    uses, thresholds = choose_or_keep(
+        bundle.info.thresholds, before, after, choices.thresholds_from, choices.least_precision
+    )
+
+    for name, found in fitted.items():
+        _put(model, name, found)
+    info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
+    changed = {"calibration": info, "thresholds": thresholds, "scores": ()}
+    changed |= {"graphs": (), "engines": ()}
     write_bundle(
         folder,
         bundle.info.model_copy(update=changed),
@@ -89,56 +157,133 @@ def calibrate(folder: Path, specs: Sequence[str], split: str = "dev") -> Calibra
         weights=model.cpu().state_dict(),
         encoder_config=model.architecture(),
     )
-    return calibration
-
-
-def fit_platt(
-    logits: FloatArray, marks: IntArray, weights: FloatArray, what: str
-) -> tuple[float, float]:
-    """Return the scale (> 0) and the shift that fit known marks best.
-
-    Args:
-        logits: *Shape:* [T].
-        marks: 1, 0, or -1 where unknown. *Shape:* [T].
-        weights: How much each token counts. *Shape:* [T].
-        what: Named when the marks cannot be fitted.
-
-    Raises:
-        DataError: Nothing is known, all known marks are the same, or they run against the logits.
-    """
-    known = marks >= 0
-    if len(np.unique(marks[known])) < 2:
-        raise DataError(f"{what}: needs tokens marked 1 and tokens marked 0 to calibrate on")
-    regression = LogisticRegression(C=np.inf)
-    regression.fit(logits[known, None], marks[known], sample_weight=weights[known])
-    scale, shift = float(regression.coef_[0, 0]), float(regression.intercept_[0])
-    if scale <= 0:
-        raise DataError(f"{what}: the marks run against the logits (scale {scale:.3f}); not fitted")
-    return scale, shift
+    return Calibrated(info, reports, uses, thresholds, len(items))
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:
-    """Change a head so that it answers scale * logit + shift."""
+    """Change a head so that it answers scale * logits, plus shift for the first of them."""
     with torch.no_grad():
         head.classifier.weight.mul_(scale)
-        head.classifier.bias.mul_(scale).add_(shift)
+        head.classifier.bias.mul_(scale)
+        head.classifier.bias[0] += shift
 
 
-def _read(
-    model: RagModel, items: Sequence[Item], pad: int
-) -> Iterator[dict[str, tuple[FloatArray, IntArray, FloatArray]]]:
-    """Yield what the context heads say of each example's tokens, with marks and weights."""
-    device = next(model.parameters()).device
-    for item in items:
-        windows = collate_items([item], pad).windows
-        with torch.inference_mode():
-            logits = model.read(*(tensor.to(device) for tensor in windows[:3]))
-        at, length = windows.context_at, len(item.layout.context_row)
-        weights = item.layout.context_weight * item.labelled.weight
-        yield {
-            name: (gather_tokens(values.cpu().reshape(-1), at)[0, :length].numpy(), marks, weights)
-            for name, values, marks in (
-                ("relevance", logits.relevance, item.targets.relevant),
-                ("utilization", logits.utilization, item.targets.utilized),
+def _load(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
+    examples = [example for spec in specs for example in load_source(spec, split)[0]]
+    chosen = _of_sources(examples, only)
+    if not chosen:
+        raise DataError(
+            f"{', '.join(specs)}: no row in split {split!r} to calibrate on"
+            + (f" from {', '.join(only)}" if only and examples else "")
+        )
+    return chosen
+
+
+def _of_sources(
+    examples: Sequence[LabelledExample], prefixes: Sequence[str]
+) -> list[LabelledExample]:
+    return [one for one in examples if not prefixes or one.source.startswith(tuple(prefixes))]
+
+
+def _fit_heads(
+    items: Sequence[Item],
+    logits: Mapping[HeadName, HeadLogits],
+    old: Mapping[HeadName, Map],
+    info: BundleInfo,
+    choices: Choices,
+) -> tuple[dict[HeadName, Map], tuple[HeadReport, ...]]:
+    """Fit each head on all rows, and measure it by the maps of either half."""
+    split = halves([f"{item.labelled.source}\n{item.labelled.group}" for item in items])
+    masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
+    fitted: dict[HeadName, Map] = {}
+    reports: list[HeadReport] = []
+    for name in choices.heads or HEADS:
+        head = logits[name]
+
+        def fit_rows(rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head) -> Map:
+            return fit(
+                head,
+                choices.method,
+                what=name,
+                rows=rows,
+                level=choices.level,
+                faithfulness=info.faithfulness,
+                weighing=choices.weighing,
             )
-        }
+
+        after: Probabilities | None = None
+        note = ""
+        try:
+            fitted[name] = fit_rows(None)
+        except DataError as error:
+            if choices.heads:
+                raise
+            note = str(error)
+            logger.warning("%s; this head stays as it is", error)
+        else:
+            after = cross_fitted(head, split, fit_rows, info.faithfulness)
+            if after is None:
+                note = "not cross-fitted: one half of the groups holds one class or none"
+        before = probabilities(head, old[name], info.faithfulness)
+        found = fitted.get(name)
+        reports.append(sentence_report(name, head, before, after, masks, found, note))
+        logger.info("%s: %s, %s", name, found, reports[-1].errors[0])
+        if name == "support":
+            reports.append(response_report(head, before, after, masks))
+    if not fitted:
+        notes = "; ".join(report.note for report in reports if report.name in HEADS)
+        raise DataError(f"no head could be calibrated: {notes}")
+    return fitted, tuple(reports)
+
+
+def _map_in(model: RagModel, name: str) -> Map:
+    """Return the map that the model applies in its graph; folded ones are in the logits."""
+    if name not in model.calibration:
+        return IDENTITY
+    held = cast(PiecewiseLinear, model.calibration[name])
+    return KnotMap(held.x, held.y)
+
+
+def _put(model: RagModel, name: str, found: Map) -> None:
+    """Make the model answer by a map, instead of by the one it had."""
+    if name in model.calibration:
+        del model.calibration[name]
+    if isinstance(found, KnotMap):
+        model.calibration[name] = PiecewiseLinear(found.x, found.y)
+    else:
+        fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
+
+
+def _described(
+    old: CalibrationInfo,
+    fitted: Mapping[HeadName, Map],
+    reports: Sequence[HeadReport],
+    method: Method,
+    specs: Sequence[str],
+    split: str,
+) -> CalibrationInfo:
+    """Say what the bundle's weights and graph hold now, this calibration after those before it."""
+    heads, knots = dict(old.heads), dict(old.knots)
+    for name, found in fitted.items():
+        knots.pop(name, None)
+        if isinstance(found, KnotMap):
+            knots[name] = KnotsInfo(x=found.x, y=found.y)
+            continue
+        one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
+        heads[name] = PlattInfo(
+            scale=found.scale * one.scale, shift=found.scale * one.shift + found.shift
+        )
+    by_name = {report.name: report.errors[0] for report in reports}
+    errors = {
+        name: CalibrationError(before=part.before, after=part.after, n=part.n)
+        for name in fitted
+        for part in (by_name[name],)
+    }
+    return CalibrationInfo(
+        method=method,
+        heads=heads,
+        knots=knots,
+        errors=dict(old.errors) | errors,
+        data=tuple(specs),
+        split=split,
+    )

@@ -1,0 +1,282 @@
+"""Calibration end to end on a tiny bundle: what is fitted is what the model answers afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from trivet.__main__ import app
+from trivet.calibrate import Calibrated, Choices, calibrate, fold
+from trivet.calibration import report as calibration_report
+from trivet.calibration.fit import IDENTITY, HeadLogits, probabilities
+from trivet.calibration.reading import read_heads
+from trivet.data.jsonl import read_jsonl
+from trivet.data.module import Item, collate_items, prepare
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import WindowSettings
+from trivet.heads.token_head import TokenHead
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import BundleInfo, GraphInfo, read_bundle, write_bundle
+from trivet.model.bundle_weights import load_rag_model
+from trivet.model.graph import trace
+from trivet.model.initial import initial_model
+from trivet.model.rag_model import RagModel
+from trivet.records import DataError
+
+PASSAGES = (
+    "The mill grinds flour. The ferry is red. The lamp is lit at dusk.",
+    "A bridge opened in 1817. The boat was blue. It has ten oars.",
+)
+RESPONSES = (
+    "The mill is old. It was built of stone.",
+    "The lamp was red. No boat crosses the river. The baker made bread.",
+)
+
+
+def test_a_folded_head_answers_the_scaled_logits_and_the_first_shifted() -> None:
+    hidden = torch.arange(8.0).reshape(2, 4)
+    for classes in (1, 3):
+        head = TokenHead(4, classes)
+        shift = torch.tensor([-0.25, 0, 0])[:classes]
+        with torch.no_grad():
+            before = head(hidden)
+            fold(head, 0.5, -0.25)
+            assert torch.allclose(head(hidden), before * 0.5 + shift, atol=1e-6)
+
+
+@pytest.fixture
+def bundle(
+    tmp_path: Path, bert_checkpoint: Path, tiny_info: Callable[[SegmentTokenizer], BundleInfo]
+) -> Path:
+    """Write a bundle of a two-layer model with random heads; a stale graph stands beside it."""
+    torch.manual_seed(0)
+    model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
+    with torch.no_grad():
+        for name, weight in model.heads.named_parameters():
+            weight.mul_(8 if name.endswith("classifier.weight") else 1)  # logits worth the name
+    graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
+    write_bundle(
+        tmp_path / "bundle",
+        tiny_info(tokenizer).model_copy(update={"graphs": (graph,)}),
+        tokenizer.to_json(),
+        weights=model.state_dict(),
+        encoder_config=model.architecture(),
+        extra={"model.onnx": b"of the old weights"},
+    )
+    return tmp_path / "bundle"
+
+
+def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, HeadLogits]]:
+    found = read_bundle(bundle)
+    model = load_rag_model(found)
+    tokenizer = SegmentTokenizer.from_file(bundle / "tokenizer.json")
+    settings = WindowSettings(found.info.window.size, found.info.window.overlap)
+    items = prepare(read_jsonl(data)[0], tokenizer, settings)
+    return model, items, read_heads(model, items, tokenizer.special.pad)
+
+
+@pytest.fixture
+def data(bundle: Path, tmp_path: Path) -> Path:
+    """Write rows whose labels follow the model's own opinion, with noise: so that a fit exists."""
+    random = np.random.default_rng(0)
+    rows: list[dict[str, Any]] = []
+    for number in range(24):
+        order = random.permutation(2)
+        contexts = [PASSAGES[place] * (1 + number % 3) for place in order]
+        response = RESPONSES[number % 2] if number else ""
+        rows.append(
+            {
+                "question": f"What of {number}?",
+                "contexts": contexts,
+                "response": response,
+                "group": f"group {number // 2}",
+                "labels": {"unsupported": [], "relevant": [], "utilized": []},
+            }
+        )
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    _, items, logits = read(bundle, path)
+    places: dict[str, int] = dict.fromkeys(logits, 0)
+    middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
+    for row, item in zip(rows, items, strict=True):
+        spans = {
+            "support": [[s.start, s.end] for s in item.read.response_sentence_spans],
+            "relevance": [[s.context, s.start, s.end] for s in item.read.context_sentence_spans],
+        }
+        spans["utilization"] = spans["relevance"]
+        for name, key in (
+            ("support", "unsupported"),
+            ("relevance", "relevant"),
+            ("utilization", "utilized"),
+        ):
+            scores = middles[name]
+            here = scores[places[name] : places[name] + len(spans[name])]
+            places[name] += len(spans[name])
+            above = (here > scores.median()).numpy() ^ (random.random(len(here)) < 0.15)
+            marked = ~above if name == "support" else above
+            row["labels"][key] = [
+                span for span, mark in zip(spans[name], marked, strict=True) if mark
+            ]
+        row["labels"]["adherent"] = not row["labels"]["unsupported"]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def outputs(model: RagModel, item: Item) -> Outputs:
+    with torch.no_grad():
+        found: Outputs = model(*collate_items([item], 0).windows)
+    return found
+
+
+def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps: Any) -> None:
+    """Check that the rewritten bundle answers what the old logits mean under the new maps."""
+    model, items, _ = read(bundle, data)
+    joined = {name: probabilities(one, maps[name]) for name, one in logits.items()}
+    for place, item in enumerate(items):
+        found = outputs(model, item)
+        for name, values in (
+            ("relevance", found.relevance),
+            ("utilization", found.utilization),
+        ):
+            own = logits[name].row == place
+            assert float(joined[name].sentences[own].mean()) == pytest.approx(
+                float(values), abs=2e-5
+            )
+        own = logits["support"].row == place
+        count = int(own.sum())
+        assert joined["support"].sentences[own].tolist() == pytest.approx(
+            found.sentence_support[0, :count].tolist(), abs=2e-5
+        )
+        assert float(joined["support"].weakest[place]) == pytest.approx(
+            float(found.faithfulness), abs=2e-5
+        )
+
+
+@pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
+def test_a_bundle_is_calibrated_and_its_old_graph_is_gone(
+    bundle: Path, data: Path, method: Any
+) -> None:
+    model, _, logits = read(bundle, data)
+    assert logits["support"].token is not None, "no response token stands in several windows"
+
+    found = calibrate(bundle, [f"jsonl:{data}"], "all", Choices(method=method))
+
+    info = read_bundle(bundle).info
+    assert info.calibration == found.info and info.calibration.method == method
+    assert info.graphs == () and not (bundle / "model.onnx").exists()
+    by_name = {report.name: report for report in found.reports}
+    fitted = {name for name in logits if by_name[name].found is not None}
+    # Scale alone cannot fit a head whose logits are all of one sign.
+    assert fitted == set(info.calibration.errors)
+    assert len(fitted) == 3 or (method == "temperature" and fitted)
+    check_answers(bundle, data, logits, {n: by_name[n].found or IDENTITY for n in logits})
+    state, before = load_rag_model(read_bundle(bundle)).state_dict(), model.state_dict()
+    for name in fitted:
+        weight = f"heads.{name}.classifier.weight"
+        scale = 1.0 if method == "isotonic" else dict(info.calibration.heads)[cast(Any, name)].scale
+        assert torch.allclose(state[weight], before[weight] * scale)
+    assert set(info.calibration.knots) == (fitted if method == "isotonic" else set())
+    assert "calibration error" in (bundle / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_second_calibration_comes_after_the_first(bundle: Path, data: Path) -> None:
+    _, _, raw = read(bundle, data)
+    spec = [f"jsonl:{data}"]
+    first = calibrate(bundle, spec, "all").info.heads["relevance"]
+    assert first.scale != pytest.approx(1, abs=0.05)
+    second = calibrate(bundle, spec, "all").info.heads["relevance"]
+    assert second.scale == pytest.approx(first.scale, rel=1e-2)
+    assert second.shift == pytest.approx(first.shift, abs=1e-2)
+    calibrate(bundle, spec, "all", Choices(method="isotonic", heads=("relevance",)))
+    again = calibrate(bundle, spec, "all", Choices(heads=("relevance",))).info
+    assert not again.knots and set(again.heads) == {"support", "relevance", "utilization"}
+    assert again.heads["relevance"].scale == pytest.approx(first.scale, rel=1e-2)
+    assert raw["relevance"].token is None
+
+
+def test_an_isotonic_map_is_in_the_graph_and_leaves_with_a_further_training(
+    bundle: Path, data: Path, tmp_path: Path
+) -> None:
+    calibrate(bundle, [f"jsonl:{data}"], "all", Choices(method="isotonic"))
+    model, items, _ = read(bundle, data)
+    import onnxruntime
+
+    graph = trace(model, vocab=int(model.trunk.config.vocab_size)).SerializeToString()
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    windows = collate_items([items[3]], 0).windows
+    answer = session.run(None, {k: v.numpy() for k, v in windows._asdict().items()})
+    for value, expected in zip(answer, outputs(model, items[3]), strict=True):
+        assert np.allclose(value, expected.numpy(), atol=1e-5)
+    further, _ = initial_model(str(bundle), "bundle", "weakest_sentence")
+    assert not further.calibration
+
+
+def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> None:
+    old = read_bundle(bundle).info.thresholds
+    found = calibrate(bundle, [f"jsonl:{data}"], "all", Choices(heads=("relevance",)))
+    chosen = {use.use: use for use in found.uses}
+    assert chosen["sentence"].threshold == read_bundle(bundle).info.thresholds.sentence
+    out_of_reach = Choices(heads=("relevance",), least_precision=1.0)
+    kept = read_bundle(bundle).info.thresholds
+    found = calibrate(bundle, [f"jsonl:{data}"], "all", out_of_reach)
+    for use in found.uses:
+        now = getattr(found.thresholds, use.use)
+        assert now == (use.threshold if use.threshold is not None else getattr(kept, use.use))
+    assert old != found.thresholds
+
+
+def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path) -> None:
+    row = {"question": "q", "contexts": [PASSAGES[0]], "response": "The mill.", "labels": {}}
+    row["labels"] = {"relevant": [[0, 0, 22]]}
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(DataError, match="utilization: needs labels of both kinds"):
+        calibrate(bundle, [f"jsonl:{path}"], "all", Choices(heads=("utilization",)))
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match="no row in split 'all' to calibrate on"):
+        calibrate(bundle, [f"jsonl:{tmp_path / 'empty.jsonl'}"], "all")
+    with pytest.raises(DataError, match="to calibrate on from elsewhere"):
+        calibrate(bundle, [f"jsonl:{path}"], "all", Choices(only=("elsewhere",)))
+    with pytest.raises(DataError, match="thresholds from elsewhere: no row"):
+        calibrate(bundle, [f"jsonl:{path}"], "all", Choices(thresholds_from=("elsewhere",)))
+
+
+def test_a_report_shows_errors_and_curves(bundle: Path, data: Path, tmp_path: Path) -> None:
+    found: Calibrated = calibrate(bundle, [f"jsonl:{data}"], "all")
+    shown = calibration_report.lines(found.reports, found.uses)
+    assert any(line.startswith("support: scale") for line in shown)
+    page = calibration_report.write_report(tmp_path / "out", found.info, found.reports, found.uses)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 4 and "ECE after" in text and "0-5k tokens" in text
+    record = json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8"))
+    assert [head["name"] for head in record["heads"]][:2] == ["support", "faithfulness"]
+    assert (tmp_path / "out" / "reliability_support.svg").exists()
+    with pytest.raises(DataError, match="there is no folder"):
+        calibration_report.check_path(tmp_path / "nowhere" / "page.html")
+    with pytest.raises(DataError, match="is no folder"):
+        calibration_report.check_path(data)
+
+
+def test_the_command_says_in_words_and_code_that_nothing_is_told_apart(
+    bundle: Path, data: Path, tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        row["labels"] = {"relevant": row["labels"]["relevant"]}
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    old = read_bundle(bundle).info.thresholds
+    page = tmp_path / "page.html"
+    command = ["calibrate", str(bundle), "--data", f"jsonl:{data}", "--split", "all"]
+    result = CliRunner().invoke(app, [*command, "--report", str(page)])
+    assert result.exit_code == 4, result.output
+    assert "adherence: no clean separation" in result.output
+    assert "support: as it was (support: needs labels of both kinds" in result.output
+    assert read_bundle(bundle).info.thresholds == old
+    assert page.read_text(encoding="utf-8").count("<svg") == 1

@@ -1,0 +1,228 @@
+"""Fits: against known truths, and joined as the model joins."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.calibration.fit import (
+    HeadLogits,
+    KnotMap,
+    LinearMap,
+    Map,
+    Method,
+    fit,
+    probabilities,
+)
+from trivet.calibration.measures import cross_fitted, halves, parts, sentence_report
+from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
+from trivet.records import BundleError, DataError
+
+N = 20_000
+NAN = float("nan")
+
+
+def head(
+    logits: npt.ArrayLike, truth: npt.ArrayLike, weight: npt.ArrayLike | None = None
+) -> HeadLogits:
+    """Build a head of which every example has one sentence of one token."""
+    values, known = torch.tensor(np.asarray(logits, float)), torch.tensor(np.asarray(truth, float))
+    place = torch.arange(len(known))
+    return HeadLogits(
+        logits=values,
+        token=None,
+        sentence=place,
+        row=place,
+        truth=known,
+        verdict=torch.full_like(known, NAN),
+        weight=torch.ones_like(known) if weight is None else torch.tensor(np.asarray(weight)),
+    )
+
+
+def drawn(probs: npt.NDArray[np.float64], seed: int = 1) -> npt.NDArray[np.float64]:
+    return (np.random.default_rng(seed).random(len(probs)) < probs).astype(float)
+
+
+def sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(1 / (1 + np.exp(-values)))
+
+
+def linear(found: Map) -> LinearMap:
+    assert isinstance(found, LinearMap)
+    return found
+
+
+def test_a_fit_finds_the_scale_and_shift_that_made_the_marks() -> None:
+    logits = np.random.default_rng(0).normal(size=N) * 2
+    found = linear(fit(head(logits, drawn(sigmoid(0.5 * logits - 1))), "platt", what="made up"))
+    assert found.scale == pytest.approx(0.5, abs=0.03)
+    assert found.shift == pytest.approx(-1.0, abs=0.06)
+    found = linear(fit(head(logits, drawn(sigmoid(3 * logits))), "temperature", what="made up"))
+    assert found.scale == pytest.approx(3, abs=0.2) and found.shift == 0
+
+
+def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
+    logits = np.random.default_rng(0).normal(size=(N, 3)) * 3
+    true = torch.tensor(logits * 0.4 + [0.7, 0, 0]).softmax(-1)[:, 0].numpy()
+    found = linear(fit(head(logits, drawn(true)), "platt", what="made up"))
+    assert found.scale == pytest.approx(0.4, abs=0.04)
+    assert found.shift == pytest.approx(0.7, abs=0.08)
+    joined = probabilities(head(logits, true), LinearMap(0.4, 0.7))
+    assert torch.allclose(joined.tokens, torch.tensor(true))
+
+
+def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
+    logits, marks = [2.0, 1.0, -1.0, -2.0, 50.0, 60.0], [1, 0, 1, 0, NAN, 0]
+    weights = [1.0, 1, 1, 1, 1, 0]
+    of_all = linear(fit(head(logits, marks, weights), "platt", what="made up"))
+    of_four = linear(fit(head(logits[:4], marks[:4]), "platt", what="made up"))
+    assert of_all.scale == pytest.approx(of_four.scale, rel=1e-3)
+    rows = np.array([True] * 4 + [False] * 2)
+    of_rows = linear(fit(head(logits, [1, 0, 1, 0, 0, 0]), "platt", what="made up", rows=rows))
+    assert of_rows.scale == pytest.approx(of_four.scale, rel=1e-3)
+
+
+def test_marks_that_cannot_be_fitted_are_refused_by_name() -> None:
+    with pytest.raises(DataError, match=r"relevance: needs labels of both kinds"):
+        fit(head([1.0, 2.0, 3.0], [1, 1, NAN]), "platt", what="relevance")
+    logits = np.linspace(-2, 2, 400)
+    with pytest.raises(DataError, match=r"relevance: .* run against the logits"):
+        fit(head(logits, drawn(sigmoid(-2 * logits))), "platt", what="relevance")
+
+
+def test_marks_that_are_told_apart_at_once_give_a_finite_map() -> None:
+    found = linear(fit(head([-1.0, -2.0, 1.0, 2.0], [0, 0, 1, 1]), "platt", what="made up"))
+    assert 1 < found.scale < 50
+
+
+def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentence() -> None:
+    # Two examples: sentences of tokens (0, 1) and (2), and of (3); token 1 has two copies.
+    one = HeadLogits(
+        logits=torch.tensor([[0.0, 0, 0], [-9, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]).double(),
+        token=torch.tensor([0, 1, 1, 2, 3]),
+        sentence=torch.tensor([0, 0, 1, 2]),
+        row=torch.tensor([0, 0, 1]),
+        truth=torch.tensor([1.0, 0, NAN]).double(),
+        verdict=torch.tensor([0.0, 1.0]).double(),
+        weight=torch.ones(2).double(),
+    )
+    token = torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]).softmax(-1)[:, 0]
+    joined = probabilities(one, LinearMap())
+    assert joined.tokens.tolist() == pytest.approx(token.tolist())
+    means = [float(token[:2].mean()), float(token[2]), float(token[3])]
+    assert joined.sentences.tolist() == pytest.approx(means)
+    assert joined.weakest.tolist() == pytest.approx([min(means[:2]), means[2]])
+    weakest = probabilities(one, LinearMap(), "weakest_token").weakest
+    assert weakest.tolist() == pytest.approx([float(token[:3].min()), float(token[3])])
+
+
+def test_support_can_be_fitted_on_whole_responses() -> None:
+    random = np.random.default_rng(0)
+    logits = random.normal(size=N) + 1
+    row = np.repeat(np.arange(N // 2), 2)
+    weakest = logits.reshape(-1, 2).min(1)
+    one = HeadLogits(
+        logits=torch.tensor(logits),
+        token=None,
+        sentence=torch.arange(N),
+        row=torch.tensor(row),
+        truth=torch.tensor(drawn(np.full(N, 0.5))),  # says nothing
+        verdict=torch.tensor(drawn(sigmoid(2 * weakest - 0.5))),
+        weight=torch.ones(N // 2).double(),
+    )
+    found = linear(fit(one, "platt", what="support", level="response"))
+    assert found.scale == pytest.approx(2, abs=0.15)
+    assert found.shift == pytest.approx(-0.5, abs=0.1)
+    both = linear(fit(one, "platt", what="support", level="both"))
+    assert both.scale < found.scale
+
+
+def test_an_isotonic_map_bends_where_a_line_cannot() -> None:
+    logits = np.random.default_rng(0).normal(size=N) * 2
+    true = np.where(logits < 0, 0.15, sigmoid(logits * 1.5))
+    one = head(logits, drawn(true))
+    errors = {}
+    for method in ("platt", "isotonic"):
+        chosen: Method = "platt" if method == "platt" else "isotonic"
+        found = fit(one, chosen, what="made up")
+        errors[method] = float(np.abs(probabilities(one, found).tokens.numpy() - true).mean())
+    assert isinstance(found, KnotMap) and 3 <= len(found.x) <= KNOTS
+    assert np.all(np.diff(found.y) > 0)
+    assert errors["isotonic"] < 0.02 < 0.04 < errors["platt"]
+
+
+@given(
+    st.lists(st.floats(-20, 20), min_size=2, max_size=KNOTS, unique=True),
+    st.lists(st.floats(0.01, 10), min_size=KNOTS, max_size=KNOTS),
+    st.lists(st.floats(-40, 40), min_size=2, max_size=20, unique=True),
+)
+def test_a_map_rises_and_goes_through_its_knots(
+    at: list[float], rises: list[float], points: list[float]
+) -> None:
+    x = [value for n, value in enumerate(sorted(at)) if n == 0 or value - sorted(at)[n - 1] > 0.1]
+    if len(x) < 2:
+        return
+    y = np.cumsum(rises[: len(x)]).tolist()
+    found = PiecewiseLinear(x, y)
+    assert found(torch.tensor(x)).tolist() == pytest.approx(y, abs=2e-2, rel=1e-3)
+    mapped = PiecewiseLinear(x, y).double()(torch.tensor(sorted(points)).double())
+    assert bool((mapped.diff() > -1e-3).all())
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [([0.0], [0.0]), ([0, 1], [1, 1]), ([1, 0], [0, 1]), (range(17), range(17))]
+)
+def test_knots_that_are_no_map_are_refused(x: list[float], y: list[float]) -> None:
+    with pytest.raises(BundleError, match="needs 2 to 16 of each, both rising"):
+        PiecewiseLinear(list(x), list(y))
+
+
+def test_the_logit_of_entailment_is_that_of_its_probability() -> None:
+    logits = torch.tensor([[1.0, 2, 3], [9, -9, 0], [-60, 60, 50], [0, 0, 90]])
+    probs = logits.double().softmax(-1)[:, 0]
+    assert torch.allclose(entailment_logit(logits.double()), probs.log() - torch.log1p(-probs))
+
+
+def test_halves_keep_groups_whole() -> None:
+    groups = ["a", "b", "a", "c", "d", "c"]
+    first, second = halves(groups)
+    assert (first ^ second).all()
+    assert {groups[i] for i in np.flatnonzero(first)}.isdisjoint(
+        groups[i] for i in np.flatnonzero(second)
+    )
+    assert len({groups[i] for i in np.flatnonzero(first)}) == 2
+
+
+def test_each_half_is_judged_by_the_map_of_the_other() -> None:
+    one = head([0.0] * 4, [0, 1, 0, 1])
+    split = (np.array([True, True, False, False]), np.array([False, False, True, True]))
+
+    def fit_rows(rows: npt.NDArray[np.bool_]) -> Map:
+        return LinearMap(1.0, 5.0 if rows[0] else -5.0)
+
+    found = cross_fitted(one, split, fit_rows, "weakest_sentence")
+    assert found is not None
+    for values in (found.tokens, found.sentences, found.weakest):
+        assert (values > 0.5).tolist() == [False, False, True, True]
+
+    def refuse(rows: npt.NDArray[np.bool_]) -> Map:
+        raise DataError("nothing is known here")
+
+    assert cross_fitted(one, split, refuse, "weakest_sentence") is None
+
+
+def test_errors_are_measured_by_source_and_by_length() -> None:
+    masks = parts(["a", "a", "b"], [10, 6_000, 20_000])
+    assert list(masks) == ["all", "a", "b", "0-5k tokens", "5k-16k tokens", "over 16k tokens"]
+    one = head([0.0, 0.0, 0.0], [1, NAN, 1])
+    before, after = probabilities(one, LinearMap()), probabilities(one, LinearMap(1, 50))
+    report = sentence_report("relevance", one, before, after, masks, LinearMap(), "")
+    found = {error.part: error for error in report.errors}
+    assert found["all"].n == 2 and found["all"].before == pytest.approx(0.5)
+    assert found["all"].after == pytest.approx(0) and found["all"].rmse_after == pytest.approx(0)
+    assert (found["5k-16k tokens"].n, found["5k-16k tokens"].before) == (0, None)
+    assert list(parts(["a"], [10])) == ["all", "0-5k tokens"]

@@ -1,0 +1,146 @@
+"""Thresholds for a precision, and when rows justify none: said in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.calibration.separation import UseThreshold, justified_thresholds, same_share
+from trivet.measures.thresholds import Column, DevScores, precise_threshold, threshold_columns
+from trivet.records import LabelledExample, Labels, RagExample, Span
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10), st.integers(0, 3), st.integers(0, 3)), min_size=1),
+    st.sampled_from([0.3, 0.5, 0.75, 1.0]),
+)
+def test_no_other_threshold_of_that_precision_flags_more(
+    drawn: list[tuple[int, int, int]], least: float
+) -> None:
+    support = np.array([thing[0] / 10 for thing in drawn])
+    gold = np.array([float(thing[1]) for thing in drawn])
+    size = gold + np.array([float(thing[2]) for thing in drawn])
+    found = precise_threshold(support, gold, least, size)
+    if not 0 < gold.sum() < size.sum():
+        assert found is None
+        return
+    candidates = [value / 10 + 0.05 for value in range(10)]
+    good = [
+        below.sum()
+        for below in (support < candidate for candidate in candidates)
+        if below.any() and gold[below].sum() >= least * size[below].sum() - 1e-9
+    ]
+    if found is None:
+        assert not good
+        return
+    flagged = support < found.threshold
+    assert flagged.sum() == max(good)
+    hits = gold[flagged].sum()
+    assert hits >= least * size[flagged].sum() - 1e-9
+    assert found.f1 == pytest.approx(2 * hits / (size[flagged].sum() + gold.sum()))
+
+
+def scores(count: int, tell_apart: float) -> list[DevScores]:
+    """Make responses of one sentence of one word, in groups of two; half are unsupported."""
+    random = np.random.default_rng(3)
+    made = []
+    for number in range(count):
+        wrong = number % 4 < 2
+        support = float(np.clip(0.5 + random.normal() * 0.15 - tell_apart * (wrong - 0.5), 0, 0.99))
+        labels = Labels(unsupported=(Span(0, 4),) if wrong else (), adherent=not wrong)
+        example = RagExample("q", ("c",), "word")
+        made.append(
+            DevScores(
+                example=LabelledExample(example, labels, "made/up", f"group {number // 2}"),
+                faithfulness=support,
+                sentence_spans=(Span(0, 4),),
+                sentence_support=np.array([support]),
+                token_offsets=np.array([[0, 4]]),
+                token_support=np.array([support]),
+            )
+        )
+    return made
+
+
+def judged(rows: list[DevScores], precision: float | None = None) -> dict[str, UseThreshold]:
+    columns = threshold_columns(rows)
+    return {use.use: use for use in justified_thresholds(columns, rows, precision)}
+
+
+def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
+    found = judged(scores(80, tell_apart=0.6))
+    assert set(found) == {"adherence", "sentence", "span"}
+    for use in found.values():
+        assert use.threshold == pytest.approx(0.5, abs=0.15)
+        assert use.f1 is not None and use.f1 > 0.85
+        assert use.auroc is not None and use.low is not None and use.low > 0.5
+        assert f"{use.use}: threshold 0." in use.words()
+
+
+def test_a_precision_that_is_asked_for_is_reached_with_all_that_can_be_flagged() -> None:
+    rows = scores(200, tell_apart=0.25)
+    best, precise = judged(rows)["adherence"], judged(rows, 0.95)["adherence"]
+    assert precise.precision is not None and precise.precision >= 0.95
+    assert best.precision is not None and best.precision < 0.95
+    assert best.threshold is not None and precise.threshold is not None
+    assert precise.threshold < best.threshold
+
+
+def test_rows_that_are_not_told_apart_give_none_and_say_so() -> None:
+    for use in judged(scores(80, tell_apart=0.0)).values():
+        assert use.threshold is None and use.auroc is not None
+        assert "no clean separation, AUROC" in use.words()
+        assert "includes .5 or less; the threshold is kept" in use.words()
+
+
+def test_a_precision_out_of_reach_is_said() -> None:
+    rows = scores(200, tell_apart=0.15)
+    lowest = min(rows, key=lambda row: row.faithfulness or 0)
+    place = rows.index(lowest)
+    right = LabelledExample(
+        lowest.example.example, Labels(unsupported=(), adherent=True), "made/up", "other"
+    )
+    rows[place] = DevScores(
+        right, 0.0, lowest.sentence_spans, np.zeros(1), lowest.token_offsets, np.zeros(1)
+    )
+    found = judged(rows, 1.0)["adherence"]
+    assert found.threshold is None
+    assert "no threshold has a precision of 1" in found.words()
+
+
+def test_one_class_and_one_group_are_said() -> None:
+    right = [row for row in scores(40, 0.5) if row.example.labels.adherent]
+    assert "one class or none" in judged(right)["adherence"].words()
+    alone = scores(2, 0.5) + scores(4, 0.5)[2:]
+    alone = [
+        DevScores(
+            LabelledExample(row.example.example, row.example.labels, "made/up", "one group"),
+            row.faithfulness,
+            row.sentence_spans,
+            row.sentence_support,
+            row.token_offsets,
+            row.token_support,
+        )
+        for row in alone
+    ]
+    assert "has no interval: too few groups" in judged(alone)["adherence"].words()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, unique=True), st.floats(0, 1))
+def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold: float) -> None:
+    support = np.array(drawn)
+    nothing = np.zeros(len(support))
+
+    def column(values: FloatArray) -> Column:
+        return Column(values, nothing, nothing, np.arange(len(values)), len(values))
+
+    squeezed = support * 0.5 + 0.2
+    if len(np.unique(squeezed)) < len(squeezed):
+        return
+    moved = same_share(column(support), threshold, column(squeezed))
+    assert (squeezed < moved).sum() == (support < threshold).sum()

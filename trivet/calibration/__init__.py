@@ -1,0 +1,1 @@
+"""What `trivet calibrate` fits, checks and reports."""

@@ -1,0 +1,157 @@
+"""A calibration for people: as lines of text, and as a page or a folder with curves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trivet.calibration.fit import LinearMap, Map
+from trivet.calibration.measures import HeadReport
+from trivet.calibration.separation import UseThreshold
+from trivet.model.bundle_info import CalibrationInfo
+from trivet.records import DataError
+from trivet.report.pages import Section, render_page
+from trivet.report.plots import reliability_svg
+
+PAGE_NAME, JSON_NAME = "calibration.html", "calibration.json"
+_HEADER = ("rows", "n", "ECE before", "ECE after", "RMSE before", "RMSE after")
+_USES = ("use", "threshold", "AUROC", "95 % interval", "precision", "recall", "F1", "flagged", "n")
+_EXPLAINED = (
+    "ECE: expected calibration error, 15 bins. RMSE: of the examples' shares of true sentences. "
+    "After: two-fold cross-fitted by group, so every row was judged by a map fitted on others; the "
+    "map that was kept is fitted on all rows."
+)
+
+
+def lines(reports: Sequence[HeadReport], uses: Sequence[UseThreshold]) -> list[str]:
+    """Return the outcome, one line a head and one a use."""
+    found = []
+    for report in reports:
+        every = report.errors[0]
+        words = f"{report.name}: {_map_words(report)}; ECE of {every.n} {report.unit} "
+        found.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
+    return found + [use.words() for use in uses]
+
+
+def check_path(path: Path) -> None:
+    """Refuse a place for the report before any work is done.
+
+    Raises:
+        DataError: A page would stand in a folder that is not there, or a folder's name is a file's.
+    """
+    if path.suffix == ".html" and not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent} to write it into")
+    if path.suffix != ".html" and path.exists() and not path.is_dir():
+        raise DataError(f"{path}: is no folder; give FILE.html or a folder for the report")
+
+
+def write_report(
+    path: Path,
+    info: CalibrationInfo,
+    reports: Sequence[HeadReport],
+    uses: Sequence[UseThreshold],
+) -> Path:
+    """Write a self-contained page; into a folder, also the figures as JSON and the curves as SVG.
+
+    Args:
+        path: ``FILE.html``, or a folder, which is made if need be.
+        info: Of the bundle.
+        reports: What was measured.
+        uses: The thresholds.
+
+    Returns:
+        The page.
+    """
+    curves = {report.name: _curve(report) for report in reports if report.before}
+    page = render_page("Calibration", _sections(info, reports, uses, curves))
+    if path.suffix == ".html":
+        path.write_text(page, encoding="utf-8")
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    (path / PAGE_NAME).write_text(page, encoding="utf-8")
+    (path / JSON_NAME).write_text(_to_json(info, reports, uses), encoding="utf-8")
+    for name, svg in curves.items():
+        (path / f"reliability_{name}.svg").write_text(svg, encoding="utf-8")
+    return path / PAGE_NAME
+
+
+def _sections(
+    info: CalibrationInfo,
+    reports: Sequence[HeadReport],
+    uses: Sequence[UseThreshold],
+    curves: dict[str, str],
+) -> list[Section]:
+    about = f"Method: {info.method}; fitted on {info.split} of {', '.join(info.data)}."
+    sections = [Section("Outcome", (about, _EXPLAINED, *lines(reports, uses)))]
+    rows = [
+        (
+            use.use,
+            "kept" if use.threshold is None else f"{use.threshold:.4f}",
+            _figure(use.auroc),
+            "-" if use.low is None else f"{_figure(use.low)} to {_figure(use.high)}",
+            _figure(use.precision),
+            _figure(use.recall),
+            _figure(use.f1),
+            str(use.flagged),
+            str(use.n),
+        )
+        for use in uses
+    ]
+    sections.append(
+        Section("Thresholds", ("Measured on the rows they were chosen on.",), _USES, rows)
+    )
+    for report in reports:
+        shown = [i for i in range(len(_HEADER)) if i < 4 or report.unit == "context sentences"]
+        cells = [
+            (
+                error.part,
+                str(error.n),
+                *map(_figure, (error.before, error.after, error.rmse_before, error.rmse_after)),
+            )
+            for error in report.errors
+        ]
+        sections.append(
+            Section(
+                f"{report.name}: {report.unit}",
+                (f"{_map_words(report)}.",),
+                [_HEADER[i] for i in shown],
+                [[row[i] for i in shown] for row in cells],
+                [curves[report.name]] if report.name in curves else [],
+            )
+        )
+    return sections
+
+
+def _curve(report: HeadReport) -> str:
+    title = f"{report.name}, {report.unit}"
+    if report.after:
+        return reliability_svg(report.after, title, before=report.before)
+    return reliability_svg(report.before, title)
+
+
+def _map_words(report: HeadReport) -> str:
+    found: Map | None = report.found
+    words = "as it was"
+    if isinstance(found, LinearMap):
+        words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
+    elif found is not None:
+        words = f"{len(found.x)} knots"
+    return f"{words} ({report.note})" if report.note else words
+
+
+def _to_json(
+    info: CalibrationInfo, reports: Sequence[HeadReport], uses: Sequence[UseThreshold]
+) -> str:
+    record: dict[str, Any] = {
+        "calibration": info.model_dump(),
+        "heads": [dataclasses.asdict(report) for report in reports],
+        "thresholds": [dataclasses.asdict(use) for use in uses],
+    }
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
