@@ -1,0 +1,273 @@
+"""A grid of tiny runs: run, broken off, gone on with, refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from trivet import ablate as ablate_module
+from trivet.__main__ import main
+from trivet.ablate import ablate
+from trivet.ablation.grid import Grid, Run, read_grid
+from trivet.ablation.page import write_table
+from trivet.ablation.run import BEGUN, DONE, SCORES, Finished, effective, read_done, state_of
+from trivet.ablation.scores import RowScore, read_scores, write_scores
+from trivet.ablation.table import tabulate
+from trivet.data.module import Batch
+from trivet.model.bundle import read_bundle
+from trivet.records import ConfigError, DataError
+from trivet.training.objective import RagTraining
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Experiment logs directory .* exists and is not empty"),
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
+    pytest.mark.usefixtures("one_thread"),
+]
+CONTEXTS = ["The mill is old. It was built of stone.", "The ferry is red."]
+ANSWERS = [("The mill is old.", True), ("The mill is new.", False)]
+ANSWERS += [("It was built of stone.", True), ("It was built of wood.", False)]
+
+Make = Callable[..., Grid]
+
+
+def labelled(number: int, group: str) -> dict[str, Any]:
+    response, supported = ANSWERS[number % 4]
+    start = response.rindex(" ") + 1
+    marks = [[0, 0, 16]] if "mill" in response else [[0, 17, len(CONTEXTS[0])]]
+    return {
+        "id": f"{group}-{number}",
+        "question": "What of the mill?",
+        "contexts": CONTEXTS,
+        "response": response,
+        "labels": {
+            "unsupported": [] if supported else [[start, len(response) - 1]],
+            "relevant": marks,
+            "utilized": marks,
+        },
+        "source": "tiny",
+        "group": group,
+    }
+
+
+def write(path: Path, group: str, count: int) -> Path:
+    rows = [labelled(number, f"{group}{number // 4}") for number in range(count)]
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def make(bert_checkpoint: Path, tmp_path: Path) -> Make:
+    """Return a function that writes a grid of two learning rates and two seeds, and reads it."""
+    train, dev = write(tmp_path / "train.jsonl", "train", 16), write(tmp_path / "dev.jsonl", "d", 4)
+    test = write(tmp_path / "test.jsonl", "test", 8)
+    data = {
+        "train": [{"spec": f"jsonl:{train}", "split": "all"}],
+        "dev": [{"spec": f"jsonl:{dev}", "split": "all"}],
+    }
+    base = tmp_path / "base.yaml"
+    base.write_text(
+        json.dumps({"encoder": {"name": str(bert_checkpoint)}, "data": data}), encoding="utf-8"
+    )
+    record = {
+        "base": ["tiny.yaml", "base.yaml"],
+        "overrides": ["optim.epochs=1", "run.checkpoint_minutes=1e-6"],
+        "axes": {"optim.head_lr": [0.001, 0.002]},
+        "seeds": [0, 1],
+        "test": [{"spec": f"jsonl:{test}", "split": "all", "name": "tiny test"}],
+    }
+
+    def read(*overrides: str, **changed: Any) -> Grid:
+        path = tmp_path / "rates.yaml"
+        path.write_text(json.dumps({**record, **changed}), encoding="utf-8")
+        return read_grid(path, tmp_path / "out", overrides)
+
+    return read
+
+
+class BrokenOff(BaseException):
+    """What stops the whole grid here, as a kill would."""
+
+
+def test_a_grid_runs_is_broken_off_goes_on_and_is_skipped(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = make()
+    assert [run.name for run in grid.runs] == [
+        "head_lr=0.001/seed0",
+        "head_lr=0.002/seed0",
+        "head_lr=0.001/seed1",
+        "head_lr=0.002/seed1",
+    ]
+    step = RagTraining.training_step
+    steps: list[int] = []
+
+    def break_off(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        if len(steps) == 6:  # in the second run: four steps of the first, two of its own
+            raise BrokenOff
+        steps.append(int(self.global_step))
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RagTraining, "training_step", break_off)
+        with pytest.raises(BrokenOff):
+            ablate(grid)
+    states = [state_of(run, grid.test) for run in grid.runs]
+    assert states == ["finished", "begun", "new", "new"]
+    first = (grid.runs[0].folder / DONE).read_bytes()
+
+    def watch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        steps.append(int(self.global_step))
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(RagTraining, "training_step", watch)
+    assert ablate(make()) == []
+    assert steps == [0, 1, 2, 3] * 4  # none lost and none done twice
+    assert (grid.runs[0].folder / DONE).read_bytes() == first
+    for run in grid.runs:
+        done = read_done(run)
+        assert done is not None and state_of(run, grid.test) == "finished"
+        assert (done.cell, done.seed, done.steps) == (run.cell, run.seed, 4)
+        assert done.tries == (2 if run is grid.runs[1] else 1)
+        assert done.training_seconds > 0 and done.inference_windows == 8
+        assert read_bundle(run.folder / "bundle").info.training.settings["seed"] == run.seed
+        assert not (run.folder / "checkpoints").exists()
+        rows = read_scores(run.folder / SCORES)
+        assert [row.id for row in rows] == [f"test{n // 4}-{n}" for n in range(8)]
+        assert not any(word in (run.folder / SCORES).read_text() for word in ("mill", "stone"))
+    ablate(grid)
+    assert len(steps) == 16
+    _refusals(make)
+
+
+def _refusals(make: Make) -> None:
+    """A changed configuration is refused by name, and replaced when told."""
+    with pytest.raises(ConfigError, match=r"head_lr=0\.001/seed0: .* optim\.epochs was 1, is 2"):
+        ablate(make("optim.epochs=2"))
+    ablate(make("run.log_steps=3"))  # changes no weight
+
+
+def test_the_table_of_what_is_there_names_what_is_missing(make: Make) -> None:
+    ablate(make("seeds=[0]"))
+    grid = make()
+    table = tabulate(grid, "trivet ablate")
+    assert table.missing == ("head_lr=0.001/seed1", "head_lr=0.002/seed1")
+    text = write_table(table, grid.folder)
+    assert "head_lr=0.001/seed1" in text
+    page = (grid.folder / "table.html").read_text(encoding="utf-8")
+    assert "<svg" in page and "head_lr=0.002" in page
+
+
+def test_a_process_that_ends_badly_is_named_and_the_others_go_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = make()
+    # A child of these imports no torch: built-in functions stand in for the work.
+    monkeypatch.setattr(ablate_module, "_work", sys.exit)  # refuses so many arguments
+    failures = ablate(grid, jobs=2)
+    assert sorted(failure.run.name for failure in failures) == sorted(r.name for r in grid.runs)
+    assert all("ended with 1; see" in failure.reason for failure in failures)
+    monkeypatch.setattr(ablate_module, "_work", print)
+    assert ablate(grid, jobs=3) == []
+
+
+def test_a_run_that_fails_leaves_the_others_alone(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = make()
+    done: list[str] = []
+
+    def fail_first(run: Run, *_: object, **__: object) -> None:
+        if run is grid.runs[0]:
+            raise ConfigError("encoder.name: is nowhere")
+        done.append(run.name)
+
+    monkeypatch.setattr(ablate_module, "finish", fail_first)
+    (failure,) = ablate(grid)
+    assert failure.run is grid.runs[0]
+    assert failure.reason == "ConfigError: encoder.name: is nowhere"
+    assert done == [run.name for run in grid.runs[1:]]
+
+
+def test_test_rows_that_are_trained_on_are_refused(make: Make, tmp_path: Path) -> None:
+    taught = {"spec": f"jsonl:{tmp_path / 'train.jsonl'}", "split": "all"}
+    with pytest.raises(ConfigError, match=r"4 groups of the test rows stand in .*train\.jsonl"):
+        ablate(make(test=[taught]))
+
+
+def test_a_changed_run_is_replaced_when_told_and_a_strangers_never(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = make()
+    for run in grid.runs:
+        run.folder.mkdir(parents=True)
+        (run.folder / BEGUN).write_text(json.dumps({"config": effective(run.config), "tries": []}))
+    changed = make("optim.epochs=3")
+    assert [state_of(run, grid.test) for run in grid.runs] == ["begun"] * 4
+    with pytest.raises(ConfigError) as refused:
+        ablate(changed)
+    assert all(run.name in str(refused.value) for run in changed.runs)
+    (changed.runs[1].folder / BEGUN).unlink()
+    (changed.runs[1].folder / "checkpoints").mkdir()
+    with pytest.raises(ConfigError, match="checkpoints of a run that no grid began"):
+        ablate(changed, replace_changed=True)
+    assert all(run.folder.exists() for run in changed.runs), "nothing goes before all is right"
+    (changed.runs[1].folder / "checkpoints").rmdir()
+    began: list[str] = []
+    monkeypatch.setattr(ablate_module, "finish", lambda run, *_, **__: began.append(run.name))
+    assert ablate(changed, replace_changed=True) == []
+    assert began == [run.name for run in changed.runs]
+    assert [run.folder.exists() for run in changed.runs] == [False, True, False, False]
+
+
+def test_a_key_that_a_newer_version_brings_is_no_change(make: Make) -> None:
+    run = make().runs[0]
+    run.folder.mkdir(parents=True)
+    older = effective(run.config).replace("  warmup_share: 0.06\n", "")
+    assert older != effective(run.config)
+    (run.folder / BEGUN).write_text(json.dumps({"config": older, "tries": []}))
+    assert state_of(run, ()) == "begun"
+
+
+def test_the_command_makes_the_table_again_without_a_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    grid = make()
+    tests = [vars(test) for test in grid.test]
+    for number, run in enumerate(grid.runs[:3]):
+        run.folder.mkdir(parents=True)
+        (run.folder / BEGUN).write_text(json.dumps({"config": effective(run.config), "tries": []}))
+        one = RowScore("t", 0, None, "tiny", "g0", None, 9, relevance_true=0.0)
+        rows = [replace(one, row=n, group=f"g{n}", relevance=number / 10) for n in range(3)]
+        write_scores(run.folder / SCORES, rows)
+        spent = 60.0 + number
+        done = Finished(run.cell, run.seed, "", tests, 1000, 7, spent, 1, 2.0, 500, "cpu", 1)
+        (run.folder / DONE).write_text(json.dumps(vars(done)), encoding="utf-8")
+    words = ["ablate", str(grid.folder.parent / "rates.yaml"), "--out", str(grid.folder)]
+    monkeypatch.setattr(sys, "argv", ["trivet", *words, "--table-only"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capfd.readouterr().out
+    assert not ended.value.code
+    assert "Missing, and in no number: head_lr=0.002/seed1." in said
+    assert "| relevance_rmse ↓ | 3 | - | 3 | 0.100 (-1.171 to 1.371) | 0.100 |" in said
+    assert "| relevance_rmse ↓ | head_lr=0.002 | +0.100 | +0.100 to +0.100 | - |" in said
+    assert "| 1,000 | 7 | 61 (48 to 74) | 4.00 (4.00 to 4.00) |" in said
+    assert (grid.folder / "table.md").read_text(encoding="utf-8").strip() == said.strip()
+    monkeypatch.setattr(sys, "argv", ["trivet", *words, "--table-only", "seeds=[9]"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "no run is finished" in capfd.readouterr().err
+    with pytest.raises(DataError, match="no run is finished"):  # they were measured on others
+        tabulate(replace(grid, test=()))
+    grid.runs[0].config.optim.epochs = 9
+    with pytest.raises(ConfigError, match=r"optim\.epochs was 1, is 9"):
+        tabulate(grid)

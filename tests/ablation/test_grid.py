@@ -1,0 +1,102 @@
+"""Grid files: cells, seeds, order, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.ablation.grid import Grid, read_grid
+from trivet.configs import schema
+from trivet.configs.schema import Granularity
+from trivet.records import ConfigError
+
+SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
+TEST = {"spec": "jsonl:rows.jsonl"}
+
+
+def read(folder: Path, *overrides: str, **said: Any) -> Grid:
+    record = {"base": ["tiny.yaml"], "overrides": ["encoder.name=x"], "test": [TEST], **said}
+    path = folder / "mine.yaml"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    return read_grid(path, folder / "out", overrides)
+
+
+def test_the_six_questions_ship() -> None:
+    six = {"augmentation", "faithfulness", "granularity", "loss_weights", "supervision", "trunk"}
+    assert six <= {file.stem for file in SHIPPED}
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.stem))
+def test_a_grid_that_ships_is_found_by_name_and_its_cells_differ(file: Path) -> None:
+    grid = read_grid(Path(file.stem), None, ["encoder.name=x"])
+    assert grid.folder == Path("runs/ablations") / file.stem
+    assert len(grid.runs) == len(grid.cells) * 3 >= 6
+    first_seed = [str(run.config).replace(run.cell, "") for run in grid.runs if run.seed == 0]
+    assert len(set(first_seed)) == len(grid.cells)
+    assert f"trivet ablate {file.name}" in file.read_text(encoding="utf-8")
+
+
+def test_axes_are_combined_and_a_seed_is_finished_before_the_next(tmp_path: Path) -> None:
+    axes = {"granularity": ["token", "example"], "data.use_evidence": [True, False]}
+    grid = read(tmp_path, "optim.epochs=7", axes=axes, seeds=[3, 5])
+    assert list(grid.cells) == [
+        "granularity=token,use_evidence=true",
+        "granularity=token,use_evidence=false",
+        "granularity=example,use_evidence=true",
+        "granularity=example,use_evidence=false",
+    ]
+    assert [run.seed for run in grid.runs] == [3] * 4 + [5] * 4
+    run = grid.runs[-1]
+    assert run.folder == tmp_path / "out" / run.cell / "seed5"
+    assert run.config.run.folder == str(run.folder)
+    assert (run.config.run.seed, run.config.optim.epochs) == (5, 7)
+    assert run.config.granularity is Granularity.example
+    assert run.config.data.use_evidence is False
+
+
+def test_keys_of_the_grid_itself_can_be_given_when_called(tmp_path: Path) -> None:
+    cells = {"a": [], "b": ["optim.epochs=1"]}
+    grid = read(tmp_path, "seeds=[4]", "test=[{spec: 'jsonl:other', split: all}]", cells=cells)
+    assert [run.name for run in grid.runs] == ["a/seed4", "b/seed4"]
+    assert [(test.spec, test.split, test.label) for test in grid.test] == [
+        ("jsonl:other", "all", "jsonl:other all")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({}, "give axes .* or cells"),
+        ({"axes": {"granularity": ["token"]}, "cells": {"a": []}}, "give axes .* or cells"),
+        ({"axes": {"optim.epoch": [1]}}, r"mine\.yaml, cell epoch=1: optim\.epoch"),
+        ({"axes": {"data.train": [["x"]]}}, r"axes\.data\.train: .* no plain value"),
+        ({"cells": {"../up": []}}, r"cell '\.\./up' must be a name"),
+        ({"cells": {"a": []}, "seeds": [1, 1]}, "name one seed twice"),
+        ({"cells": {"a": []}, "test": []}, "test must hold at least one"),
+        ({"cells": {"a": []}, "test": [TEST, TEST]}, "give each entry a name"),
+        ({"cells": {"a": []}, "lengths": [9, 3]}, r"lengths \[9, 3\] must rise"),
+        ({"cells": {"a": []}, "seed": [1]}, r"mine\.yaml: seed"),
+        ({"cells": {"a": ["run.devices=2"]}}, r"run\.devices must be 1"),
+        ({"cells": {"a": ["run.seed=7"]}}, r"run\.seed cannot be given; seeds"),
+        ({"cells": {"a": []}, "overrides": ["run.folder=x"]}, r"run\.folder cannot be given"),
+        ({"axes": {"granularity": []}}, r"axes\.granularity must hold at least one"),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_refused(
+    tmp_path: Path, said: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read(tmp_path, **said)
+
+
+def test_what_the_cells_differ_in_cannot_be_given_for_all(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"optim\.epochs is what the cells of .* differ in"):
+        read(tmp_path, "optim.epochs=3", axes={"optim.epochs": [1, 2]})
+
+
+def test_a_grid_file_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such grid file.* trunk\.yaml"):
+        read_grid(Path("nowhere.yaml"))

@@ -1,0 +1,272 @@
+"""The figures of a grid: by hand, and the same that `trivet.metrics` gives for one run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trivet.ablation.comparison import Compared, compare_runs
+from trivet.ablation.grid import Run
+from trivet.ablation.page import to_html, to_markdown
+from trivet.ablation.scores import RowScore, read_scores, score_row, write_scores
+from trivet.ablation.table import Cost, Table, Value, t_interval, values_of
+from trivet.configs.schema import TrainConfig
+from trivet.metrics import Judged, measure
+from trivet.records import (
+    ContextSentence,
+    ContextSpan,
+    ContextVerdict,
+    DataError,
+    Evaluation,
+    FailedEvaluation,
+    LabelledExample,
+    Labels,
+    RagExample,
+    SentenceVerdict,
+    Span,
+    UnsupportedSpan,
+)
+
+CELLS = ("plain", "other")
+
+
+def scored(number: int, relevance: float, **more: object) -> RowScore:
+    """Return a row that is nothing but its own group; the true relevance is 0."""
+    row = RowScore("t", number, str(number), "made/up", f"g{number}", None, 10 * number)
+    return dataclasses.replace(row, relevance=relevance, relevance_true=0.0, **more)  # type: ignore[arg-type]
+
+
+def runs_of(*cells_and_seeds: tuple[str, int]) -> list[Run]:
+    return [Run(cell, seed, Path(cell), TrainConfig()) for cell, seed in cells_and_seeds]
+
+
+def compared(runs: Sequence[Sequence[RowScore]], name: str) -> Compared:
+    (found,) = [one for one in compare_runs(runs) if one.measure == name]
+    return found
+
+
+# By hand --------------------------------------------------------------------------------------
+
+
+def test_the_interval_over_seeds_is_students() -> None:
+    assert t_interval([]) == (None, None, None)
+    assert t_interval([0.5]) == (0.5, None, None)
+    # Two values 0.2 apart: half of 12.706 (df 1) x 0.2.
+    assert t_interval([0.4, 0.6]) == pytest.approx((0.5, 0.5 - 1.2706, 0.5 + 1.2706), abs=1e-4)
+    # Three values: 4.303 (df 2) x sd 0.1 / sqrt 3.
+    low, high = 0.5 - 0.24841, 0.5 + 0.24841
+    assert t_interval([0.4, 0.5, 0.6]) == pytest.approx((0.5, low, high), abs=1e-4)
+
+
+def test_a_difference_is_paired_over_rows_and_over_seeds() -> None:
+    # Two documents. The RMSE of "plain" is 0.1 or 0.3 where one of them is drawn twice, 0.2236 on
+    # both; that of "other" is 0.2 on whatever is drawn.
+    plain, other = [scored(0, 0.1), scored(1, 0.3)], [scored(0, 0.2), scored(1, 0.2)]
+    worse = [scored(0, 0.3), scored(1, 0.3)]
+    runs = runs_of(("plain", 0), ("other", 0), ("plain", 1), ("other", 1))
+    one = compared([plain, other, other, worse], "relevance_rmse")
+    first, second = values_of(one, runs, CELLS)
+    both = 0.05**0.5
+    assert (first.n, first.groups, first.positives) == (2, 2, None)
+    assert first.seeds == pytest.approx({0: both, 1: 0.2})
+    assert first.mean == pytest.approx((both + 0.2) / 2)
+    assert first.difference is None
+    # Seed 0: 0.2 - 0.2236, seed 1: 0.3 - 0.2.
+    apart = (0.2 - both, 0.1)
+    assert second.difference == pytest.approx(sum(apart) / 2)
+    assert (second.seeds_low, second.seeds_high) == pytest.approx(t_interval(apart)[1:])
+    # Of the first document alone 0.1 and 0.1, of the second -0.1 and 0.1.
+    assert (second.rows_low, second.rows_high) == pytest.approx((0.0, 0.1))
+
+
+def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> None:
+    # AUROC needs the one document with a hallucination: a third of the resamples lack it.
+    def rows(*faithfulness: float) -> list[RowScore]:
+        return [
+            scored(number, 0.0, faithfulness=value, adherent=number > 0)
+            for number, value in enumerate(faithfulness)
+        ]
+
+    one = compared([rows(0.1, 0.2, 0.3, 0.4), rows(0.3, 0.2, 0.1, 0.4)], "hallucination_auroc")
+    assert 0.5 < one.estimates[0].defined_share() < 0.95
+    _, other = values_of(one, runs_of(("plain", 0), ("other", 0)), CELLS)
+    assert other.difference == pytest.approx(1 / 3 - 1)
+    assert (other.rows_low, other.rows_high) == (None, None)
+
+
+def test_a_family_is_joined_as_its_protocol_says() -> None:
+    def names(family: str) -> set[str]:
+        rows = [
+            dataclasses.replace(scored(number, 0.1), source=f"{family}/{number % 2}")
+            for number in range(4)
+        ]
+        return {one.source for one in compare_runs([rows]) if one.overall}
+
+    assert names("ragbench") == {"ragbench/mean"}
+    assert names("ragtruth") == {"ragtruth/pooled"}
+    assert names("halubench") == {"halubench/mean", "halubench/pooled"}
+
+
+def test_only_seeds_that_both_cells_have_are_compared() -> None:
+    rows = [scored(0, 0.1), scored(1, 0.1)]
+    worse = [scored(0, 0.4), scored(1, 0.4)]
+    runs = runs_of(("plain", 0), ("other", 0), ("other", 1))
+    _, other = values_of(compared([rows, worse, rows], "relevance_rmse"), runs, CELLS)
+    assert other.mean == pytest.approx(0.25)
+    assert other.difference == pytest.approx(0.3)
+    assert other.seeds_low is None
+    alone = values_of(compared([rows], "relevance_rmse"), runs_of(("other", 1)), CELLS)
+    assert [value.cell for value in alone] == ["other"] and alone[0].difference is None
+
+
+def test_a_row_that_fails_in_one_run_is_in_no_run() -> None:
+    whole = [scored(0, 0.1), scored(1, 0.2), scored(2, 0.9)]
+    failed = dataclasses.replace(whole[2], relevance=None, relevance_true=None, failed="too_long")
+    one = compared([whole, [*whole[:2], failed]], "relevance_rmse")
+    assert one.n == 2
+    assert one.estimates[0].value == pytest.approx((0.05 / 2) ** 0.5)
+
+
+def test_rows_of_another_data_set_are_refused() -> None:
+    with pytest.raises(DataError, match="measured on different rows"):
+        compare_runs([[scored(0, 0.1)], [scored(1, 0.1)]])
+
+
+def test_lengths_part_the_rows_in_buckets() -> None:
+    rows = [scored(number, number / 10) for number in range(5)]  # of 0, 10, ... 40 tokens
+    found = {one.source: one for one in compare_runs([rows], lengths=(20, 40))}
+    assert {name: one.n for name, one in found.items()} == {
+        "made/up": 5,
+        "made/up, 0 to 20 tokens": 2,
+        "made/up, 20 to 40 tokens": 2,
+        "made/up, 40 tokens and more": 1,
+    }
+    assert found["made/up, 40 tokens and more"].estimates[0].value == pytest.approx(0.4)
+
+
+# Against the measures of one run --------------------------------------------------------------
+
+RESPONSE, CONTEXT = "aaaa bbbb. cccc dddd.", "eeee ffff. gggg hhhh. iiii."
+RESPONSE_SENTENCES = (Span(0, 10), Span(11, 21))
+CONTEXT_SENTENCES = (Span(0, 10), Span(11, 21), Span(22, 27))
+
+
+def judged(number: int, random: np.random.Generator) -> Judged:
+    """Return a made-up row of one of three sources, with labels, and a verdict or a failure."""
+    support, relevance, utilization = random.random(2), random.random(3), random.random(3)
+    flagged = [span for span, value in zip(RESPONSE_SENTENCES, support, strict=True) if value < 0.5]
+    marked = tuple(ContextSpan(0, span.start, span.end) for span in CONTEXT_SENTENCES)
+    gold = tuple(span for span in (Span(5, 9), Span(11, 15)) if random.random() < 0.4)
+    labels = Labels(
+        unsupported=gold if number % 7 else None,
+        adherent=not gold,
+        relevant=marked[: number % 4],
+        utilized=marked[1 : number % 5],
+        relevance=0.25 if number % 2 else None,
+    )
+    source = ("ragbench/one", "ragbench/two", "ragtruth/qa")[number % 3]
+    example = RagExample("?", (CONTEXT,), RESPONSE, id=str(number))
+    labelled = LabelledExample(example, labels, source, f"g{number % 11}")
+    if number % 13 == 5:
+        return Judged(labelled, FailedEvaluation(str(number), "too_long", "far too long"))
+    sentences = tuple(
+        SentenceVerdict(s.start, s.end, RESPONSE[s.start : s.end], float(v), bool(v >= 0.5))
+        for s, v in zip(RESPONSE_SENTENCES, support, strict=True)
+    )
+    context = tuple(
+        ContextSentence(s.start, s.end, CONTEXT[s.start : s.end], float(r), float(u))
+        for s, r, u in zip(CONTEXT_SENTENCES, relevance, utilization, strict=True)
+    )
+    spans = tuple(UnsupportedSpan(s.start, s.end, RESPONSE[s.start : s.end], 0.9) for s in flagged)
+    verdict = Evaluation(
+        id=str(number),
+        faithfulness=float(support.min()),
+        supported_share=0.5,
+        relevance=float(relevance.mean()),
+        utilization=float(utilization.mean()),
+        completeness=float(random.random()),
+        adherent=bool(support.min() >= 0.5),
+        unsupported=spans,
+        sentences=sentences,
+        contexts=(ContextVerdict(0.5, 0.5, context),),
+        windows=1,
+        window_size=512,
+        cut_question_tokens=0,
+        response_chunks=1,
+        replaced_characters=0,
+    )
+    return Judged(labelled, verdict)
+
+
+def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = [judged(number, random) for number in range(120)]
+    figures = {
+        (figure.source, figure.measure): (figure.value, figure.low, figure.high, figure.n)
+        for figure in measure(rows)
+        if figure.generator is None
+    }
+    kept = [score_row("t", n, row.example, row.evaluation, 9) for n, row in enumerate(rows)]
+    write_scores(tmp_path / "scores.jsonl", kept)
+    again = read_scores(tmp_path / "scores.jsonl")
+    assert "bbbb" not in (tmp_path / "scores.jsonl").read_text(encoding="utf-8")
+    found = {}
+    for one in compare_runs([again]):
+        low, high = one.estimates[0].interval() or (None, None)
+        found[one.source, one.measure] = (one.estimates[0].value, low, high, one.n)
+    assert {source for source, _ in found} == {
+        "ragbench/one",
+        "ragbench/two",
+        "ragbench/mean",
+        "ragtruth/qa",
+    }
+    assert len(found) == 4 * 11
+    for key, figure in found.items():
+        assert figure == pytest.approx(figures[key], abs=1e-9), key
+
+
+def test_a_line_that_is_no_row_score_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    write_scores(path, [scored(0, 0.5)])
+    path.write_text(path.read_text(encoding="utf-8") + '{"row": 1}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"scores\.jsonl, line 2: no row score"):
+        read_scores(path)
+
+
+# For people -----------------------------------------------------------------------------------
+
+
+def test_the_table_says_what_is_missing_and_loads_nothing() -> None:
+    value = Value(
+        test="t",
+        source="made/up",
+        overall=True,
+        measure="relevance_rmse",
+        cell="plain",
+        mean=0.2,
+        low=0.1,
+        high=0.3,
+        seeds={0: 0.2},
+        n=9,
+        positives=None,
+        groups=4,
+    )
+    other = dataclasses.replace(
+        value, cell="other", difference=-0.05, rows_low=-0.06, rows_high=-0.04
+    )
+    costs = (Cost("plain", (), (0, 1), parameters=1_000), Cost("other", ("a=1|2",), ()))
+    missing = ("other/seed1",)
+    table = Table("t", "trivet ablate", CELLS, (0, 1), missing, costs, (value, other))
+    text = to_markdown(table)
+    assert "Missing, and in no number: other/seed1." in text
+    assert "| relevance_rmse ↓ | 9 | - | 4 | 0.200 (0.100 to 0.300) |" in text
+    assert "| relevance_rmse ↓ | other | -0.050 | -0.060 to -0.040 | - |" in text
+    assert r"a=1\|2" in text
+    assert json.loads(table.to_json())["values"][1]["difference"] == -0.05
+    page = to_html(table)
+    assert page.count("<svg") == 2 and "http://" not in page.replace("http://www.w3.org", "")

@@ -1,0 +1,184 @@
+"""A whole grid: what is finished is skipped, what was broken off goes on, the rest is run."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import torch
+
+from trivet.ablation.grid import Grid, MeasuredRows, Run
+from trivet.ablation.run import Rows, finish, is_of_a_grid, state_of
+from trivet.ablation.scores import load_rows
+from trivet.data.sources import load_source
+from trivet.records import ConfigError
+
+logger = logging.getLogger(__name__)
+
+LOG = "run.log"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not finish, and why."""
+
+    run: Run
+    reason: str
+
+
+def ablate(
+    grid: Grid,
+    jobs: int = 1,
+    replace_changed: bool = False,
+    command: str = "trivet ablate",
+) -> list[Failure]:
+    """Bring every run of a grid to its end.
+
+    A run that fails does not stop the others.
+
+    Args:
+        grid: What to run.
+        jobs: How many runs at a time. With more than one each is a process of its own, whose
+            messages go to ``run.log`` in its folder.
+        replace_changed: Remove runs that were begun with another configuration and run them anew.
+        command: What was typed; stands in every bundle.
+
+    Returns:
+        The runs that failed.
+
+    Raises:
+        ConfigError: A run was begun with another configuration (all of them are named), or the
+            rows that runs are measured on hold groups that they are trained on.
+        DataError: A source cannot be read.
+    """
+    left = _unfinished(grid, replace_changed)
+    logger.info("%d runs, %d of them finished before", len(grid.runs), len(grid.runs) - len(left))
+    if not left:
+        return []
+    rows = load_rows(grid.test)
+    _refuse_taught_groups(left, rows)
+    if jobs > 1 and len(left) > 1:
+        return list(_in_processes(grid, left, jobs, command))
+    return list(_one_by_one(grid, left, rows, command))
+
+
+def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
+    left, changed, refused = [], [], []
+    for run in grid.runs:
+        try:
+            if state_of(run, grid.test) != "finished":
+                left.append(run)
+        except ConfigError as error:
+            if replace_changed and is_of_a_grid(run):
+                left.append(run)
+                changed.append(run)
+            else:
+                refused.append(str(error))
+    if refused:
+        raise ConfigError("\n".join(refused))
+    for run in changed:
+        logger.warning("%s: removed, to be run with its new configuration", run.name)
+        shutil.rmtree(run.folder)
+    return left
+
+
+def _refuse_taught_groups(runs: Sequence[Run], rows: Rows) -> None:
+    """Refuse test rows whose source document a run would be trained on."""
+    measured = {(one.source, one.group) for label in rows for one in rows[label]}
+    known: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for run in runs:
+        for source in run.config.data.train:
+            place = (source.spec, source.split)
+            if place not in known:
+                known[place] = {(one.source, one.group) for one in load_source(*place)[0]}
+            prefixes = tuple(source.only) or ("",)
+            shared = sorted(
+                (name, group)
+                for name, group in known[place] & measured
+                if name.startswith(prefixes)
+            )
+            if shared:
+                name, group = shared[0]
+                raise ConfigError(
+                    f"{run.name}: {len(shared)} groups of the test rows stand in {source.spec} "
+                    f"{source.split!r}, which is trained on, first {group!r} of {name}; measure on "
+                    "another split"
+                )
+
+
+def _one_by_one(grid: Grid, runs: Sequence[Run], rows: Rows, command: str) -> Iterator[Failure]:
+    for run in runs:
+        try:
+            finish(run, grid.test, rows, grid.keep_checkpoints, command=command)
+        except Exception as error:  # the others go on; the reason is kept and told
+            logger.error("%s failed: %s", run.name, error, exc_info=True)
+            yield Failure(run, f"{type(error).__name__}: {error}")
+
+
+def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> Iterator[Failure]:
+    """Run each in a fresh process, at most ``jobs`` at a time."""
+    context = multiprocessing.get_context("spawn")  # CUDA and thread pools survive no fork
+    waiting, going = list(runs), dict[int, tuple[SpawnProcess, Run]]()
+    try:
+        while waiting or going:
+            while waiting and len(going) < jobs:
+                run = waiting.pop(0)
+                arguments = (run, grid.test, grid.keep_checkpoints, jobs, command)
+                process = context.Process(target=_work, args=arguments, name=run.name)
+                process.start()
+                logger.info("%s: process %d", run.name, process.pid)
+                going[process.sentinel] = (process, run)
+            for sentinel in wait(list(going)):
+                assert isinstance(sentinel, int)
+                process, run = going.pop(sentinel)
+                process.join()
+                if process.exitcode != 0:
+                    reason = f"its process ended with {process.exitcode}; see {run.folder / LOG}"
+                    logger.error("%s failed: %s", run.name, reason)
+                    yield Failure(run, reason)
+    finally:
+        for process, _ in going.values():
+            process.terminate()
+
+
+def _work(
+    run: Run, tests: tuple[MeasuredRows, ...], keep_checkpoints: bool, jobs: int, command: str
+) -> None:
+    """Finish one run in this process; everything it says goes to its log."""
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    run.folder.mkdir(parents=True, exist_ok=True)
+    _speak_into(run.folder / LOG)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+    try:
+        finish(run, tests, None, keep_checkpoints, jobs, command)
+    except Exception:
+        logger.exception("%s failed", run.name)
+        sys.exit(1)
+
+
+def _end_with_the_parent() -> None:
+    """Leave when the parent is gone, even killed: two processes must never share a run's folder."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _speak_into(path: Path) -> None:
+    """Let stdout, stderr and the log of this process go to a file."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("trivet").setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""What `trivet ablate` runs, keeps and compares."""

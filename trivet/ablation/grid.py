@@ -1,0 +1,249 @@
+"""A grid of training runs: cells over any configuration key, each trained once for every seed.
+
+A grid file::
+
+    base: [minilm.yaml]                     # shipped, beside the grid file, or a path
+    overrides: [optim.epochs=1]             # of every cell
+    axes: {encoder.trunk: [shared, separate]}
+    seeds: [0, 1, 2]
+    test: [{spec: "ragbench:data/ragbench", split: test}]
+
+Instead of ``axes``, whose values are combined, ``cells`` may name each cell with its own list of
+``key=value``. The first cell is the one that the others are compared with.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from trivet.configs import schema
+from trivet.configs.schema import TrainConfig, load_config
+from trivet.records import ConfigError
+
+_SHIPPED = Path(schema.__file__).parent
+_NAME = re.compile(r"\w[\w.=,+-]*")
+
+
+@dataclass
+class MeasuredRows:
+    """Labelled rows that every finished run is measured on."""
+
+    spec: str = MISSING
+    split: str = "dev"
+    only: list[str] = field(default_factory=list)  # sources by prefix; empty: all
+    limit: int | None = None  # at most so many, drawn once, the same for every run
+    name: str | None = None  # in tables; null: spec and split
+
+    @property
+    def label(self) -> str:
+        """How tables call these rows."""
+        return self.name or f"{self.spec} {self.split}"
+
+
+@dataclass
+class GridConfig:
+    """All that a grid file may say."""
+
+    base: list[str] = field(default_factory=list)
+    overrides: list[str] = field(default_factory=list)
+    axes: dict[str, list[Any]] = field(default_factory=dict)
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
+    test: list[MeasuredRows] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)  # edges of length buckets, in tokens
+    keep_checkpoints: bool = False  # of finished runs; they are many times a bundle's size
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of a grid: a cell and a seed.
+
+    Attributes:
+        cell: The cell's name.
+        seed: Its seed.
+        folder: Where everything of it stands.
+        config: The whole configuration.
+    """
+
+    cell: str
+    seed: int
+    folder: Path
+    config: TrainConfig
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"{self.cell}/seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid whose every configuration was loaded and found right.
+
+    Attributes:
+        name: The grid file's name without its ending.
+        folder: Where the runs and the table stand.
+        cells: Each cell's name and its own ``key=value``, in order.
+        seeds: Each cell is trained once with each.
+        test: What finished runs are measured on.
+        lengths: Edges of length buckets in tokens, rising; none: no buckets.
+        keep_checkpoints: Whether a finished run keeps them.
+        runs: All cells of the first seed, then of the next, so that cells can be compared early.
+    """
+
+    name: str
+    folder: Path
+    cells: Mapping[str, tuple[str, ...]]
+    seeds: tuple[int, ...]
+    test: tuple[MeasuredRows, ...]
+    lengths: tuple[int, ...]
+    keep_checkpoints: bool
+    runs: tuple[Run, ...]
+
+
+def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()) -> Grid:
+    """Read a grid file and the configuration of every run.
+
+    Args:
+        path: The file; the name of one that ships in ``configs/ablations`` means that one.
+        out: Folder of the runs; ``None`` is ``runs/ablations/NAME``.
+        overrides: ``key=value`` for every cell; keys of the grid file itself, such as
+            ``seeds=[0]``, replace what the file says.
+
+    Raises:
+        ConfigError: The file cannot be read, says too little or contradicts itself, or a cell's
+            configuration is refused; the message names the cell and the key.
+    """
+    path = _find(path)
+    own = {each.name for each in fields(GridConfig)}
+    of_grid = [one for one in overrides if _key(one).partition(".")[0].partition("[")[0] in own]
+    of_cells = [one for one in overrides if one not in of_grid]
+    said = _load(path, of_grid)
+    cells = _named_cells(path, said)
+    _check(path, said)
+    differing = {_key(one) for values in cells.values() for one in values}
+    for one in of_cells:
+        if _key(one) in differing:
+            raise ConfigError(f"{one}: {_key(one)} is what the cells of {path} differ in")
+    for key in ("run.seed", "run.folder"):
+        if key in differing.union(map(_key, [*said.overrides, *of_cells])):
+            raise ConfigError(f"{path}: {key} cannot be given; seeds and --out say it for each run")
+    base = [_base(path, name) for name in said.base]
+    out = Path("runs") / "ablations" / path.stem if out is None else out
+    runs = []
+    for seed, (cell, own_values) in itertools.product(said.seeds, cells.items()):
+        folder = out / cell / f"seed{seed}"
+        fixed = [f"run.seed={seed}", "run.folder=to-be-set"]
+        try:
+            config = load_config(base, [*said.overrides, *of_cells, *own_values, *fixed])
+        except ConfigError as error:
+            raise ConfigError(f"{path}, cell {cell}: {error}") from error
+        if config.run.devices > 1:
+            raise ConfigError(f"{path}, cell {cell}: run.devices must be 1; runs share by --jobs")
+        config.run.folder = str(folder)  # never parsed: a path may hold any character
+        runs.append(Run(cell, seed, folder, config))
+    return Grid(
+        name=path.stem,
+        folder=out,
+        cells=cells,
+        seeds=tuple(said.seeds),
+        test=tuple(said.test),
+        lengths=tuple(said.lengths),
+        keep_checkpoints=said.keep_checkpoints,
+        runs=tuple(runs),
+    )
+
+
+def _load(path: Path, overrides: Sequence[str]) -> GridConfig:
+    try:
+        merged = OmegaConf.merge(
+            OmegaConf.structured(GridConfig),
+            OmegaConf.load(path),
+            OmegaConf.from_dotlist(list(overrides)),
+        )
+        missing = sorted(OmegaConf.missing_keys(merged))
+        if missing:
+            raise ConfigError(f"{path}: {', '.join(missing)} must be given")
+        said = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        reason = str(error.msg or error).splitlines()[0]
+        raise ConfigError(f"{path}: {error.full_key or 'grid'}: {reason}") from error
+    except ConfigError:
+        raise
+    except Exception as error:  # a YAML parser's own errors
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    assert isinstance(said, GridConfig)
+    return said
+
+
+def _named_cells(path: Path, said: GridConfig) -> dict[str, tuple[str, ...]]:
+    """Return the cells by name; a cell of axes is called by its values: ``trunk=shared``."""
+    if bool(said.axes) == bool(said.cells):
+        raise ConfigError(f"{path}: give axes (combined) or cells (named), one of the two")
+    if said.cells:
+        return {name: tuple(values) for name, values in said.cells.items()}
+    last = {key: key.rpartition(".")[2] for key in said.axes}
+    twice = Counter(last.values())
+    shown = {key: short if twice[short] == 1 else key for key, short in last.items()}
+    empty = [key for key, values in said.axes.items() if not values]
+    if empty:
+        raise ConfigError(f"{path}: axes.{empty[0]} must hold at least one value")
+    cells = {}
+    for values in itertools.product(*said.axes.values()):
+        pairs = [(key, _plain(path, key, value)) for key, value in zip(shown, values, strict=True)]
+        name = ",".join(f"{shown[key]}={value}" for key, value in pairs)
+        cells[name] = tuple(f"{key}={value}" for key, value in pairs)
+    return cells
+
+
+def _plain(path: Path, key: str, value: object) -> str:
+    if isinstance(value, dict | list):
+        raise ConfigError(f"{path}: axes.{key}: {value} is no plain value; name such cells")
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def _check(path: Path, said: GridConfig) -> None:
+    for name in _named_cells(path, said):
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{path}: cell {name!r} must be a name that a folder can have")
+    for key, values in (("base", said.base), ("seeds", said.seeds), ("test", said.test)):
+        if not values:
+            raise ConfigError(f"{path}: {key} must hold at least one entry")
+    if len(set(said.seeds)) < len(said.seeds):
+        raise ConfigError(f"{path}: seeds {said.seeds} name one seed twice")
+    labels = [rows.label for rows in said.test]
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"{path}: test names {labels} twice; give each entry a name")
+    if said.lengths != sorted(set(said.lengths)) or any(edge <= 0 for edge in said.lengths):
+        raise ConfigError(f"{path}: lengths {said.lengths} must rise, each above 0")
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].strip()
+
+
+def _find(path: Path) -> Path:
+    shipped = sorted((_SHIPPED / "ablations").glob("*.yaml"))
+    if path.exists():
+        return path
+    for file in shipped:
+        if str(path) in (file.name, file.stem):
+            return file
+    names = ", ".join(file.name for file in shipped)
+    raise ConfigError(f"{path}: no such grid file, and not one of those that come along: {names}")
+
+
+def _base(grid: Path, name: str) -> Path:
+    beside = grid.parent / name
+    return beside if beside.exists() else Path(name)

@@ -1,0 +1,198 @@
+"""The table of a grid, for people: Markdown and a page that loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from trivet.ablation.comparison import MEASURES
+from trivet.ablation.table import Cost, Table, Value
+from trivet.report.pages import Section, render_page
+from trivet.report.plots import interval_svg
+
+TABLE = "table"  # of the files: table.md, table.json, table.html
+_DRAWN = ("hallucination_auroc", "relevance_rmse", "utilization_rmse")
+_BY_SOURCE = (*_DRAWN, "span_f1")
+
+_COST = (
+    "cell",
+    "differs in",
+    "seeds",
+    "parameters",
+    "steps",
+    "training, s",
+    "inference, s per 1000 windows",
+    "judged by",
+    "failed rows",
+    "remarks",
+)
+_READING = (
+    "A value is the mean over seeds with Student's 95 % interval of that mean. ↑ more is better, ↓ "
+    "less is better.",
+    "A difference is to the first cell, over the seeds that both have. Its 95 % interval over rows "
+    "is a paired bootstrap: source documents are resampled, alike for both cells, and the "
+    "differences of all seeds are averaged within each resample. Its interval over seeds is "
+    "Student's, of the paired differences. An effect that is there must keep clear of 0 in both.",
+)
+
+
+def write_table(table: Table, folder: Path) -> str:
+    """Write ``table.md``, ``table.json`` and ``table.html``; return the Markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = to_markdown(table)
+    (folder / f"{TABLE}.md").write_text(text, encoding="utf-8")
+    (folder / f"{TABLE}.json").write_text(table.to_json() + "\n", encoding="utf-8")
+    (folder / f"{TABLE}.html").write_text(to_html(table), encoding="utf-8")
+    return text
+
+
+def to_markdown(table: Table) -> str:
+    """Return the sections of the page without their drawings."""
+    lines = [f"# {_title(table)}", ""]
+    for section in _sections(table):
+        lines += [f"## {section.title}", ""]
+        for paragraph in section.paragraphs:
+            lines += [paragraph, ""]
+        if section.rows:
+            rows = [section.header, ["---"] * len(section.header), *section.rows]
+            # A bar in a name would open a new column.
+            cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+            lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def to_html(table: Table) -> str:
+    """Return the page."""
+    return render_page(_title(table), _sections(table))
+
+
+def _title(table: Table) -> str:
+    return f"Ablation {table.name}: {len(table.cells)} cells, {len(table.seeds)} seeds"
+
+
+def _sections(table: Table) -> list[Section]:
+    missing = (
+        f"Missing, and in no number: {', '.join(table.missing)}."
+        if table.missing
+        else "Every run is finished."
+    )
+    costs = [_cost_row(cost) for cost in table.costs]
+    sections = [
+        Section("How to read this", [missing, *_READING, f"Made by: {table.command}"]),
+        Section("Cells and what they cost", (), _COST, costs),
+    ]
+    overall = [value for value in table.values if value.overall]
+    for (test, source), group in groupby(overall, key=lambda value: (value.test, value.source)):
+        values = list(group)
+        sections.append(_values_section(f"{test}: {source}", values, table))
+        differences = [value for value in values if value.difference is not None]
+        if differences:
+            sections.append(_differences_section(f"{test}: {source}", differences, table))
+    rest = [value for value in table.values if not value.overall and value.measure in _BY_SOURCE]
+    if rest:
+        sections.append(_by_source(rest, table))
+    return sections
+
+
+def _cost_row(cost: Cost) -> list[str]:
+    return [
+        cost.cell,
+        " ".join(cost.overrides) or "nothing",
+        " ".join(map(str, cost.seeds)) or "none yet",
+        "-" if cost.parameters is None else f"{cost.parameters:,}",
+        " ".join("?" if steps is None else str(steps) for steps in dict.fromkeys(cost.steps))
+        or "-",
+        _interval(cost.training_seconds, cost.training_low, cost.training_high, ".0f"),
+        _interval(cost.inference_seconds, cost.inference_low, cost.inference_high, ".2f"),
+        cost.device or "-",
+        str(cost.failed_rows),
+        "; ".join(cost.remarks),
+    ]
+
+
+def _values_section(title: str, values: Sequence[Value], table: Table) -> Section:
+    rows, drawings = [], []
+    for measure in dict.fromkeys(value.measure for value in values):
+        by_cell = {value.cell: value for value in values if value.measure == measure}
+        rows.append([_arrow(measure), *_rows_cells(by_cell), *_cells(by_cell, table)])
+        points = [
+            (cell, one.mean, one.low, one.high)
+            for cell, one in by_cell.items()
+            if one.mean is not None
+        ]
+        if measure in _DRAWN and points:
+            drawings.append(interval_svg(points, f"{measure}, {title}", "mean over seeds"))
+    return Section(title, (), _header("measure", table), rows, drawings)
+
+
+def _differences_section(title: str, values: Sequence[Value], table: Table) -> Section:
+    rows, drawings = [], []
+    for measure in dict.fromkeys(value.measure for value in values):
+        of_measure = [value for value in values if value.measure == measure]
+        for one in of_measure:
+            rows.append(
+                [
+                    _arrow(measure),
+                    one.cell,
+                    _signed(one.difference),
+                    _range(one.rows_low, one.rows_high),
+                    _range(one.seeds_low, one.seeds_high),
+                ]
+            )
+        if measure in _DRAWN:
+            points = [
+                (one.cell, one.difference, one.rows_low, one.rows_high)
+                for one in of_measure
+                if one.difference is not None
+            ]
+            name = f"{measure}, difference to {table.cells[0]}, {title}"
+            drawings.append(interval_svg(points, name, "difference, 95 % over rows"))
+    against = f"difference to {table.cells[0]}"
+    header = ("measure", "cell", against, "95 % over rows", "95 % over seeds")
+    return Section(f"{title}, against {table.cells[0]}", (), header, rows, drawings)
+
+
+def _by_source(values: Sequence[Value], table: Table) -> Section:
+    rows = []
+    for (test, source, measure), group in groupby(
+        values, key=lambda value: (value.test, value.source, value.measure)
+    ):
+        by_cell = {value.cell: value for value in group}
+        row = [f"{test}: {source}", _arrow(measure), *_rows_cells(by_cell)]
+        rows.append([*row, *_cells(by_cell, table)])
+    return Section("By source", (), ("source", *_header("measure", table)), rows)
+
+
+def _header(first: str, table: Table) -> tuple[str, ...]:
+    return (first, "rows", "positives", "groups", *table.cells)
+
+
+def _rows_cells(by_cell: dict[str, Value]) -> tuple[str, str, str]:
+    one = next(iter(by_cell.values()))
+    return str(one.n), "-" if one.positives is None else str(one.positives), str(one.groups)
+
+
+def _cells(by_cell: dict[str, Value], table: Table) -> list[str]:
+    found = [by_cell.get(cell) for cell in table.cells]
+    return ["-" if one is None else _interval(one.mean, one.low, one.high, ".3f") for one in found]
+
+
+def _arrow(measure: str) -> str:
+    return f"{measure} {'↑' if MEASURES[measure] else '↓'}"
+
+
+def _interval(value: float | None, low: float | None, high: float | None, form: str) -> str:
+    if value is None:
+        return "-"
+    if low is None or high is None:
+        return f"{value:{form}}"
+    return f"{value:{form}} ({low:{form}} to {high:{form}})"
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{low:+.3f} to {high:+.3f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}"
