@@ -51,7 +51,7 @@ def test_plain_heads_are_random_and_without_a_dense_layer(bert_checkpoint: Path)
     assert model.faithfulness == "weakest_token"
     assert all(cast(TokenHead, head).dense is None for head in model.heads.values())
     assert all(cast(TokenHead, head).dropout.p == 0.3 for head in model.heads.values())
-    assert model.trunk.encoder.config.attention_probs_dropout_prob == 0.0
+    assert model.trunk.config.attention_probs_dropout_prob == 0.0
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
 
 
@@ -88,7 +88,7 @@ def test_a_bundle_gives_all_its_weights_heads_included(
     assert state.keys() == model.state_dict().keys()
     assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
     assert (model.faithfulness, model.dropout) == ("weakest_token", 0.2)
-    assert model.trunk.encoder.config.attention_probs_dropout_prob == 0.0
+    assert model.trunk.config.attention_probs_dropout_prob == 0.0
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
 
 

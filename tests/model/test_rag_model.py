@@ -198,3 +198,54 @@ def test_every_part_gets_a_gradient(model: RagModel, layouts: list[Layout]) -> N
     for name, parameter in model.heads.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+# One decision a window ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def decisive(model: RagModel) -> RagModel:
+    """The same model, deciding once a window."""
+    model.granularity = "example"
+    return model
+
+
+@torch.inference_mode()
+def test_a_window_is_decided_at_its_first_position(
+    decisive: RagModel, layouts: list[Layout]
+) -> None:
+    ids = as_tensors(collate(layouts, pad=0)[:3])
+    decided = decisive.read(*ids)
+    decisive.granularity = "token"
+    by_token = decisive.read(*ids)
+    for name, one, each in zip(decided._fields, decided, by_token, strict=True):
+        assert one.shape == each.shape, name
+        torch.testing.assert_close(one, each[:, :1].expand_as(each), msg=name)
+        assert (each - one).abs().max() > 1e-3, name
+
+
+def test_decisions_are_joined_by_the_best_window_and_the_mean_over_sentences(
+    decisive: RagModel, layouts: list[Layout]
+) -> None:
+    windows = collate(layouts, pad=0)
+    outputs = judge(decisive, windows)
+    with torch.inference_mode():
+        logits = decisive.read(*as_tensors(windows[:3]))
+    entailed = logits.support[:, 0].softmax(-1)[:, 0]
+    relevant = logits.relevance[:, 0].sigmoid()
+    width = windows.input_ids.shape[1]
+    for b in (0, 3):  # a short context and one of many windows; both responses are whole in each
+        shown = sorted({int(at) // width for at in windows.response_at[b].flat if at >= 0})
+        torch.testing.assert_close(outputs.faithfulness[b], entailed[shown].max())
+        real = windows.context_at[b] >= 0
+        rows = torch.from_numpy(windows.context_at[b][real] // width)
+        weight = torch.from_numpy(windows.context_weight[b][real])
+        torch.testing.assert_close(outputs.relevance[b], (weight * relevant[rows]).sum())
+    assert len(shown) > 1
+
+
+def test_decisions_do_not_depend_on_the_batch(decisive: RagModel, layouts: list[Layout]) -> None:
+    whole = judge(decisive, collate(layouts, pad=0))
+    for b, layout in enumerate(layouts):
+        own = judge(decisive, collate([layout], pad=0))
+        assert_same(Outputs(*(tensor[b : b + 1] for tensor in whole)), own)

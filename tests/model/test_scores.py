@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trivet.figures import Figure
+from trivet.measures.figures import Figure
 from trivet.model.bundle import read_bundle
 from trivet.model.scores import keep_scores
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 from torch import Tensor
 
-from trivet.model.trunk import Trunk
+from trivet.model.trunk import Trunk, break_even
 from trivet.records import ConfigError, WindowError
 
 
@@ -32,16 +33,16 @@ def trunk(tiny_encoder: transformers.PreTrainedModel) -> Trunk:
 @torch.inference_mode()
 def test_padding_changes_nothing(trunk: Trunk) -> None:
     ids, mask, segments = some_windows(trunk)
-    hidden = trunk(ids, mask, segments)
+    hidden = trunk.encode(ids, mask, segments)
     assert hidden.shape == (3, 9, trunk.hidden)
     # What stands under the mask must not matter, however much of it there is.
     wider = [torch.nn.functional.pad(tensor, (0, 6)) for tensor in (ids, mask, segments)]
     wider[0] = torch.where(wider[1] > 0, wider[0], 11)
     wider[2] = torch.where(wider[1] > 0, wider[2], 1)
-    padded = trunk(*wider)
+    padded = trunk.encode(*wider)
     for row, length in enumerate((9, 5, 1)):
         torch.testing.assert_close(padded[row, :length], hidden[row, :length], atol=1e-5, rtol=1e-5)
-        alone = trunk(
+        alone = trunk.encode(
             ids[row : row + 1, :length], mask[row : row + 1, :length], segments[:1, :length]
         )
         torch.testing.assert_close(alone[0], hidden[row, :length], atol=1e-5, rtol=1e-5)
@@ -53,7 +54,9 @@ def test_our_mask_gives_the_librarys_answer(trunk: Trunk) -> None:
     kinds = {} if trunk.encoder.config.type_vocab_size == 0 else {"token_type_ids": segments}
     theirs = trunk.encoder(input_ids=ids, attention_mask=mask, **kinds).last_hidden_state
     real = mask.bool()
-    torch.testing.assert_close(trunk(ids, mask, segments)[real], theirs[real], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        trunk.encode(ids, mask, segments)[real], theirs[real], atol=1e-5, rtol=1e-5
+    )
 
 
 @torch.inference_mode()
@@ -63,14 +66,16 @@ def test_bf16_is_finite_on_padded_batches(trunk: Trunk, autocast: bool) -> None:
     if not autocast:
         trunk.to(torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        hidden = trunk(ids, mask, segments)
+        hidden = trunk.encode(ids, mask, segments)
     assert hidden.isfinite().all()
 
 
 @torch.inference_mode()
 def test_segments_are_read_by_the_encoder_that_has_them(trunk: Trunk) -> None:
     ids, mask, segments = some_windows(trunk)
-    same = torch.equal(trunk(ids, mask, segments), trunk(ids, mask, torch.zeros_like(segments)))
+    same = torch.equal(
+        trunk.encode(ids, mask, segments), trunk.encode(ids, mask, torch.zeros_like(segments))
+    )
     assert same == (trunk.encoder.config.model_type == "deberta-v2")
 
 
@@ -80,7 +85,7 @@ def test_the_description_builds_the_same_encoder(trunk: Trunk) -> None:
     again = Trunk.from_encoder_config(description).eval()
     again.load_state_dict(trunk.state_dict(), strict=True)
     windows = some_windows(trunk)
-    torch.testing.assert_close(again(*windows), trunk(*windows))
+    torch.testing.assert_close(again.encode(*windows), trunk.encode(*windows))
     assert again.encoder_config() == description
 
 
@@ -91,6 +96,19 @@ def test_a_window_longer_than_the_position_table_is_refused(
     trunk.check_window(512)
     with pytest.raises(WindowError, match=r"window\.size \(513 tokens\) exceeds the 512 positions"):
         trunk.check_window(513)
+
+
+def test_what_attention_costs_beside_the_rest() -> None:
+    large: dict[str, Any] = {"hidden_size": 1024, "intermediate_size": 4096}
+    assert break_even(transformers.BertConfig(**large)) == 2048 + 4096
+    large |= {"relative_attention": True, "position_buckets": 256, "pos_att_type": ["p2c", "c2p"]}
+    even = break_even(transformers.DebertaV2Config(**large))
+    assert even == 2048 + 4096 + 512
+    # GFLOP of a window of each length, counted operator by operator for a large DeBERTa.
+    for length, counted in ((256, 171), (512, 361), (1024, 773), (2048, 1752)):
+        assert 361 * length * (length + even) / (512 * (512 + even)) == pytest.approx(
+            counted, rel=0.03
+        )
 
 
 def test_relative_positions_have_no_table_to_exceed(
@@ -112,7 +130,7 @@ def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
     trunk = Trunk(transformers.RobertaModel(config, add_pooling_layer=False).eval())
     trunk.check_window(64)
     ids = torch.full((1, 64), 7)
-    assert trunk(ids, torch.ones_like(ids), torch.zeros_like(ids)).isfinite().all()
+    assert trunk.encode(ids, torch.ones_like(ids), torch.zeros_like(ids)).isfinite().all()
     with pytest.raises(WindowError, match="exceeds the 64 positions"):
         trunk.check_window(65)
 
@@ -124,7 +142,7 @@ def test_a_checkpoint_is_read_without_its_pooler(bert_checkpoint: Path) -> None:
     ids, mask, segments = some_windows(trunk)
     theirs = reference(input_ids=ids, attention_mask=mask, token_type_ids=segments)
     real = mask.bool()
-    ours = trunk(ids, mask, segments)[real]
+    ours = trunk.encode(ids, mask, segments)[real]
     torch.testing.assert_close(ours, theirs.last_hidden_state[real], atol=1e-5, rtol=1e-5)
     assert not [name for name, _ in trunk.named_parameters() if "pooler" in name]
     # Nothing of the machine that made a bundle stands in it.

@@ -14,11 +14,19 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from trivet.model.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle
+from trivet.model.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle, BundleInfo
 from trivet.model.rag_model import RagModel
-from trivet.records import BundleError
+from trivet.records import BundleError, ConfigError
 
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
+# What bundles written before these keys were known mean by their absence.
+_LATER: dict[str, Any] = {
+    "trunk": "shared",
+    "shared_layers": None,
+    "granularity": "token",
+    "calibration": {},
+    "matches": False,
+}
 # With these the library would fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(
     {"attn_implementation", "auto_map", "experts_implementation", "quantization_config"}
@@ -31,7 +39,7 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
     Args:
         bundle: A bundle with weights.
         changed: What a further training changes of the architecture and no weight depends on:
-            ``faithfulness``, ``dropout``, and under ``encoder`` its dropouts.
+            ``faithfulness``, ``granularity``, ``dropout``, and under ``encoder`` its dropouts.
 
     Raises:
         BundleError: The bundle holds no weights, or they are not exactly the model's: the message
@@ -43,7 +51,7 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
     architecture |= changed
     try:
         model = RagModel.from_architecture(architecture)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise BundleError(f"{bundle.path(ENCODER_NAME)}: describes no model: {error!r}") from error
     path = bundle.path(WEIGHTS_NAME)
     try:
@@ -62,8 +70,12 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         architecture = json.loads(path.read_bytes())
     except ValueError as error:
         raise BundleError(f"{path}: not JSON: {error}") from error
-    if not isinstance(architecture, dict) or architecture.keys() != _KEYS:
-        raise BundleError(f"{path}: must hold {', '.join(sorted(_KEYS))} and nothing else")
+    if not isinstance(architecture, dict) or architecture.keys() - _LATER.keys() != _KEYS:
+        raise BundleError(
+            f"{path}: must hold {', '.join(sorted(_KEYS))}, may hold {', '.join(sorted(_LATER))}, "
+            "and nothing else"
+        )
+    architecture = _LATER | architecture
     encoder = architecture["encoder"]
     if not isinstance(encoder, dict):
         raise BundleError(f"{path}: encoder must be the encoder's configuration")
@@ -79,6 +91,10 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         ("encoder.hidden_size", info.encoder.hidden_size, encoder.get("hidden_size")),
         ("faithfulness", info.faithfulness, architecture["faithfulness"]),
         ("heads", sorted(info.heads), sorted(architecture["heads"])),
+        ("trunk", info.trunk, architecture["trunk"]),
+        ("shared_layers", info.shared_layers, architecture["shared_layers"]),
+        ("granularity", info.granularity, architecture["granularity"]),
+        ("calibration", _knots(info), architecture["calibration"]),
     ):
         if said != found:
             raise BundleError(
@@ -86,6 +102,14 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
                 "to different models"
             )
     return architecture
+
+
+def _knots(info: BundleInfo) -> dict[str, dict[str, list[float]]]:
+    """Return the maps of logits as ``encoder.json`` holds them."""
+    return {
+        name: {"x": list(knots.x), "y": list(knots.y)}
+        for name, knots in info.calibration.knots.items()
+    }
 
 
 def _check_state(

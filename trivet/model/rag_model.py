@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from trivet.heads.support import support_probs
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import Outputs, Reduction, gather_tokens, join, supported_anywhere
-from trivet.model.trunk import Trunk
+from trivet.model.bundle_info import Granularity
+from trivet.model.calibration import PiecewiseLinear, entailment_logit
+from trivet.model.trunk import Hidden, Trunk
+from trivet.model.trunks import AnyTrunk, make_trunk
 
 HEADS = {"support": 3, "relevance": 1, "utilization": 1}
 
@@ -34,24 +37,33 @@ class RagModel(nn.Module):
     """One trunk, three heads, and the joining of windows, in one graph.
 
     Args:
-        trunk: The shared encoder.
+        trunk: The encoder, or the encoders, under the heads.
         faithfulness: Which part of a response decides: its weakest token or its weakest sentence.
         dropout: Before each head's classifier.
         pooled_support: Gives the support head the dense layer of an NLI checkpoint's head.
+        granularity: ``token``: every position has logits of its own. ``example``: one decision a
+            window, read at its first position, holds for all of it.
+        calibration: By head, the keyword arguments of ``PiecewiseLinear``: the map of its logits.
     """
 
     def __init__(
         self,
-        trunk: Trunk,
+        trunk: AnyTrunk,
         faithfulness: Reduction = "weakest_sentence",
         dropout: float = 0.0,
         pooled_support: bool = False,
+        granularity: Granularity = "token",
+        calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
     ) -> None:
         super().__init__()
         self.trunk = trunk
         self.faithfulness: Reduction = faithfulness
         self.dropout = dropout
         self.pooled_support = pooled_support
+        self.granularity: Granularity = granularity
+        self.calibration = nn.ModuleDict(
+            {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
+        )
         self.heads = nn.ModuleDict(
             {
                 name: TokenHead(
@@ -63,39 +75,86 @@ class RagModel(nn.Module):
 
     def architecture(self) -> dict[str, Any]:
         """Return what ``from_architecture`` needs, as JSON types."""
-        return {
+        architecture: dict[str, Any] = {
             "encoder": self.trunk.encoder_config(),
             "heads": list(self.heads),
             "faithfulness": self.faithfulness,
             "dropout": self.dropout,
             "pooled_support": self.pooled_support,
+            "trunk": self.trunk.kind,
+            "shared_layers": self.trunk.shared_layers,
+            "granularity": self.granularity,
         }
+        if self.matches:
+            architecture["matches"] = True
+        if self.calibration:  # most models have none
+            architecture["calibration"] = {
+                name: {"x": list(one.x), "y": list(one.y)}
+                for name, one in self.calibration.items()
+                if isinstance(one, PiecewiseLinear)
+            }
+        return architecture
+
+    @property
+    def matches(self) -> bool:
+        """Whether the encoder sees which words stand on both sides of a window."""
+        return any(part.matches is not None for part in self._encoders())
+
+    def add_matches(self) -> None:
+        """Let every encoder see them, from random weights; nothing where it does already."""
+        for part in self._encoders():
+            part.add_matches()
+
+    def _encoders(self) -> list[Trunk]:
+        return [part for part in self.trunk.modules() if isinstance(part, Trunk)]
 
     @classmethod
     def from_architecture(cls, architecture: dict[str, Any]) -> Self:
-        """Build the model with random weights from ``architecture()``'s dictionary."""
+        """Build the model with random weights from ``architecture()``'s dictionary.
+
+        Without ``trunk`` and ``granularity``, which older bundles lack: shared, and token.
+        """
+        encoder = Trunk.from_encoder_config(architecture["encoder"])
+        if architecture.get("matches", False):
+            encoder.add_matches()
         return cls(
-            Trunk.from_encoder_config(architecture["encoder"]),
+            make_trunk(
+                encoder,
+                architecture.get("trunk", "shared"),
+                architecture.get("shared_layers"),
+            ),
             faithfulness=architecture["faithfulness"],
             dropout=architecture["dropout"],
             pooled_support=architecture["pooled_support"],
+            granularity=architecture.get("granularity", "token"),
+            calibration=architecture.get("calibration"),
         )
 
     def read(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> TokenLogits:
         """Run the encoder and the heads over every window. *Shapes:* [N, L] x 3."""
-        hidden = self.trunk(input_ids, attention_mask, segment_ids)
-        if torch.is_autocast_enabled(hidden.device.type):
+        hidden: Hidden = self.trunk(input_ids, attention_mask, segment_ids)
+        device = input_ids.device.type
+        if torch.is_autocast_enabled(device):
             # Eight bits of a logit are too few for a probability.
-            with torch.autocast(hidden.device.type, enabled=False):
+            with torch.autocast(device, enabled=False):
                 return self._apply_heads(hidden)
         return self._apply_heads(hidden)
 
-    def _apply_heads(self, hidden: Tensor) -> TokenLogits:
-        return TokenLogits(
-            support=self.heads["support"](hidden),
-            relevance=self.heads["relevance"](hidden).squeeze(-1),
-            utilization=self.heads["utilization"](hidden).squeeze(-1),
+    def _apply_heads(self, hidden: Hidden) -> TokenLogits:
+        support, relevance, utilization = (
+            self._decide(name, states) for name, states in hidden._asdict().items()
         )
+        return TokenLogits(support, relevance.squeeze(-1), utilization.squeeze(-1))
+
+    def _decide(self, name: str, hidden: Tensor) -> Tensor:
+        """Return a head's logits of every position. *Shapes:* [N, L, H] -> [N, L, classes]."""
+        head = self.heads[name]
+        if self.granularity == "token":
+            logits: Tensor = head(hidden)
+            return logits
+        # One decision a window, said of all its positions: joining stays as it is.
+        decided: Tensor = head(hidden[:, :1])
+        return decided.expand(-1, hidden.shape[1], -1)
 
     def join(
         self,
@@ -106,16 +165,27 @@ class RagModel(nn.Module):
         sentence_pool: Tensor,
     ) -> Outputs:
         """Join the windows' logits into probabilities of tokens, sentences and examples."""
-        window_support = support_probs(logits.support).reshape(-1)
+        support, relevance, utilization = (
+            self._probs(name, values).reshape(-1) for name, values in logits._asdict().items()
+        )
         return join(
-            support_probs=supported_anywhere(window_support, response_at),
-            relevance_probs=gather_tokens(logits.relevance.sigmoid().reshape(-1), context_at),
-            utilization_probs=gather_tokens(logits.utilization.sigmoid().reshape(-1), context_at),
+            support_probs=supported_anywhere(support, response_at),
+            relevance_probs=gather_tokens(relevance, context_at),
+            utilization_probs=gather_tokens(utilization, context_at),
             response_mask=response_at.amax(dim=-1) >= 0,
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
         )
+
+    def _probs(self, name: str, logits: Tensor) -> Tensor:
+        """Return a head's probabilities of every position, calibrated where its map is in here."""
+        if name not in self.calibration:
+            return support_probs(logits) if name == "support" else logits.sigmoid()
+        if name == "support":
+            logits = entailment_logit(logits)
+        probs: Tensor = self.calibration[name](logits).sigmoid()
+        return probs
 
     def forward(
         self,

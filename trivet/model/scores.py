@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Literal
 
-from trivet.figures import Figure
+from trivet.measures.figures import Figure
 from trivet.model.bundle import Bundle, add_files
 from trivet.model.bundle_info import ScoreInfo
 
@@ -29,7 +29,7 @@ def keep_scores(
     *,
     split: str,
     command: str,
-    precision: Literal["fp32", "bf16", "int8"],
+    precision: Literal["fp32", "int8", "bf16", "fp16"],
 ) -> None:
     """Write the chosen figures into ``bundle.json`` and the card; older ones of the same rows go.
 
@@ -60,7 +60,7 @@ def keep_scores(
             precision=precision,
         )
         for figure in figures
-        if figure.measure in IN_CARD and figure.generator is None
+        if figure.measure in IN_CARD and figure.generator is None and figure.length is None
     ]
     replaced = {(score.data, score.split, score.precision) for score in new}
     kept = [

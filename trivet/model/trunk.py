@@ -1,32 +1,53 @@
-"""The encoder under the heads, from the library, with our own mask.
+"""One encoder under all heads, from the library, with our own mask.
 
-The library masks a full L x L product with the smallest number of the data type; a fully padded row
-of it turns to NaN in bf16. Ours is on keys only, with a finite constant.
+Every trunk, this one and those of ``trunks``, answers with the hidden states that each head reads;
+nothing above it knows which trunk it has. The library masks
+a full L x L product with the smallest number of the data type; a fully padded row of it turns to
+NaN in bf16. Ours is on keys only, with a finite constant.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
+from trivet.model.bundle_info import TrunkKind
+from trivet.model.matches import MatchEmbedding
 from trivet.records import ConfigError, WindowError
 
 # Large enough to vanish after softmax, finite in fp16 and bf16.
 MASKED = -3.0e4
 
 
+class Hidden(NamedTuple):
+    """The hidden states that each head reads. *Shape of each:* [N, L, H].
+
+    One tensor may stand under several names: where heads share an encoder it is run once.
+    """
+
+    support: Tensor
+    relevance: Tensor
+    utilization: Tensor
+
+
 class Trunk(nn.Module):
     """One encoder that all heads share: windows in, hidden states out."""
+
+    kind: TrunkKind = "shared"
+    shared_layers: int | None = None
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         super().__init__()
         self.encoder = encoder
+        self.matches: MatchEmbedding | None = None
         self.hidden = int(encoder.config.hidden_size)
         self._segments = int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1
         self._bool_mask = encoder.config.model_type == "deberta-v2"
+        # The convolution of some DeBERTa-v2 reads the plain mask, and no other.
+        self._plain_mask = getattr(encoder.config, "conv_kernel_size", 0) > 0
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, attention_dropout: float | None = None) -> Self:
@@ -67,6 +88,23 @@ class Trunk(nn.Module):
             AutoModel.from_config(config, trust_remote_code=False, **_without_pooler(model_type))
         )
 
+    def add_matches(self) -> None:
+        """Let the encoder see which words stand on both sides of a window; see ``matches``."""
+        self.matches = self.matches or MatchEmbedding(self._words.embedding_dim)
+
+    @property
+    def _words(self) -> nn.Embedding:
+        return cast(nn.Embedding, self.encoder.get_input_embeddings())
+
+    @property
+    def config(self) -> Any:
+        """The library's configuration of the encoder."""
+        return self.encoder.config
+
+    def shared_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that every head reads through."""
+        return list(self.parameters())
+
     def encoder_config(self) -> dict[str, Any]:
         """Return what ``from_encoder_config`` needs: JSON types, without paths of this machine."""
         values: dict[str, Any] = self.encoder.config.to_diff_dict()
@@ -91,15 +129,48 @@ class Trunk(nn.Module):
                 f"({self.encoder.config.model_type}); lower window.size"
             )
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
-        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        keys = attention_mask[:, None, None, :]
-        # DeBERTa fills by a boolean, with a finite constant of its own.
-        mask = keys > 0 if self._bool_mask else (1.0 - keys.to(self.encoder.dtype)) * MASKED
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
+        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
+        hidden = self.encode(input_ids, attention_mask, segment_ids)
+        return Hidden(hidden, hidden, hidden)
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        """Run the encoder once. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         segments = {"token_type_ids": segment_ids} if self._segments else {}
-        output = self.encoder(input_ids=input_ids, attention_mask=mask, **segments)
+        mask = attention_mask if self._plain_mask else self.key_mask(attention_mask)
+        if self.matches is None:
+            output = self.encoder(input_ids=input_ids, attention_mask=mask, **segments)
+        else:
+            words = self._words(input_ids) + self.matches(input_ids, segment_ids)
+            output = self.encoder(inputs_embeds=words, attention_mask=mask, **segments)
         hidden: Tensor = output.last_hidden_state
         return hidden
+
+    def key_mask(self, attention_mask: Tensor) -> Tensor:
+        """Return the mask in the form the encoder's layers take. *Shape:* [N, 1, 1, L]."""
+        keys = attention_mask[:, None, None, :]
+        if self._bool_mask:
+            return keys > 0  # DeBERTa fills by a boolean, with a finite constant of its own.
+        return (1.0 - keys.to(self.encoder.dtype)) * MASKED
+
+
+def break_even(config: Any) -> int:
+    """Return how long a window is in which attention costs as much as the dense products.
+
+    A layer of width H and inner width F multiplies 2LH(2H + F) times densely, 2L^2H in attention,
+    and for each of DeBERTa's position terms LPH more, P being the rows of its table.
+
+    Args:
+        config: The library's configuration of an encoder; F is taken for 4H where it has none.
+    """
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    rows = 0
+    if getattr(config, "relative_attention", False):
+        span = getattr(config, "position_buckets", -1)
+        if span < 1:
+            span = max(config.max_relative_positions, 0) or config.max_position_embeddings
+        rows = span * len({"c2p", "p2c"} & set(config.pos_att_type or ()))  # 2 * span, halved
+    return int(2 * config.hidden_size + inner + rows)
 
 
 def _without_pooler(model_type: str) -> dict[str, bool]:

@@ -1,0 +1,184 @@
+"""Bundles of every trunk: what they say of themselves, and what training can start from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from trivet.data.tokens import SegmentTokenizer
+from trivet.model.bundle import BundleInfo, read_bundle, write_bundle
+from trivet.model.bundle_info import TrunkKind, parse_info
+from trivet.model.bundle_weights import load_rag_model
+from trivet.model.card import render_card
+from trivet.model.initial import initial_model
+from trivet.model.trunk import Trunk
+from trivet.model.trunks import PartialTrunk, SeparateTrunk
+from trivet.records import BundleError, ConfigError
+
+KINDS: tuple[TrunkKind, ...] = ("shared", "separate", "partial")
+
+
+@pytest.fixture
+def bundle_of(
+    bert_checkpoint: Path, tmp_path: Path, tiny_info: Callable[[SegmentTokenizer], BundleInfo]
+) -> Callable[..., Path]:
+    """Return a function: write a bundle whose trunk is of a kind, its description changed."""
+
+    def write(kind: TrunkKind, description: dict[str, Any] | None = None) -> Path:
+        torch.manual_seed(0)
+        model, tokenizer = initial_model(
+            str(bert_checkpoint), "plain", "weakest_sentence", trunk=kind, shared_layers=1
+        )
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        changed = {"trunk": kind, "shared_layers": model.trunk.shared_layers}
+        folder = tmp_path / kind
+        write_bundle(
+            folder,
+            tiny_info(tokenizer).model_copy(update=changed),
+            tokenizer.to_json(),
+            weights=model.state_dict(),
+            encoder_config=model.architecture() | (description or {}),
+        )
+        return folder
+
+    return write
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bundle_gives_its_own_kind_back(bundle_of: Callable[..., Path], kind: TrunkKind) -> None:
+    folder = bundle_of(kind)
+    model, _ = initial_model(
+        str(folder), "bundle", "weakest_token", trunk=kind, shared_layers=1, granularity="example"
+    )
+    assert (model.trunk.kind, model.granularity) == (kind, "example")
+    state = load_file(folder / "model.safetensors")
+    assert state.keys() == model.state_dict().keys()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["separate", "partial"])
+def test_a_shared_trunk_is_copied_for_every_head(
+    bundle_of: Callable[..., Path], kind: TrunkKind
+) -> None:
+    folder = bundle_of("shared")
+    before = load_rag_model(read_bundle(folder))
+    assert isinstance(before.trunk, Trunk)
+    model, _ = initial_model(str(folder), "bundle", "weakest_sentence", trunk=kind, shared_layers=1)
+    trunk = model.trunk
+    assert isinstance(trunk, SeparateTrunk | PartialTrunk) and trunk.kind == kind
+    ids = torch.arange(14).reshape(2, 7) + 5
+    given = (ids, torch.ones_like(ids), torch.zeros_like(ids))
+    with torch.inference_mode():
+        for ours, theirs in zip(model.eval().read(*given), before.read(*given), strict=True):
+            torch.testing.assert_close(ours, theirs)
+    assert all(
+        torch.equal(p, q)
+        for p, q in zip(model.heads.parameters(), before.heads.parameters(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "layers", "message"),
+    [
+        ("separate", "shared", None, r"is separate, from which a shared one cannot start"),
+        ("separate", "partial", 1, r"is separate, from which a partial \(shared_layers: 1\)"),
+        ("partial", "shared", None, r"is partial \(shared_layers: 1\), from which a shared one"),
+        ("partial", "separate", None, r"from which a separate one cannot start; ask for the same"),
+        ("partial", "partial", 2, r"from which a partial \(shared_layers: 2\) one cannot start"),
+    ],
+)
+def test_what_was_trained_apart_cannot_be_joined(
+    bundle_of: Callable[..., Path],
+    has: TrunkKind,
+    asked: TrunkKind,
+    layers: int | None,
+    message: str,
+) -> None:
+    folder = str(bundle_of(has))
+    with pytest.raises(ConfigError, match=rf"encoder\.trunk: .*{has}.*{message}"):
+        initial_model(folder, "bundle", "weakest_sentence", trunk=asked, shared_layers=layers)
+
+
+def test_bundles_written_before_there_were_kinds_are_shared(
+    tiny_bundle: Path, tmp_path: Path
+) -> None:
+    known = {"trunk", "shared_layers", "granularity"}
+    bundle = read_bundle(tiny_bundle)
+    old = {
+        name: {key: value for key, value in json.loads(text).items() if key not in known}
+        for name, text in (
+            ("encoder", (tiny_bundle / "encoder.json").read_text(encoding="utf-8")),
+            ("info", bundle.info.to_json()),
+        )
+    }
+    info = parse_info(json.dumps(old["info"]).encode(), "bundle.json")
+    assert (info.trunk, info.shared_layers, info.granularity) == ("shared", None, "token")
+    write_bundle(
+        tmp_path / "old",
+        info,
+        (tiny_bundle / "tokenizer.json").read_text(encoding="utf-8"),
+        weights=load_file(tiny_bundle / "model.safetensors"),
+        encoder_config=old["encoder"],
+    )
+    model = load_rag_model(read_bundle(tmp_path / "old"))
+    assert (model.trunk.kind, model.granularity) == ("shared", "token")
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ({"trunk": "shared"}, r"trunk is 'shared', but bundle\.json says 'partial'"),
+        ({"shared_layers": 2}, r"shared_layers is 2, but bundle\.json says 1"),
+        ({"granularity": "example"}, r"granularity is 'example', but bundle\.json says 'token'"),
+        ({"mood": 1}, r"must hold .*, may hold .*trunk, and nothing else"),
+    ],
+)
+def test_the_two_descriptions_must_agree(
+    bundle_of: Callable[..., Path], description: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BundleError, match=message):
+        load_rag_model(read_bundle(bundle_of("partial", description)))
+
+
+def test_a_split_that_the_encoder_has_not_is_refused(
+    bundle_of: Callable[..., Path], tmp_path: Path
+) -> None:
+    bundle = read_bundle(bundle_of("partial", {"shared_layers": 7}))
+    architecture = json.loads(bundle.path("encoder.json").read_text(encoding="utf-8"))
+    write_bundle(
+        tmp_path / "seven",
+        bundle.info.model_copy(update={"shared_layers": 7}),
+        bundle.path("tokenizer.json").read_text(encoding="utf-8"),
+        weights=load_file(bundle.path("model.safetensors")),
+        encoder_config=architecture,
+    )
+    with pytest.raises(BundleError, match=r"describes no model: .*shared_layers \(7\) must be 1"):
+        load_rag_model(read_bundle(tmp_path / "seven"))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"trunk": "partial"}, {"shared_layers": 1}, {"trunk": "twisted"}]
+)
+def test_bundle_json_says_nothing_that_cannot_be(
+    tiny_bundle: Path, changed: dict[str, Any]
+) -> None:
+    said = json.loads(read_bundle(tiny_bundle).info.to_json()) | changed
+    with pytest.raises(BundleError, match=r"shared_layers|trunk"):
+        parse_info(json.dumps(said).encode(), "bundle.json")
+
+
+def test_the_card_says_what_the_heads_share(tiny_bundle: Path) -> None:
+    info = read_bundle(tiny_bundle).info
+    assert "in one pass of one encoder." in render_card(info)
+    assert "once a window" not in render_card(info)
+    apart = info.model_copy(update={"trunk": "separate", "granularity": "example"})
+    assert "in one pass of an encoder for each head." in render_card(apart)
+    assert "Heads decide once a window" in render_card(apart)

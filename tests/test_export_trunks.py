@@ -1,0 +1,111 @@
+"""Every kind of trunk becomes one graph that answers as its weights do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+import transformers
+
+from trivet.export import export_onnx
+from trivet.model.bundle import (
+    BundleInfo,
+    EncoderInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    read_bundle,
+    write_bundle,
+)
+from trivet.model.bundle_info import Granularity, TrunkKind
+from trivet.model.parity import FP32_TOLERANCE
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+from trivet.model.trunks import make_trunk
+from trivet.records import EngineError
+
+# Two layers an encoder, four integer products a layer: projections, output, widen, narrow.
+PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
+
+
+def write_tiny(
+    folder: Path,
+    encoder: transformers.PreTrainedModel,
+    trunk: TrunkKind,
+    granularity: Granularity,
+) -> Path:
+    """Write a bundle whose heads read three encoders, or tops, that all differ."""
+    model = RagModel(make_trunk(Trunk(encoder), trunk, 1), granularity=granularity)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("heads"):
+                parameter.normal_(0, 0.5)
+            else:
+                parameter.add_(0.05 * torch.randn_like(parameter))
+    info = BundleInfo(
+        package_version="0.1.0",
+        name="tiny",
+        encoder=EncoderInfo(
+            model_type=encoder.config.model_type,
+            hidden_size=16,
+            layers=2,
+            source="a formula",
+            licence="none",
+        ),
+        window=WindowInfo(size=40),
+        faithfulness="weakest_sentence",
+        heads=("support", "relevance", "utilization"),
+        thresholds=Thresholds(0.5, 0.5, 0.5),
+        special_tokens=SpecialTokenIds(cls=2, sep=3, pad=0),
+        training=TrainingInfo(command="none", date="2026-01-31", data=()),
+        trunk=trunk,
+        shared_layers=model.trunk.shared_layers,
+        granularity=granularity,
+    )
+    write_bundle(
+        folder, info, "{}", weights=model.state_dict(), encoder_config=model.architecture()
+    )
+    return folder
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("encoder", "trunk", "granularity"),
+    [
+        ("tiny_bert", "separate", "token"),
+        ("tiny_deberta", "partial", "example"),
+        # Tracing takes its time; test_inference has every pair in torch.
+        pytest.param("tiny_bert", "partial", "example", marks=pytest.mark.slow),
+        pytest.param("tiny_deberta", "separate", "token", marks=pytest.mark.slow),
+    ],
+)
+def test_one_graph_answers_as_the_weights_do(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    encoder: str,
+    trunk: TrunkKind,
+    granularity: Granularity,
+) -> None:
+    folder = write_tiny(tmp_path / "bundle", request.getfixturevalue(encoder), trunk, granularity)
+    report = export_onnx(folder, threads=1)
+    assert report.worst["model.onnx"] <= FP32_TOLERANCE
+    assert report.worst["model.int8.onnx"] < 0.15
+    kinds = Counter(node.op_type for node in onnx.load(folder / "model.int8.onnx").graph.node)
+    assert kinds["MatMulIntegerToFloat"] == PRODUCTS[trunk], "a shared part is run once"
+    assert read_bundle(folder).info.trunk == trunk
+
+
+def test_what_one_file_cannot_hold_is_refused_before_it_is_traced(
+    tmp_path: Path, tiny_bert: transformers.BertModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_tiny(tmp_path / "bundle", tiny_bert, "separate", "token")
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("trivet.export._LARGEST_FILE", 100_000)
+    with pytest.raises(EngineError, match=r"GB in fp32.*a separate trunk .* nothing was written"):
+        export_onnx(folder, threads=1)
+    assert sorted(path.name for path in folder.iterdir()) == before

@@ -1,0 +1,62 @@
+"""A rising piecewise-linear map of a logit: what an isotonic calibration leaves in the graph.
+
+A linear calibration is folded into its head's last layer and needs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from trivet.records import BundleError
+
+KNOTS = 16  # at most
+
+
+class PiecewiseLinear(nn.Module):
+    """Maps a logit through knots (x, y); beyond the outer knots their slopes go on.
+
+    Written as a line and a bend at each inner knot, in standard operators; a logit keeps its place
+    among others. The knots are no weights: they stand in the
+    bundle's architecture.
+
+    Args:
+        x: Logits of the head, rising.
+        y: What they become, rising.
+
+    Raises:
+        BundleError: There are not 2 to 16 knots, or x or y does not rise.
+    """
+
+    bends: Tensor
+    inner: Tensor
+
+    def __init__(self, x: Sequence[float], y: Sequence[float]) -> None:
+        super().__init__()
+        at, to = (torch.tensor(values, dtype=torch.float64) for values in (x, y))
+        rises = len(at) == len(to) and bool((at.diff() > 0).all() and (to.diff() > 0).all())
+        if not 2 <= len(at) <= KNOTS or not rises:
+            raise BundleError(
+                f"calibration: {len(x)} knots x {list(x)} and {len(y)} values y {list(y)}; needs 2 "
+                f"to {KNOTS} of each, both rising"
+            )
+        slopes = to.diff() / at.diff()
+        self.x, self.y = tuple(map(float, x)), tuple(map(float, y))
+        self.register_buffer("bends", slopes.diff().float(), persistent=False)
+        self.register_buffer("inner", at[1:-1].float(), persistent=False)
+        self.slope = float(slopes[0])
+        self.offset = float(to[0] - slopes[0] * at[0])
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Return calibrated logits. *Shapes:* any -> the same."""
+        # No matrix product: the quantizer would take it for one of the encoder's.
+        bent = (torch.relu(logits[..., None] - self.inner) * self.bends).sum(-1)
+        return logits * self.slope + self.offset + bent
+
+
+def entailment_logit(logits: Tensor) -> Tensor:
+    """Return the logit of P(entailment): of one class against two. *Shapes:* [..., 3] -> [...]."""
+    entailment, neutral, contradiction = logits.unbind(-1)
+    return entailment - neutral - nn.functional.softplus(contradiction - neutral)
