@@ -1,0 +1,177 @@
+"""What ``serve/engine.py`` does with a card, shown on stand-ins; on a true one, the tests below."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.model.engine_info import EngineInfo
+from trivet.model.example_windows import Sizes, make_windows
+from trivet.model.profiles import make_profiles
+from trivet.records import EngineError
+from trivet.serve.engine import TensorRTBackend
+from trivet.serve.engine_build import build_engine, find_target
+from trivet.serve.engine_cache import EngineCache
+
+WINDOW = 96
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def built(
+    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
+) -> tuple[bytes, EngineInfo]:
+    """A plan of the fp32 graph, and what it is."""
+    path = tmp_path / "model.onnx"
+    onnx.save(tiny_graph, path)
+    profiles = make_profiles(WINDOW)
+    plan, seconds = build_engine(path, profiles, EngineCache())
+    info = EngineInfo(
+        graph=path.name,
+        graph_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        precision="fp32",
+        target=find_target(),
+        profiles=profiles,
+        engine_sha256=hashlib.sha256(plan).hexdigest(),
+        build_seconds=seconds,
+        date="2026-01-31",
+        difference=0.0,
+    )
+    return plan, info
+
+
+def run_reference(graph: onnx.ModelProto, windows: Windows) -> Outputs:
+    session = onnxruntime.InferenceSession(
+        graph.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return Outputs(*session.run(list(Outputs._fields), windows._asdict()))
+
+
+CASES = [
+    Sizes(N=1, L=1, B=1, R=1, K=1, C=1, S=1),
+    Sizes(N=1, L=96, B=1, R=20, K=1, C=60, S=1),
+    Sizes(N=2, L=63, B=2, R=9, K=2, C=30, S=1),
+    Sizes(N=2, L=63, B=1, R=9, K=2, C=30, S=4),
+    Sizes(N=3, L=65, B=2, R=17, K=3, C=99, S=5),
+    Sizes(N=16, L=96, B=5, R=40, K=4, C=200, S=1),
+    Sizes(N=16, L=20, B=1, R=3, K=16, C=50, S=2),
+    Sizes(N=1, L=50, B=1, R=4, K=1, C=10, S=1),
+    Sizes(N=2, L=64, B=1, R=2, K=1, C=3, S=1),
+]
+
+
+def test_it_answers_as_the_graph_does(
+    built: tuple[bytes, EngineInfo], tiny_graph: onnx.ModelProto, fake_cuda: Any
+) -> None:
+    backend = TensorRTBackend(*built)
+    for seed, sizes in enumerate(CASES * 2):
+        windows = make_windows(sizes, 100, seed)
+        expected = run_reference(tiny_graph, windows)
+        for name, want, have in zip(Outputs._fields, expected, backend.run(windows), strict=True):
+            np.testing.assert_allclose(have, want, atol=1e-5, err_msg=f"{name} of {sizes}")
+            assert have.dtype == np.float32
+    assert backend.name == "tensorrt fp32 on Card"
+
+
+def test_small_calls_are_recorded_once_and_replayed(
+    built: tuple[bytes, EngineInfo], fake_cuda: Any
+) -> None:
+    backend = TensorRTBackend(*built, contexts=1)
+    for seed in range(4):
+        backend.run(make_windows(Sizes(2, 60 + seed % 2, 1, 5 + seed, 2, 20, 1), 100, seed))
+    assert (len(fake_cuda._graphs), fake_cuda._launches) == (1, 4)
+    backend.run(make_windows(Sizes(1, 60, 1, 5, 1, 20, 1), 100, 0))
+    assert (len(fake_cuda._graphs), fake_cuda._launches) == (2, 5)
+    backend.run(make_windows(Sizes(5, 60, 1, 5, 2, 20, 1), 100, 0))
+    assert (len(fake_cuda._graphs), fake_cuda._launches) == (2, 5)
+
+
+def test_buffers_are_used_again(built: tuple[bytes, EngineInfo], fake_cuda: Any) -> None:
+    backend = TensorRTBackend(*built, contexts=1)
+    large, small = Sizes(8, 96, 2, 30, 4, 99, 1), Sizes(4, 96, 2, 30, 4, 99, 1)
+    backend.run(make_windows(large, 100, 0))
+    before = set(fake_cuda._memory)
+    for sizes in (small, large):
+        backend.run(make_windows(sizes, 100, 1))
+    assert set(fake_cuda._memory) == before
+
+
+def test_several_threads_are_told_apart(
+    built: tuple[bytes, EngineInfo], tiny_graph: onnx.ModelProto
+) -> None:
+    backend = TensorRTBackend(*built, contexts=2)
+    cases = [make_windows(CASES[n % len(CASES)], 100, n) for n in range(12)]
+    answers: dict[int, Outputs] = {}
+
+    def work(numbers: range) -> None:
+        for number in numbers:
+            answers[number] = backend.run(cases[number])
+
+    threads = [threading.Thread(target=work, args=(range(n, 12, 3),)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, windows in enumerate(cases):
+        expected = run_reference(tiny_graph, windows)
+        np.testing.assert_allclose(answers[number].support_probs, expected.support_probs, atol=1e-5)
+
+
+def test_a_call_that_fails_leaves_the_engine_usable(built: tuple[bytes, EngineInfo]) -> None:
+    backend = TensorRTBackend(*built, contexts=1)
+    with pytest.raises(EngineError, match="no profile of the engine takes"):
+        backend.run(make_windows(Sizes(17, 96, 1, 1, 1, 1, 1), 100, 0))
+    answer = backend.run(make_windows(Sizes(1, 9, 1, 1, 1, 1, 1), 100, 0))
+    assert answer.faithfulness.shape == (1,)
+
+
+def test_what_is_missing_is_named(
+    built: tuple[bytes, EngineInfo],
+    fake_tensorrt: Any,
+    fake_cuda: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(EngineError, match=r"11\.1\.0\.106 refuses the engine .* --engine tensorrt"):
+        TensorRTBackend(b"other", built[1])
+    with pytest.raises(ValueError, match=r"contexts \(0\)"):
+        TensorRTBackend(*built, contexts=0)
+    fake_tensorrt.__version__ = "10.13.3"
+    with pytest.raises(EngineError, match=r"10\.13\.3 is too old: 10\.14"):
+        find_target()
+    fake_cuda._cards = 0
+    with pytest.raises(EngineError, match="CUDA failed: cudaErrorNoDevice"):
+        TensorRTBackend(*built)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(EngineError, match=r"cuda-bindings is not installed; pip install"):
+        TensorRTBackend(*built)
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(EngineError, match=r"TensorRT is not installed; pip install"):
+        TensorRTBackend(*built)
+
+
+def test_a_graph_that_cannot_be_read_is_said_in_tensorrts_words(
+    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
+) -> None:
+    onnx.save(tiny_graph, tmp_path / "model.onnx")
+    fake_tensorrt._readable = False
+    with pytest.raises(EngineError, match=r"no such thing \(node node_1, Unique\)"):
+        build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
+
+
+def test_what_was_timed_is_used_by_the_next_build(
+    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
+) -> None:
+    onnx.save(tiny_graph, tmp_path / "model.onnx")
+    for _ in range(2):
+        build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
+    assert fake_tensorrt._timings == [b"", b"timed "]

@@ -1,0 +1,186 @@
+"""An engine is kept only after it answered as fp32 does, and loaded only where it was built."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.model.bundle import read_bundle
+from trivet.model.engine_info import EngineTarget, engine_key
+from trivet.model.profiles import make_profiles
+from trivet.records import BundleError, EngineError, Evaluation, RagExample
+from trivet.serve import engine_export
+from trivet.serve.engine_cache import EngineCache
+from trivet.serve.engine_export import export_tensorrt, parity_cases
+from trivet.serve.engine_loading import find_graph, load_engine
+from trivet.serve.evaluator import Evaluator
+
+pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
+
+
+def test_an_engine_is_built_compared_kept_and_noted(
+    engine_bundle: Path, own_cache: Path, rag_examples: tuple[RagExample, ...]
+) -> None:
+    info = export_tensorrt(engine_bundle, "bf16", rag_examples)
+    assert 0 < info.difference <= 0.01
+    assert (info.rows, info.flipped) == (len(rag_examples), 0)
+    assert info.target == EngineTarget(tensorrt="11.1.0.106", gpu="Card", compute_capability="8.9")
+    bundle = read_bundle(engine_bundle)
+    assert bundle.info.engines == (info,)
+    assert info.graph_sha256 == bundle.manifest.files["model.bf16.onnx"].sha256
+    files = {path.name for path in own_cache.iterdir()}
+    assert files == {f"{info.key}.engine", f"{info.key}.json", "timing.cache"}
+    assert stat.S_IMODE(own_cache.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in own_cache.iterdir()} == {0o600}
+    # A second one takes the place of the first.
+    export_tensorrt(engine_bundle, "bf16")
+    assert len(read_bundle(engine_bundle).info.engines) == 1
+
+
+def test_the_evaluator_runs_it(engine_bundle: Path, rag_examples: tuple[RagExample, ...]) -> None:
+    export_tensorrt(engine_bundle, "bf16")
+    on_card = Evaluator(engine_bundle, engine="tensorrt")
+    on_cpu = Evaluator(engine_bundle, precision="fp32")
+    assert (on_card.engine, on_card.precision) == ("tensorrt bf16 on Card", "bf16")
+    results = zip(
+        on_cpu.evaluate_many(rag_examples), on_card.evaluate_many(rag_examples), strict=True
+    )
+    for one, other in results:
+        assert isinstance(one, Evaluation) and isinstance(other, Evaluation)
+        want, have = one.to_dict(), other.to_dict()
+        for name in ("faithfulness", "relevance", "utilization", "completeness"):
+            assert have.get(name) == pytest.approx(want.get(name), abs=0.02), name
+
+
+def test_an_engine_that_is_off_is_not_kept(
+    engine_bundle: Path, own_cache: Path, fake_tensorrt: Any
+) -> None:
+    fake_tensorrt._fault = 0.02
+    with pytest.raises(EngineError, match=r"differs from fp32 by 0\.02\d? on .* not kept\. .*fp16"):
+        export_tensorrt(engine_bundle, "bf16")
+    assert read_bundle(engine_bundle).info.engines == ()
+    assert not list(own_cache.glob("*.engine"))
+
+
+def test_an_engine_that_changes_verdicts_is_not_kept(
+    engine_bundle: Path, rag_example: RagExample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_export, "count_flipped", lambda *_: 1)
+    with pytest.raises(EngineError, match=r"changes 1 of 999 verdicts; at most 0\.1% may change"):
+        export_tensorrt(engine_bundle, "bf16", [rag_example] * 999)
+    assert export_tensorrt(engine_bundle, "bf16", [rag_example] * 1000).flipped == 1
+
+
+def test_no_engine_of_another_card_graph_or_shape_is_loaded(
+    engine_bundle: Path, fake_tensorrt: Any
+) -> None:
+    bundle = read_bundle(engine_bundle)
+    with pytest.raises(EngineError, match=r"no engine of .*model\.bf16\.onnx for Card"):
+        load_engine(bundle)
+    export_tensorrt(engine_bundle, "bf16")
+    load_engine(bundle)
+    with pytest.raises(EngineError, match="no engine"):
+        load_engine(bundle, most_windows=8)
+    with pytest.raises(EngineError, match="no engine"):
+        load_engine(bundle, "fp32")
+    fake_tensorrt.__version__ = "11.4.0"
+    with pytest.raises(EngineError, match=r"TensorRT 11\.4\.0; run `trivet export"):
+        load_engine(bundle)
+
+
+def test_an_engine_that_computes_something_else_by_now_is_refused(
+    engine_bundle: Path, fake_tensorrt: Any
+) -> None:
+    export_tensorrt(engine_bundle, "bf16")
+    fake_tensorrt._fault = 0.05
+    with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ by 0\.05"):
+        load_engine(read_bundle(engine_bundle))
+
+
+def test_a_graph_that_is_not_there_is_asked_for(engine_bundle: Path) -> None:
+    bundle = read_bundle(engine_bundle)
+    with pytest.raises(
+        BundleError, match=r"a graph in fp16; run `trivet export .* --precision fp16"
+    ):
+        find_graph(bundle, "fp16")
+    with pytest.raises(EngineError, match="no TensorRT engine in int8"):
+        export_tensorrt(engine_bundle, "int8")
+    with pytest.raises(BundleError, match="no TensorRT engine in int8"):
+        Evaluator(engine_bundle, engine="tensorrt", precision="int8")
+    with pytest.raises(BundleError, match="bf16 is for graphics cards"):
+        Evaluator(engine_bundle, precision="bf16")
+
+
+def test_a_machine_without_tensorrt_is_told_what_to_install(
+    engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(EngineError, match=r"not installed; pip install 'trivet\[tensorrt\]'"):
+        export_tensorrt(engine_bundle)
+
+
+def test_every_profile_is_compared_with_and_without_padding() -> None:
+    profiles = make_profiles(200)
+    cases = list(parity_cases(profiles, 100))
+    assert len(cases) == 2 * len(profiles)
+    lengths = {sizes.L for sizes, _ in cases}
+    assert lengths == {63, 64, 127, 128, 191, 192, 199, 200}
+    full = [bool(windows.attention_mask.all()) for _, windows in cases]
+    assert full.count(True) >= len(profiles) > full.count(True) - len(profiles)
+
+
+# The cache ------------------------------------------------------------------------------------
+
+
+def test_a_folder_open_to_others_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    with pytest.raises(EngineError, match=r"open to other users \(mode 0755\).*chmod 700"):
+        EngineCache(folder)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    with pytest.raises(EngineError, match="not a folder"):
+        EngineCache(link)
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(EngineError, match="belongs to user"):
+        EngineCache(tmp_path / "engines")
+
+
+def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path) -> None:
+    info = export_tensorrt(engine_bundle, "bf16")
+    (plan,) = own_cache.glob("*.engine")
+    plan.write_bytes(plan.read_bytes() + b"x")
+    with pytest.raises(EngineError, match=r"not the engine that .* describes; remove it"):
+        EngineCache().get(info.key)
+    plan.with_suffix(".json").write_text("{}")
+    with pytest.raises(EngineError, match="damaged, remove it"):
+        EngineCache().get(info.key)
+
+
+def test_the_key_tells_apart_whatever_an_engine_depends_on() -> None:
+    target = EngineTarget(tensorrt="11.1", gpu="NVIDIA L4", compute_capability="8.9")
+    profiles = make_profiles(128)
+    keys = {
+        engine_key("0" * 64, "bf16", target, profiles),
+        engine_key("1" * 64, "bf16", target, profiles),
+        engine_key("0" * 64, "fp16", target, profiles),
+        engine_key("0" * 64, "bf16", target, make_profiles(192)),
+        *(
+            engine_key("0" * 64, "bf16", target.model_copy(update={field: "other"}), profiles)
+            for field in ("tensorrt", "gpu", "compute_capability")
+        ),
+    }
+    assert len(keys) == 7
+    json.dumps(profiles[0].model_dump())

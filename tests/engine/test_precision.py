@@ -1,0 +1,248 @@
+"""The 16-bit graph: products in 16 bits, all that is delicate in fp32, and operators that parse."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+import transformers
+from onnx import TensorProto, helper, numpy_helper
+
+from trivet.model.aggregate import Outputs
+from trivet.model.example_windows import Sizes, make_windows
+from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.model.inference import inference_model
+from trivet.model.precision import Half, emulated, mixed
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+from trivet.records import EngineError
+
+TABLE = json.loads((Path(__file__).parent / "operators.json").read_text())
+NAMES: dict[int, str] = {
+    TensorProto.FLOAT: "FP32",
+    TensorProto.FLOAT16: "FP16",
+    TensorProto.BFLOAT16: "BF16",
+    TensorProto.INT32: "INT32",
+    TensorProto.INT64: "INT64",
+    TensorProto.BOOL: "BOOL",
+}
+KIND_OF: dict[Half, int] = {"bf16": TensorProto.BFLOAT16, "fp16": TensorProto.FLOAT16}
+HALVES: tuple[Half, ...] = ("bf16", "fp16")
+FP32_ONLY = {"LayerNormalization", "Softmax", "Sigmoid", "ReduceMax", "ReduceMin", "ReduceSum"}
+
+
+@pytest.fixture(scope="module", params=["bert", "deberta", "deberta-attention"])
+def graph(request: pytest.FixtureRequest) -> onnx.ModelProto:
+    """A traced fp32 graph of each encoder; with trained-size weights, not wild ones."""
+    torch.manual_seed(2)
+    sizes: dict[str, Any] = {
+        "vocab_size": 300,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.1,
+    }
+    if request.param == "bert":
+        encoder: transformers.PreTrainedModel = transformers.BertModel(
+            transformers.BertConfig(type_vocab_size=2, **sizes), add_pooling_layer=False
+        )
+    else:
+        sizes |= {
+            "type_vocab_size": 0,
+            "relative_attention": True,
+            "position_buckets": 16,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_biased_input": False,
+        }
+        encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes))
+    model = RagModel(Trunk(encoder), pooled_support=True).eval()
+    if request.param == "deberta-attention":
+        return trace(inference_model(model, 48, "attention"), 300, ATTENTION_OPSET)
+    return trace(inference_model(model, 48), 300, OPSET)
+
+
+def types_of(graph: onnx.ModelProto) -> dict[str, int]:
+    """Return the type of every tensor, as ONNX infers it by itself."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(graph)
+    del bare.graph.value_info[:]
+    inferred = onnx.shape_inference.infer_shapes(bare, strict_mode=True).graph
+    values = (*inferred.input, *inferred.output, *inferred.value_info)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {tensor.name: tensor.data_type for tensor in inferred.initializer}
+
+
+def run(graph: onnx.ModelProto, sizes: Sizes) -> Outputs:
+    session = onnxruntime.InferenceSession(
+        graph.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    windows = make_windows(sizes, 300, seed=7)
+    return Outputs(*session.run(list(Outputs._fields), windows._asdict()))
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_products_are_in_16_bits_and_what_is_delicate_is_not(
+    graph: onnx.ModelProto, precision: Half
+) -> None:
+    half = mixed(graph, precision)
+    onnx.checker.check_model(half, full_check=True)
+    types = types_of(half)
+    products = 0
+    for node in half.graph.node:
+        kinds = {types[name] for name in node.input if name}
+        if node.op_type in FP32_ONLY or node.name.startswith("heads."):
+            assert KIND_OF[precision] not in kinds, node.name
+        elif node.op_type in ("MatMul", "Attention"):
+            assert kinds == {KIND_OF[precision]}, node.name
+            products += 1
+        elif node.op_type == "GatherElements":
+            assert types[node.input[0]] == KIND_OF[precision], node.name
+            assert types[node.input[1]] == TensorProto.INT32, node.name
+    attention = any(node.op_type == "Attention" for node in half.graph.node)
+    deberta = any(node.op_type == "GatherElements" for node in half.graph.node)
+    # Four products a layer, two of attention, two of positions.
+    assert products == 2 * (4 + (1 if attention else 2) + (2 if deberta else 0))
+    for value in (*half.graph.input, *half.graph.output):
+        assert value.type.tensor_type.elem_type in (TensorProto.INT64, TensorProto.FLOAT)
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_few_casts_are_added(graph: onnx.ModelProto, precision: Half) -> None:
+    def casts(of: onnx.ModelProto) -> int:
+        return sum(node.op_type == "Cast" for node in of.graph.node)
+
+    # Into the products and out to what is added: at most ten a layer.
+    assert casts(mixed(graph, precision)) - casts(graph) <= 2 * 10
+    names = [node.name for node in mixed(graph, precision).graph.node]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("precision", "most"), [("bf16", 0.01), ("fp16", 2e-3)])
+@pytest.mark.parametrize(
+    "sizes",
+    [Sizes(3, 40, 2, 9, 2, 23, 3), Sizes(1, 48, 1, 5, 1, 40, 1), Sizes(2, 1, 1, 1, 2, 1, 1)],
+)
+def test_it_answers_as_fp32_does(
+    graph: onnx.ModelProto, precision: Half, most: float, sizes: Sizes
+) -> None:
+    expected = run(graph, sizes)
+    found = run(emulated(mixed(graph, precision)), sizes)
+    off = [float(np.abs(one - two).max()) for one, two in zip(expected, found, strict=True)]
+    assert all(np.isfinite(array).all() for array in found)
+    assert 0 < max(off) <= most
+
+
+def test_the_fp16_graph_runs_as_it_is(graph: onnx.ModelProto) -> None:
+    half = mixed(graph, "fp16")
+    if any(node.op_type == "Attention" for node in half.graph.node):
+        pytest.skip("ONNX Runtime's Attention wants another mask")
+    sizes = Sizes(3, 40, 2, 9, 2, 23, 3)
+    expected, found = run(graph, sizes), run(half, sizes)
+    assert max(np.abs(a - b).max() for a, b in zip(expected, found, strict=True)) <= 2e-3
+
+
+def test_the_given_graph_is_left_alone(graph: onnx.ModelProto) -> None:
+    before = graph.SerializeToString(deterministic=True)
+    emulated(mixed(graph, "bf16"))
+    assert graph.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("precision", [None, *HALVES])
+def test_every_operator_can_be_parsed_by_tensorrt(
+    graph: onnx.ModelProto, precision: Half | None
+) -> None:
+    emitted = graph if precision is None else mixed(graph, precision)
+    types, constants = types_of(emitted), {tensor.name for tensor in emitted.graph.initializer}
+    (opset,) = emitted.opset_import
+    assert opset.domain == "" and TABLE["opsets"][0] <= opset.version <= TABLE["opsets"][1]
+    for node in emitted.graph.node:
+        assert node.op_type in TABLE["operators"], node.op_type
+        # The condition of Where is bool, indices and shapes are integers: only values count.
+        values = node.input[1:] if node.op_type == "Where" else node.input[:1]
+        for name in values:
+            assert NAMES[types[name]] in TABLE["operators"][node.op_type], (node.op_type, name)
+        place = TABLE["constant_input"].get(node.op_type)
+        if place is not None and len(node.input) > place:
+            assert node.input[place] in constants, node.name
+        if node.op_type == "LayerNormalization":
+            assert [name for name in node.output if name] == list(node.output[:1])
+        if node.op_type == "Attention":
+            assert len([name for name in node.input if name]) == 4
+            assert {each.name for each in node.attribute} <= {"scale", "softmax_precision"}
+            assert len([name for name in node.output if name]) == 1
+
+
+def test_the_table_is_of_a_source_and_a_day() -> None:
+    assert "10.15" in TABLE["source"] and TABLE["date"] == "2026-11-20"
+    assert not set(TABLE["unsupported"]) & set(TABLE["operators"])
+
+
+# Rules on graphs of a few nodes ---------------------------------------------------------------
+
+
+def small(nodes: list[onnx.NodeProto], **constants: Any) -> onnx.ModelProto:
+    """A graph from x [2, 2] to y [2, 2], fp32."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy"]
+    arrays = [numpy_helper.from_array(np.asarray(a, np.float32), n) for n, a in constants.items()]
+    made = helper.make_graph(nodes, "small", ends[:1], ends[1:], arrays)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)])
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def kinds(graph: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in graph.graph.node]
+
+
+def test_a_bias_belongs_to_its_product_and_a_residual_sum_does_not() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Add", ["a", "b"], ["c"], name="bias"),
+        helper.make_node("Add", ["c", "x"], ["y"], name="residual"),
+    ]
+    half = mixed(small(nodes, w=np.eye(2), b=[0.5, 0.25]), "bf16")
+    assert kinds(half) == ["Cast", "MatMul", "Add", "Cast", "Add"]
+    assert half.graph.node[-1].input[1] == "x"
+    stored = {tensor.name: tensor.data_type for tensor in half.graph.initializer}
+    assert stored == {"w_bf16": TensorProto.BFLOAT16, "b_bf16": TensorProto.BFLOAT16}
+
+
+def test_a_constant_that_both_read_is_kept_twice() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Mul", ["a", "w"], ["y"], name="other"),
+    ]
+    half = mixed(small(nodes, w=np.eye(2)), "fp16")
+    assert Counter(tensor.name for tensor in half.graph.initializer) == {"w_fp16": 1, "w": 1}
+
+
+def test_products_of_heads_stay() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="heads.product")]
+    assert kinds(mixed(small(nodes, w=np.eye(2)), "bf16")) == ["MatMul"]
+
+
+def test_an_output_in_16_bits_is_refused() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    with pytest.raises(EngineError, match="y would be answered in bf16"):
+        mixed(small(nodes, w=np.eye(2)), "bf16")
+
+
+def test_a_weight_too_large_for_fp16_is_named() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Softmax", ["a"], ["y"], name="end"),
+    ]
+    graph = small(nodes, w=[[1e5, 0], [0, 1]])
+    with pytest.raises(EngineError, match=r"w: its largest value 1e\+05 does not fit in fp16"):
+        mixed(graph, "fp16")
+    assert "w_bf16" in {tensor.name for tensor in mixed(graph, "bf16").graph.initializer}

@@ -1,0 +1,118 @@
+"""Profiles take every call that is packed for them, and padding changes no answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.example_windows import Sizes, make_windows
+from trivet.model.profiles import (
+    FEW_WINDOWS,
+    MOST_WINDOWS,
+    POSITIONS,
+    STEP,
+    choose_profile,
+    cut,
+    graph_sizes,
+    make_profiles,
+    pad,
+    shapes,
+    sizes_of,
+)
+from trivet.records import EngineError
+from trivet.serve.engine_calls import pack
+
+VOCAB = 200
+
+any_sizes = st.builds(
+    Sizes,
+    N=st.integers(1, 5),
+    L=st.integers(1, 90),
+    B=st.integers(1, 3),
+    R=st.integers(1, 20),
+    K=st.integers(1, 4),
+    C=st.integers(1, 40),
+    S=st.integers(1, 4),
+)
+
+
+def judge(windows: Windows) -> Outputs:
+    """An engine whose support, relevance and utilization are functions of the token alone."""
+    ids = windows.input_ids.reshape(-1).astype(np.float32) / VOCAB
+    return join(
+        support_probs=supported_anywhere(ids, windows.response_at),
+        relevance_probs=gather_tokens(1 - ids, windows.context_at),
+        utilization_probs=gather_tokens(ids**2, windows.context_at),
+        response_mask=windows.response_at.max(axis=-1) >= 0,
+        context_weight=windows.context_weight,
+        sentence_pool=windows.sentence_pool,
+        faithfulness="weakest_sentence",
+    )
+
+
+@given(any_sizes, any_sizes, st.integers(0, 99))
+def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None:
+    windows = make_windows(sizes, VOCAB, seed)
+    larger = Sizes(*(one + two for one, two in zip(sizes, more, strict=True)))
+    padded = pad(windows, larger)
+    assert sizes_of(padded) == larger
+    assert padded.attention_mask.sum() == windows.attention_mask.sum()
+    for name, want, have in zip(
+        Outputs._fields, judge(windows), cut(judge(padded), sizes), strict=True
+    ):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@given(
+    st.lists(st.integers(1, 512), min_size=1, max_size=80),
+    st.sampled_from([96, 512, 1000]),
+)
+@settings(max_examples=50)
+def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
+    profiles = make_profiles(window)
+    lengths = [min(length, window) for length in lengths]
+    positions = max(each.most["N"] * each.most["L"] for each in profiles)
+    calls = pack(lengths, positions, STEP, MOST_WINDOWS)
+    assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
+    for call in calls:
+        n, longest = len(call), max(lengths[number] for number in call)
+        # The worst a call can be: all of one example, or each its own.
+        for b, k in ((1, n), (n, 1)):
+            sizes = Sizes(N=n, L=longest, B=b, R=longest, K=k, C=n * longest, S=1)
+            profile = profiles[choose_profile(profiles, sizes)]
+            assert profile.most["L"] - longest < STEP
+            assert profile.most["N"] * profile.most["L"] <= POSITIONS or n <= FEW_WINDOWS + 1
+
+
+@pytest.mark.parametrize("window", [40, 64, 96, 512, 1024])
+def test_profiles_are_sound(window: int) -> None:
+    profiles = make_profiles(window)
+    assert len(profiles) == 2 * -(-window // STEP)
+    assert max(profile.most["L"] for profile in profiles) == window
+    for profile in profiles:
+        for letter in Sizes._fields:
+            assert 1 <= profile.least[letter] <= profile.usual[letter] <= profile.most[letter]
+        assert profile.least["L"] == profile.most["L"]  # fixed: kernels know it
+        largest = shapes(Sizes(**profile.most))
+        assert max(int(np.prod(shape)) for shape in largest.values()) <= 2**24
+
+
+def test_a_call_that_is_too_large_is_named() -> None:
+    profiles = make_profiles(128)
+    with pytest.raises(EngineError, match=r"no profile .* L=129.*'L': 128.*most_windows"):
+        choose_profile(profiles, Sizes(1, 129, 1, 1, 1, 1, 1))
+
+
+def test_small_calls_share_one_shape_and_large_ones_keep_theirs() -> None:
+    profiles = make_profiles(128)
+    small = Sizes(N=2, L=100, B=1, R=30, K=2, C=99, S=1)
+    number = choose_profile(profiles, small)
+    fixed = graph_sizes(profiles[number], small)
+    assert fixed == graph_sizes(profiles[number], small._replace(L=70, R=3, B=2, K=1))
+    assert fixed is not None and fixed.L == 128 and fixed.N == 2
+    assert graph_sizes(profiles[number], small._replace(S=2)) is None
+    assert graph_sizes(profiles[number + 1], small._replace(N=3)) is None

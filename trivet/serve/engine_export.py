@@ -1,0 +1,171 @@
+"""``trivet export --engine tensorrt``: build, compare with fp32, and only then keep an engine.
+
+Everything happens on the machine that will run it. Silent faults of fused kernels are known on
+single cards, so no engine is kept that was not compared on this one: on windows with and without
+padding, of every profile, and on labelled rows where they are given.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from trivet.data.windows import Windows
+from trivet.model.bundle import GRAPH_NAME, Bundle, add_files, read_bundle
+from trivet.model.engine_info import EngineInfo, EnginePrecision, ShapeRange
+from trivet.model.example_windows import Sizes, make_windows
+from trivet.model.parity import compare
+from trivet.model.profiles import FEW_WINDOWS, MOST_WINDOWS, make_profiles
+from trivet.records import EngineError, Evaluation, RagExample
+from trivet.serve.backend import Backend
+from trivet.serve.engine import TensorRTBackend
+from trivet.serve.engine_build import build_engine, find_target
+from trivet.serve.engine_cache import EngineCache
+from trivet.serve.engine_loading import find_graph
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.loading import load_tokenizer
+from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+
+logger = logging.getLogger(__name__)
+
+# Largest difference of a probability, and largest share of verdicts that may flip.
+TOLERANCE = {"fp32": 1e-3, "bf16": 0.01, "fp16": 0.01}
+MOST_FLIPPED = 0.001
+_ADVICE = {
+    "bf16": "fp16 rounds eight times finer where its range is enough: try --precision fp16",
+    "fp16": "bf16 has fp32's range: try --precision bf16, or fp32",
+    "fp32": "TensorRT computes something else on this card; use ONNX Runtime",
+}
+
+
+def export_tensorrt(
+    folder: Path,
+    precision: str = "bf16",
+    rows: Sequence[RagExample] = (),
+    *,
+    most_windows: int = MOST_WINDOWS,
+    cache: EngineCache | None = None,
+) -> EngineInfo:
+    """Build an engine from a bundle's graph, compare it, keep it, and note it in the bundle.
+
+    Args:
+        folder: A bundle that holds ``model.onnx`` and the graph in ``precision``.
+        precision: Which graph, ``bf16``, ``fp16`` or ``fp32``; ``trivet export`` writes it.
+        rows: Real examples whose verdicts must not change.
+        most_windows: The most windows of one engine call.
+        cache: Where engines are kept.
+
+    Returns:
+        What the engine is; also in ``bundle.json``.
+
+    Raises:
+        BundleError: A graph is missing.
+        EngineError: TensorRT or a card is missing, the engine cannot be built, or its answers are
+            too far off. Nothing is kept then.
+    """
+    bundle = read_bundle(folder)
+    if precision not in TOLERANCE:
+        raise EngineError(f"no TensorRT engine in {precision}; one of {', '.join(TOLERANCE)}")
+    kind = cast(EnginePrecision, precision)
+    graph = find_graph(bundle, kind)
+    reference = OnnxRuntimeBackend(bundle.path(GRAPH_NAME))
+    target, cache = find_target(), cache or EngineCache()
+    profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
+    built = build_engine(bundle.path(graph.file), profiles, cache)
+    info = EngineInfo(
+        graph=graph.file,
+        graph_sha256=bundle.manifest.files[graph.file].sha256,
+        precision=kind,
+        target=target,
+        profiles=profiles,
+        engine_sha256=hashlib.sha256(built.plan).hexdigest(),
+        build_seconds=round(built.seconds, 1),
+        date=datetime.date.today().isoformat(),
+        difference=0.0,
+    )
+    backend = TensorRTBackend(built.plan, info)
+    info = accept(bundle, info, backend, reference, rows)
+    path = cache.put(built.plan, info)
+    logger.info("%s kept: %.2g from fp32, %d verdicts flipped", path, info.difference, info.flipped)
+    others = tuple(each for each in bundle.info.engines if each.key != info.key)
+    changed = {"engines": (*others, info)}
+    add_files(folder, {}, bundle.info.model_copy(update=changed))
+    return info
+
+
+def accept(
+    bundle: Bundle,
+    info: EngineInfo,
+    backend: Backend,
+    reference: Backend,
+    rows: Sequence[RagExample] = (),
+) -> EngineInfo:
+    """Compare an engine with fp32 ONNX Runtime; return ``info`` with what was found.
+
+    Raises:
+        EngineError: A probability differs by more than the tolerance, is not finite, or more
+            verdicts flip than may.
+    """
+    vocab = load_tokenizer(bundle).vocab_size
+    cases = list(parity_cases(info.profiles, vocab))
+    report = compare(
+        lambda windows: reference.run(windows)._asdict(),
+        {"engine": lambda windows: backend.run(windows)._asdict()},
+        cases,
+    )
+    difference, most = report.worst["engine"], TOLERANCE[info.precision]
+    if difference > most:
+        row = max(report.rows, key=lambda each: max(each.differences["engine"].largest.values()))
+        raise EngineError(
+            f"the engine of {info.graph} differs from fp32 by {difference:.2g} on {row.sizes}, "
+            f"which must be at most {most:g} in {info.precision}; it was not kept. "
+            f"{_ADVICE[info.precision]}"
+        )
+    flipped = count_flipped(
+        Evaluator(bundle.folder, backend=reference), Evaluator(bundle.folder, backend=backend), rows
+    )
+    if flipped > MOST_FLIPPED * len(rows):
+        raise EngineError(
+            f"the engine of {info.graph} changes {flipped} of {len(rows)} verdicts; at most "
+            f"{MOST_FLIPPED:.1%} may change in {info.precision}; it was not kept. "
+            f"{_ADVICE[info.precision]}"
+        )
+    found = {"difference": difference, "rows": len(rows), "flipped": flipped}
+    return info.model_copy(update=found)
+
+
+def parity_cases(profiles: tuple[ShapeRange, ...], vocab: int) -> Iterator[tuple[Sizes, Windows]]:
+    """Yield windows for every profile: padded ones of odd length, and full ones without padding."""
+    for seed, profile in enumerate(profiles):
+        length, n = profile.most["L"], profile.least["N"]
+        many = min(profile.most["N"], 2 * FEW_WINDOWS)
+        shorter = Sizes(N=n, L=length - 1, B=1, R=min(31, length), K=n, C=2 * length, S=3)
+        yield shorter, make_windows(shorter, vocab, seed)
+        full = Sizes(N=many, L=length, B=many, R=length // 3, K=2, C=length, S=1)
+        yield full, _without_padding(make_windows(full, vocab, seed), vocab, seed)
+
+
+def count_flipped(reference: Evaluator, evaluator: Evaluator, rows: Iterable[RagExample]) -> int:
+    """Count rows that one of the two calls adherent and the other does not, or cannot judge."""
+    rows = list(rows)
+    both = zip(reference.evaluate_many(rows), evaluator.evaluate_many(rows), strict=True)
+    return sum(_verdict(one) != _verdict(other) for one, other in both)
+
+
+def _verdict(result: object) -> Any:
+    return result.adherent if isinstance(result, Evaluation) else type(result).__name__
+
+
+def _without_padding(windows: Windows, vocab: int, seed: int) -> Windows:
+    """Fill every position of every window."""
+    shape = windows.input_ids.shape
+    random = np.random.default_rng(seed)
+    return windows._replace(
+        input_ids=random.integers(0, vocab, size=shape), attention_mask=np.ones(shape, np.int64)
+    )

@@ -1,0 +1,80 @@
+"""From a bundle to the engine that was built from it on this machine."""
+
+from __future__ import annotations
+
+import logging
+
+from trivet.data.windows import Windows
+from trivet.model.bundle import GRAPH_NAME, SELF_TEST_NAME, Bundle
+from trivet.model.bundle_info import GraphInfo
+from trivet.model.engine_info import EnginePrecision, engine_key
+from trivet.model.profiles import MOST_WINDOWS, make_profiles
+from trivet.model.self_test import read_self_test
+from trivet.records import BundleError, EngineError
+from trivet.serve.engine import CONTEXTS, TensorRTBackend
+from trivet.serve.engine_build import find_target
+from trivet.serve.engine_cache import EngineCache
+
+logger = logging.getLogger(__name__)
+
+
+def load_engine(
+    bundle: Bundle,
+    precision: EnginePrecision = "bf16",
+    *,
+    most_windows: int = MOST_WINDOWS,
+    contexts: int = CONTEXTS,
+    cache: EngineCache | None = None,
+) -> TensorRTBackend:
+    """Load the engine that was built here from a bundle's graph, and run the self-test on it.
+
+    Args:
+        bundle: A bundle whose files were checked.
+        precision: Of the graph it was built from.
+        most_windows: The most windows of one call, as it was built for.
+        contexts: How many calls may run at a time.
+        cache: Where engines are kept.
+
+    Raises:
+        BundleError: The bundle has no such graph, or the engine does not answer the self-test as
+            the graph did at export.
+        EngineError: No engine was built here from this graph, for this card and this TensorRT.
+    """
+    graph = find_graph(bundle, precision)
+    target, cache = find_target(), cache or EngineCache()
+    profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
+    sha256 = bundle.manifest.files[graph.file].sha256
+    found = cache.get(engine_key(sha256, precision, target, profiles))
+    if found is None:
+        raise EngineError(
+            f"{cache.folder}: no engine of {bundle.folder / graph.file} for {target.gpu} and "
+            f"TensorRT {target.tensorrt}; run `trivet export {bundle.folder} --engine tensorrt` "
+            "on this machine"
+        )
+    backend = TensorRTBackend(*found, contexts=contexts)
+    test = read_self_test(bundle.path(SELF_TEST_NAME))
+    try:
+        answer = backend.run(Windows(**test.arrays()))
+    except EngineError as error:
+        raise BundleError(f"{graph.file}: the self-test does not run: {error}") from error
+    worst = test.check(graph.file, answer._asdict())
+    logger.info("%s loaded for %s, self-test within %.2g", backend.name, bundle.folder, worst)
+    return backend
+
+
+def find_graph(bundle: Bundle, precision: EnginePrecision) -> GraphInfo:
+    """Return the graph an engine is built from: the form with ``Attention`` where there is one.
+
+    Raises:
+        BundleError: There is none, or none in fp32 to compare with.
+    """
+    fitting = [
+        graph for graph in bundle.info.graphs if graph.precision == precision and graph.portable
+    ]
+    if not fitting or not bundle.has(GRAPH_NAME):
+        raise BundleError(
+            f"{bundle.folder}: an engine needs {GRAPH_NAME} and a graph in {precision}; run "
+            f"`trivet export {bundle.folder} --engine tensorrt --precision {precision}` where the "
+            "weights are"
+        )
+    return max(fitting, key=lambda graph: graph.opset)
