@@ -255,16 +255,47 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     ]
     file = write_rows(tmp_path / "rows.jsonl", *rows)
     report = tmp_path / "figures.json"
-    code, out, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle, "--json", report)
+    table, page = tmp_path / "figures.md", tmp_path / "figures.html"
+    files = ["--json", report, "--markdown", table, "--html", page]
+    code, out, err = call(
+        "test", "--data", f"jsonl:{file}", "--bundle", bundle, "--by-length", *files
+    )
     assert code == 0, err
     assert "hallucination_auroc" in out
     assert "20 judged, 0 failed" in err
+    assert table.read_text(encoding="utf-8").strip() == out.strip()
+    shown = page.read_text(encoding="utf-8")
+    assert "<td>hallucination_auroc</td>" in shown
+    assert "<svg" in shown
+    assert "0-5k: 20, 5k-16k: 0, over 16k: 0" in shown
     written = json.loads(report.read_bytes())
     assert (written["bundle"], written["engine"], written["split"]) == ("tiny", "half", "all")
-    figures = {figure["measure"]: figure for figure in written["figures"]}
+    assert written["lengths"] == {"0-5k": 20, "5k-16k": 0, "over 16k": 0}
+    by_length = [figure for figure in written["figures"] if figure["length"]]
+    assert {figure["length"] for figure in by_length} == {"0-5k"}
+    figures = {figure["measure"]: figure for figure in written["figures"] if not figure["length"]}
     assert figures["hallucination_auroc"]["value"] == 1.0
     assert figures["hallucination_auroc"]["positives"] == 10
     assert figures["span_f1"]["value"] == 1.0
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--html"])
+def test_a_file_that_could_not_be_written_is_refused_before_anything_is_judged(
+    call: Call, option: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "nowhere" / "file"
+    code, out, err = call("test", "--data", "jsonl:rows.jsonl", option, file)
+    assert (code, out) == (2, "")
+    assert f"there is no folder {file.parent} to write it into" in err
+
+
+def test_rows_of_which_nothing_is_known_are_refused(
+    call: Call, bundle: Path, tmp_path: Path
+) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "group": "a"})
+    code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
+    assert code == 2
+    assert "nothing is known of any of the 1 rows in split 'all'" in err
 
 
 def test_rows_that_cannot_be_judged_are_counted(call: Call, bundle: Path, tmp_path: Path) -> None:
@@ -319,7 +350,13 @@ def test_export_hands_its_options_on(call: Call, monkeypatch: pytest.MonkeyPatch
     code, out, _ = call("export", "in", "--out", "out", "--precision", "fp32", "--threads", "2")
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
-    assert seen == [(Path("in"), Path("out"), {"keep": ("fp32",), "threads": 2})]
+    options = {"form": "portable", "threads": 2}
+    assert seen == [(Path("in"), Path("out"), {"keep": ("fp32",), **options})]
+    # An engine is compared with fp32, so a graph for one is never written alone.
+    code, _, _ = call("export", "in", "--precision", "bf16", "--form", "attention")
+    assert code == 0
+    options = {"form": "attention", "threads": None}
+    assert seen[1:] == [(Path("in"), None, {"keep": ("fp32", "int8", "bf16"), **options})]
 
 
 def test_a_missing_library_is_named_with_its_extra(

@@ -2,7 +2,10 @@
 
 - ``model.onnx``: fp32, standard operators only: any engine, any shape
 - ``model.int8.onnx``: for ONNX Runtime on CPUs: int8 products, fused attention
-- ``parity.json``: both against the weights in torch, over a grid of shapes
+- ``model.attention.onnx``, where asked for: fp32, ONNX's own ``Attention`` (opset 23), which
+  TensorRT fuses
+- ``model.bf16.onnx`` or ``model.fp16.onnx``, where asked for: 16-bit products, for TensorRT
+- ``parity.json``: all against the weights in torch, over a grid of shapes
 - ``self_test.json``: small inputs, and what each file answered to them here
 """
 
@@ -12,7 +15,7 @@ import logging
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
@@ -22,6 +25,9 @@ import torch
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import (
+    ATTENTION_NAME,
+    BF16_NAME,
+    FP16_NAME,
     GRAPH_NAME,
     INT8_NAME,
     PARITY_NAME,
@@ -36,19 +42,40 @@ from trivet.model.bundle import (
 )
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import OPSET, trace
+from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.model.inference import inference_model
+from trivet.model.inference_layer import Form
 from trivet.model.int8 import quantize
 from trivet.model.parity import FP32_TOLERANCE, Engine, ParityReport, compare, grid
+from trivet.model.precision import Half, emulated, mixed
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.self_test import SelfTest
 from trivet.records import BundleError, EngineError
 
 logger = logging.getLogger(__name__)
 
-Precision = Literal["fp32", "int8"]
+Precision = Literal["fp32", "int8", "bf16", "fp16"]
 
-_FILES: dict[Precision, str] = {"fp32": GRAPH_NAME, "int8": INT8_NAME}
+# What one protobuf message, and so one ONNX file, can hold at most.
+_LARGEST_FILE = 2**31 - 1
+
+
+class _Kind(NamedTuple):
+    """One of the graphs there can be."""
+
+    file: str
+    precision: Precision
+    form: Form
+    opset: int
+
+
+_KINDS = {
+    "fp32": _Kind(GRAPH_NAME, "fp32", "portable", OPSET),
+    "int8": _Kind(INT8_NAME, "int8", "runtime", OPSET),
+    "attention": _Kind(ATTENTION_NAME, "fp32", "attention", ATTENTION_OPSET),
+}
+_HALVES: dict[Half, str] = {"bf16": BF16_NAME, "fp16": FP16_NAME}
+_FILES = {kind.file for kind in _KINDS.values()} | set(_HALVES.values())
 
 
 def export_onnx(
@@ -56,6 +83,7 @@ def export_onnx(
     out: Path | None = None,
     *,
     keep: tuple[Precision, ...] | None = None,
+    form: Literal["portable", "attention"] = "portable",
     threads: int | None = None,
 ) -> ParityReport:
     """Write a bundle's graphs and compare them with its weights.
@@ -66,6 +94,10 @@ def export_onnx(
             ``folder`` itself, whose weights stay.
         keep: Which graphs to write; ``None`` keeps both in ``folder``, and int8 alone in ``out``.
             Both are made and compared in any case. A graph of ``folder`` that is not kept goes.
+            ``bf16`` and ``fp16``, with 16-bit products for GPUs, are compared as
+            ``precision.emulated`` runs them on a CPU.
+        form: ``attention`` writes ``model.attention.onnx`` beside them, and takes it for what is
+            kept in bf16 or fp16.
         threads: Threads of ONNX Runtime; ``None`` takes one for each core.
 
     Returns:
@@ -75,7 +107,8 @@ def export_onnx(
         BundleError: The bundle is refused, ``out`` is ``folder``, or it holds something that no
             bundle wrote.
         EngineError: The fp32 graph differs from the weights by more than 1e-4 somewhere, or a graph
-            answers with something that is not finite. Nothing is written then.
+            answers with something that is not finite, or the weights are too large for one ONNX
+            file. Nothing is written then.
     """
     if out is not None and out.resolve() == folder.resolve():
         raise BundleError(
@@ -85,29 +118,37 @@ def export_onnx(
     bundle = read_bundle(folder)
     model = load_rag_model(bundle)
     with tempfile.TemporaryDirectory() as scratch:
-        paths = _write_graphs(model, bundle.info.window.size, Path(scratch))
+        extra = ("attention",) if form == "attention" else ()
+        paths = _write_graphs(model, bundle.info.window.size, Path(scratch), *extra)
+        kinds = dict(_KINDS)
+        for half in _HALVES.keys() & set(keep or ()):
+            source = extra[0] if extra else "fp32"
+            kinds[half] = _KINDS[source]._replace(file=_HALVES[half], precision=half)
+            paths[half] = Path(scratch) / _HALVES[half]
+            onnx.save(mixed(onnx.load(paths[source]), half), paths[half])
         engines = {path.name: _onnx_engine(path, threads) for path in paths.values()}
         report = _check_parity(model, engines, bundle.info.window.size)
-        kept = keep or (("fp32", "int8") if out is None else ("int8",))
+        names = (*(keep or (("fp32", "int8") if out is None else ("int8",))), *extra)
+        kept = {kinds[name]: paths[name] for name in names}
         test = _record_self_test(
-            bundle, model, {_FILES[each]: engines[_FILES[each]] for each in kept}, out is None
+            bundle, model, {kind: engines[kind.file] for kind in kept}, out is None
         )
-        files: dict[str, bytes | Path] = {_FILES[each]: paths[each] for each in kept}
+        files: dict[str, bytes | Path] = {kind.file: path for kind, path in kept.items()}
         files[PARITY_NAME] = report.to_json().encode()
         files[SELF_TEST_NAME] = test.to_json().encode()
         graphs = tuple(
             GraphInfo(
-                file=_FILES[each],
-                precision=each,
-                opset=OPSET,
-                portable=each == "fp32",
-                difference=report.worst[_FILES[each]],
+                file=kind.file,
+                precision=kind.precision,
+                opset=kind.opset,
+                portable=kind.form != "runtime",
+                difference=report.worst[kind.file],
             )
-            for each in kept
+            for kind in kept
         )
-        info = bundle.info.model_copy(update={"graphs": graphs})
+        info = bundle.info.model_copy(update={"graphs": graphs, "engines": ()})
         if out is None:
-            add_files(folder, files, info, without=set(_FILES.values()) - files.keys())
+            add_files(folder, files, info, without=_FILES - files.keys())
         else:
             tokenizer = bundle.path(TOKENIZER_NAME).read_text(encoding="utf-8")
             write_bundle(out, info, tokenizer, extra=files)
@@ -115,40 +156,50 @@ def export_onnx(
     return report
 
 
-def _write_graphs(model: RagModel, window: int, folder: Path) -> dict[Precision, Path]:
-    """Trace the model twice: in standard operators, and for ONNX Runtime, which is quantized."""
-    vocab = int(model.trunk.encoder.config.vocab_size)
-    paths = {precision: folder / name for precision, name in _FILES.items()}
-    onnx.save(trace(inference_model(model, window), vocab), paths["fp32"])
-    onnx.save(quantize(trace(inference_model(model, window, fused=True), vocab)), paths["int8"])
-    for precision, path in paths.items():
-        logger.info("%s: %.1f MB (%s)", path.name, path.stat().st_size / 1e6, precision)
+def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> dict[str, Path]:
+    """Trace the model in standard operators, for ONNX Runtime in int8, and in every extra form."""
+    vocab = int(model.trunk.config.vocab_size)
+    size = sum(4 * parameter.numel() for parameter in model.parameters())
+    if size > _LARGEST_FILE:
+        raise EngineError(
+            f"the weights take {size / 1e9:.1f} GB in fp32, and one ONNX file holds at most "
+            f"{_LARGEST_FILE / 1e9:.1f}; a {model.trunk.kind} trunk of this encoder cannot be "
+            "exported, and nothing was written"
+        )
+    paths = {}
+    for name in ("fp32", "int8", *extra):
+        kind = _KINDS[name]
+        graph = trace(inference_model(model, window, kind.form), vocab, kind.opset)
+        paths[name] = folder / kind.file
+        onnx.save(quantize(graph) if kind.precision == "int8" else graph, paths[name])
+        logger.info("%s: %.1f MB", kind.file, paths[name].stat().st_size / 1e6)
     return paths
 
 
 def _check_parity(model: RagModel, engines: Mapping[str, Engine], window: int) -> ParityReport:
     """Compare, and refuse an fp32 graph that is not the model."""
-    vocab = int(model.trunk.encoder.config.vocab_size)
+    vocab = int(model.trunk.config.vocab_size)
     cases = [(sizes, make_windows(sizes, vocab, seed)) for seed, sizes in enumerate(grid(window))]
     report = compare(_torch_engine(model), engines, cases)
-    if report.worst[GRAPH_NAME] > FP32_TOLERANCE:
-        worst = max(report.rows, key=lambda row: max(row.differences[GRAPH_NAME].largest.values()))
-        raise EngineError(
-            f"{GRAPH_NAME} differs from the weights by {report.worst[GRAPH_NAME]:.2g} on "
-            f"{worst.sizes}, which must be at most {FP32_TOLERANCE:g}; nothing was written"
-        )
+    for file in engines.keys() & {GRAPH_NAME, ATTENTION_NAME}:
+        if report.worst[file] > FP32_TOLERANCE:
+            largest = {max(row.differences[file].largest.values()): row for row in report.rows}
+            raise EngineError(
+                f"{file} differs from the weights by {report.worst[file]:.2g} on "
+                f"{largest[max(largest)].sizes}, which must be at most {FP32_TOLERANCE:g}; "
+                "nothing was written"
+            )
     return report
 
 
 def _record_self_test(
-    bundle: Bundle, model: RagModel, engines: Mapping[str, Engine], weights: bool
+    bundle: Bundle, model: RagModel, engines: Mapping[_Kind, Engine], weights: bool
 ) -> SelfTest:
     """Store small windows and what every file that is kept answers to them."""
     sizes = Sizes(N=3, L=min(40, bundle.info.window.size), B=2, R=9, K=2, C=23, S=3)
-    windows = make_windows(sizes, int(model.trunk.encoder.config.vocab_size), seed=7)
+    windows = make_windows(sizes, int(model.trunk.config.vocab_size), seed=7)
     answers = {
-        file: ("int8" if file == INT8_NAME else "fp32", engine(windows))
-        for file, engine in engines.items()
+        kind.file: (str(kind.precision), engine(windows)) for kind, engine in engines.items()
     }
     if weights:
         answers[WEIGHTS_NAME] = ("fp32", _torch_engine(model)(windows))
@@ -172,8 +223,11 @@ def _onnx_engine(path: Path, threads: int | None) -> Engine:
     options.intra_op_num_threads = threads or 0
     # On processors without VNNI int8 products would overflow; slower kernels that do not, there.
     options.add_session_config_entry("session.x64quantprecision", "1")
+    graph: str | bytes = str(path)
+    if path.name in _HALVES.values():
+        graph = emulated(onnx.load(path)).SerializeToString()
     session = onnxruntime.InferenceSession(
-        str(path), sess_options=options, providers=["CPUExecutionProvider"]
+        graph, sess_options=options, providers=["CPUExecutionProvider"]
     )
 
     def run(windows: Windows) -> Mapping[str, np.ndarray[Any, Any]]:

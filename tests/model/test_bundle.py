@@ -235,7 +235,7 @@ def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], mes
         (("heads",), ["support", "mood"], r"heads\.1"),
         (("heads",), ["support", "support"], "twice"),
         (("faithfulness",), "mean", "faithfulness"),
-        (("calibration",), {"method": "isotonic"}, r"calibration\.method"),
+        (("calibration",), {"method": "histogram"}, r"calibration\.method"),
         (("inputs",), [], "inputs or outputs differ"),
         (("name",), "", "name"),
     ],

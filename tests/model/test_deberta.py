@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_po
 
 from trivet.model.deberta import InferenceDeberta, distance_slots
 from trivet.model.inference import inference_trunk
+from trivet.model.inference_layer import Form
 from trivet.model.trunk import Trunk
 from trivet.records import WindowError
 
 VOCAB = 60
 MAX_LENGTH = 64
+# Where tables of 256 buckets end, where buckets begin to widen, and where tiles of engines end.
+LENGTHS = (1, 2, 3, 64, 127, 128, 129, 255, 256, 257, 383, 511, 512, 513, 767, 1023, 1024)
 # A two-layer DeBERTa-v3. With 16 buckets distances share rows from 8 on, within any window here.
 SETTINGS: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -58,7 +62,7 @@ def largest_difference(
     trunk: Trunk, ours: torch.nn.Module, given: tuple[torch.Tensor, ...]
 ) -> float:
     with torch.inference_mode():
-        off = (ours(*given) - trunk(*given)).abs()
+        off = (ours(*given) - trunk.encode(*given)).abs()
     return float(off[given[1].bool()].max())
 
 
@@ -85,9 +89,28 @@ def largest_difference(
 )
 def test_equals_the_library(overrides: dict[str, Any]) -> None:
     trunk = make_trunk(**overrides)
-    ours = InferenceDeberta(trunk.encoder, MAX_LENGTH).eval()
-    for lengths, width in (([1], 1), ([2, 1], 2), ([33, 17, 1], 33), ([64, 40], 64)):
-        assert largest_difference(trunk, ours, inputs(lengths, width)) < 1e-5, (lengths, width)
+    forms: tuple[Form, ...] = ("portable", "attention")
+    for form in forms:
+        ours = InferenceDeberta(trunk.encoder, MAX_LENGTH, form).eval()
+        for lengths, width in (([1], 1), ([2, 1], 2), ([33, 17, 1], 33), ([64, 40], 64)):
+            off = largest_difference(trunk, ours, inputs(lengths, width))
+            assert off < 1e-5, (form, lengths, width)
+
+
+@pytest.mark.parametrize("form", ["portable", "attention"])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param(LENGTHS, id="edges"),
+        pytest.param(range(1, 1025), id="every", marks=pytest.mark.slow),
+    ],
+)
+def test_equals_the_library_up_to_1024_positions(lengths: Sequence[int], form: Form) -> None:
+    trunk = make_trunk(position_buckets=256)
+    ours = InferenceDeberta(trunk.encoder, 1024, form).eval()
+    for length in lengths:
+        given = inputs([length, length // 2, 1], length)
+        assert largest_difference(trunk, ours, given) < 1e-5, length
 
 
 def test_positions_are_read_at_all() -> None:
@@ -126,13 +149,6 @@ def test_padding_changes_nothing() -> None:
         padded[0][:, :9] = inputs([9], 9)[0]
         among = ours(*padded)
     assert torch.allclose(alone, among[:, :9], atol=1e-5)
-
-
-def test_bf16_never_turns_to_nan() -> None:
-    ours = InferenceDeberta(make_trunk().encoder, MAX_LENGTH).eval().to(torch.bfloat16)
-    with torch.inference_mode():
-        for lengths in ([64, 1], [1, 1], [5, 63]):
-            assert torch.isfinite(ours(*inputs(lengths, 64))).all(), lengths
 
 
 def test_a_longer_window_is_refused() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from trivet.model.bundle_info import TrunkKind
 from trivet.model.inference import inference_model
 from trivet.model.initial import initial_model
 from trivet.model.matches import match_kinds
@@ -31,7 +32,10 @@ def test_the_ends_of_two_windows_do_not_meet() -> None:
 @pytest.mark.parametrize("trunk", ["shared", "separate", "partial"])
 @pytest.mark.parametrize("kind", ["bert", "nli"])
 def test_matches_reach_the_heads_and_the_module_that_is_exported(
-    trunk: str, kind: str, request: pytest.FixtureRequest, windows: tuple[Tensor, Tensor, Tensor]
+    trunk: TrunkKind,
+    kind: str,
+    request: pytest.FixtureRequest,
+    windows: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     checkpoint: Path = request.getfixturevalue(f"{kind}_checkpoint")
     layers = 1 if trunk == "partial" else None

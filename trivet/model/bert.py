@@ -1,18 +1,20 @@
 """BERT for inference: the library's weights in a graph that CPU engines run fast.
 
-Equal to the library's module on every real token. Two ways to attend: in standard operators, which
-any engine can read, and in ONNX Runtime's fused operator, which never stores an L x L product.
+Equal to the library's module on every real token. It attends in standard operators, or in ONNX
+Runtime's fused operator, which never stores an L x L product.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trivet.model.inference_layer import InferenceLayer, key_mask
+from trivet.model.inference_layer import Form, InferenceLayer, attend, key_mask
+from trivet.model.matches import MatchEmbedding
 from trivet.model.trunk import MASKED
 
 
@@ -21,24 +23,29 @@ class InferenceBert(nn.Module):
 
     Args:
         encoder: The library's module; its weights are shared where they are not fused.
-        fused: Attend with ``com.microsoft.MultiHeadAttention``. Such a module can be exported, but
-            not run in torch.
+        form: How to attend. ``runtime`` writes ``com.microsoft.MultiHeadAttention``: such a module
+            can be exported, but not run in torch.
     """
 
-    def __init__(self, encoder: Any, fused: bool = False) -> None:
+    def __init__(self, encoder: Any, form: Form = "portable") -> None:
         super().__init__()
         config = encoder.config
-        self.fused = fused
+        self.form: Form = form
         self.heads = int(config.num_attention_heads)
         self.width = int(config.hidden_size) // self.heads
         embeddings = encoder.embeddings
         self.words = embeddings.word_embeddings
+        self.matches: MatchEmbedding | None = None
         self.norm = embeddings.LayerNorm
         self.register_buffer("positions", embeddings.position_embeddings.weight.detach())
         self.register_buffer("segments", embeddings.token_type_embeddings.weight.detach())
-        self.layers = nn.ModuleList(
+        self.layers = self.convert(encoder, encoder.encoder.layer)
+
+    def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
+        """Make layers for inference of the library's; ``encoder`` is the one they belong to."""
+        return nn.ModuleList(
             InferenceLayer(layer, (own.query, own.key, own.value), 1 / math.sqrt(self.width))
-            for layer in encoder.encoder.layer
+            for layer in layers
             for own in (layer.attention.self,)
         )
 
@@ -53,19 +60,40 @@ class InferenceBert(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
+        hidden, given = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, given)
+
+    def start(
+        self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the embeddings, and what every layer is given beside its input: the mask."""
         assert isinstance(self.positions, Tensor) and isinstance(self.segments, Tensor)
         if len(self.segments) > 1:
             segments = nn.functional.embedding(segment_ids, self.segments)
         else:
             segments = self.segments[0]
         hidden: Tensor = self.words(input_ids) + self.positions[: input_ids.shape[1]] + segments
+        if self.matches is not None:
+            hidden = hidden + self.matches(input_ids, segment_ids)
         hidden = self.norm(hidden)
         mask = key_mask(attention_mask, hidden.dtype, MASKED)
-        attend = self._attend_fused if self.fused else self._attend
-        for layer in self.layers:
+        if self.form == "runtime":
+            return hidden, (mask,)
+        mask = mask[:, None, None, :]
+        if self.form == "attention":  # the operator has a row for every query
+            mask = mask.expand(-1, -1, input_ids.shape[1], -1)
+        return hidden, (mask,)
+
+    def climb(
+        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
+        (mask,) = given
+        run = self._attend_fused if self.form == "runtime" else self._attend
+        for layer in layers:
             assert isinstance(layer, InferenceLayer)
             query, key, value = layer.project(hidden).chunk(3, dim=-1)
-            hidden = layer.finish(attend(query, key, value, mask), hidden)
+            hidden = layer.finish(run(query, key, value, mask), hidden)
         return hidden
 
     def _split(self, projected: Tensor) -> Tensor:
@@ -74,10 +102,9 @@ class InferenceBert(nn.Module):
         return split
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attend in standard operators. *Shapes:* [N, L, H] x 3, [N, L] -> [N, L, H]."""
-        scores = self._split(query).transpose(1, 2) @ self._split(key).permute(0, 2, 3, 1)
-        weights = torch.softmax(scores + mask[:, None, None, :], dim=-1)
-        return (weights @ self._split(value).transpose(1, 2)).transpose(1, 2).flatten(2)
+        """Attend in standard operators. *Shapes:* [N, L, H] x 3, [N, 1, 1 or L, L] -> [N, L, H]."""
+        query, key, value = (self._split(each).transpose(1, 2) for each in (query, key, value))
+        return attend(query, key, value, mask, self.form)
 
     def _attend_fused(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend in ONNX Runtime's operator. *Shapes:* [N, L, H] x 3, [N, L] -> [N, L, H].

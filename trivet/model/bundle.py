@@ -71,6 +71,9 @@ WEIGHTS_NAME = "model.safetensors"
 ENCODER_NAME = "encoder.json"
 GRAPH_NAME = "model.onnx"
 INT8_NAME = "model.int8.onnx"
+BF16_NAME = "model.bf16.onnx"
+FP16_NAME = "model.fp16.onnx"
+ATTENTION_NAME = "model.attention.onnx"
 SELF_TEST_NAME = "self_test.json"
 PARITY_NAME = "parity.json"
 CARD_NAME = "README.md"
@@ -85,6 +88,9 @@ _OWN_NAMES = frozenset(
         ENCODER_NAME,
         GRAPH_NAME,
         INT8_NAME,
+        BF16_NAME,
+        FP16_NAME,
+        ATTENTION_NAME,
         SELF_TEST_NAME,
         PARITY_NAME,
         CARD_NAME,

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from trivet.model.engine_info import EngineInfo
 from trivet.records import BundleError
 
 SCHEMA_VERSION = 1
@@ -21,6 +22,8 @@ _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fal
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Faithfulness = Literal["weakest_token", "weakest_sentence"]
 HeadName = Literal["support", "relevance", "utilization"]
+TrunkKind = Literal["shared", "separate", "partial"]
+Granularity = Literal["token", "example"]
 
 
 class _Part(BaseModel):
@@ -55,10 +58,21 @@ class EncoderInfo(_Part):
 
 
 class WindowInfo(_Part):
-    """How long inputs are cut: tokens in a window, and tokens that neighbouring slices share."""
+    """How long inputs are cut.
+
+    Attributes:
+        size: Most tokens in a window.
+        overlap: Tokens that neighbouring slices share.
+        sizes: The lengths it was trained with, rising, among which each example chooses the
+            cheapest; empty where ``size`` is the only one.
+        break_even: Positions at which attention costs the encoder as much as all else; needed for
+            the choice.
+    """
 
     size: int = Field(gt=0)
     overlap: int = Field(default=0, ge=0)
+    sizes: tuple[int, ...] = ()
+    break_even: int | None = Field(default=None, gt=0)
 
 
 class SpecialTokenIds(_Part):
@@ -89,7 +103,7 @@ class GraphInfo(_Part):
     """
 
     file: str
-    precision: Literal["fp32", "int8"]
+    precision: Literal["fp32", "int8", "bf16", "fp16"]
     opset: int = Field(gt=0)
     portable: bool
     difference: float | None = Field(default=None, ge=0)
@@ -141,21 +155,56 @@ class ScoreInfo(_Part):
     failed: int = Field(default=0, ge=0)
     date: str
     command: str
-    precision: Literal["fp32", "bf16", "int8"]
+    precision: Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class PlattInfo(_Part):
-    """A head answers sigmoid(scale * logit + shift); both are folded into its weights already."""
+    """A head answers sigmoid(scale * logit + shift); both are folded into its weights already.
+
+    Of the support head, whose three logits are all scaled, the shift is entailment's.
+    """
 
     scale: float = Field(gt=0)
     shift: float
 
 
-class CalibrationInfo(_Part):
-    """How raw probabilities become reported ones: as they are, or by Platt scaling on dev rows."""
+class KnotsInfo(_Part):
+    """A head's logit, mapped through a rising piecewise-linear line before it is a probability."""
 
-    method: Literal["identity", "platt"] = "identity"
+    x: tuple[float, ...] = Field(min_length=2)
+    y: tuple[float, ...] = Field(min_length=2)
+
+
+class CalibrationError(_Part):
+    """Expected calibration error of a head's sentences; ``after`` is of rows it was not fitted on.
+
+    Attributes:
+        before: Of the weights as they were; ``None`` where no label is known.
+        after: Two-fold cross-fitted by group; ``None`` where a half has one class only.
+        n: Sentences.
+    """
+
+    before: float | None
+    after: float | None
+    n: int = Field(ge=0)
+
+
+class CalibrationInfo(_Part):
+    """How raw probabilities become reported ones: as they are, or by maps fitted on dev rows.
+
+    Attributes:
+        method: The last one used.
+        heads: The linear maps, of all calibrations together; folded into the weights.
+        knots: The maps that are applied in the graph.
+        errors: Measured by the last calibration.
+        data: The sources.
+        split: Their split.
+    """
+
+    method: Literal["identity", "platt", "temperature", "isotonic"] = "identity"
     heads: dict[HeadName, PlattInfo] = {}
+    knots: dict[HeadName, KnotsInfo] = {}
+    errors: dict[HeadName, CalibrationError] = {}
     data: tuple[str, ...] = ()
     split: str | None = None
 
@@ -208,10 +257,14 @@ class BundleInfo(_Part):
         scores: Measured figures.
         calibration: How raw probabilities become reported ones.
         graphs: The ONNX graphs in the bundle; ``trivet export`` adds them.
+        engines: What was built of them on graphics cards; the engines themselves stay there.
         inputs: The model's inputs, in order; one meaning for torch and every engine.
         outputs: The model's outputs, in order.
         labels: What each output means.
         notes: Anything else a reader of the model card must know, one paragraph each.
+        trunk: Whether the heads share the encoder, have one each, or share its lower layers.
+        shared_layers: How many layers a partial trunk shares; ``None`` for the others.
+        granularity: Whether heads decide on every token or once a window.
     """
 
     schema_version: Literal[1] = 1
@@ -227,10 +280,14 @@ class BundleInfo(_Part):
     scores: tuple[ScoreInfo, ...] = ()
     calibration: CalibrationInfo = CalibrationInfo()
     graphs: tuple[GraphInfo, ...] = ()
+    engines: tuple[EngineInfo, ...] = ()
     inputs: tuple[TensorInfo, ...] = INPUTS
     outputs: tuple[TensorInfo, ...] = OUTPUTS
     labels: dict[str, str] = LABELS
     notes: tuple[str, ...] = ()
+    trunk: TrunkKind = "shared"
+    shared_layers: int | None = Field(default=None, gt=0)
+    granularity: Granularity = "token"
 
     @model_validator(mode="after")
     def _fits_this_package(self) -> Self:
@@ -239,8 +296,21 @@ class BundleInfo(_Part):
                 f"window.overlap ({self.window.overlap}) must be below window.size "
                 f"({self.window.size})"
             )
+        sizes = self.window.sizes
+        if sizes and sorted({*sizes, self.window.size}) != list(sizes):
+            raise ValueError(
+                f"window.sizes {list(sizes)} must rise, and the last must be window.size "
+                f"({self.window.size})"
+            )
+        if sizes and self.window.break_even is None:
+            raise ValueError("window.break_even is missing: no length can be chosen without it")
         if len(set(self.heads)) != len(self.heads):
             raise ValueError(f"heads {list(self.heads)} name one head twice")
+        if (self.trunk == "partial") != (self.shared_layers is not None):
+            raise ValueError(
+                f"shared_layers ({self.shared_layers}) belongs to a partial trunk, and to no other "
+                f"(trunk: {self.trunk})"
+            )
         if (self.inputs, self.outputs) != (INPUTS, OUTPUTS):
             raise ValueError("inputs or outputs differ from the tensors this trivet works with")
         return self

@@ -14,6 +14,16 @@ _WEAKEST = {
     "weakest_sentence": "the support of the least supported sentence of the response",
 }
 
+_TRUNKS = {
+    "shared": "one encoder",
+    "separate": "an encoder for each head",
+    "partial": "one encoder with upper layers for each head",
+}
+_DECISIONS = {
+    "token": "",
+    "example": "Heads decide once a window, from its first position, for all of its tokens. ",
+}
+
 
 def render_card(info: BundleInfo) -> str:
     """Return the model card as Markdown."""
@@ -29,7 +39,7 @@ def _summary(info: BundleInfo) -> str:
     return (
         f"# {info.name}\n\n"
         f"Judges answers that were generated from retrieved passages: {', '.join(info.heads)}, in "
-        f"one pass of one encoder. Encoder: {encoder.source} ({encoder.model_type}, "
+        f"one pass of {_TRUNKS[info.trunk]}. Encoder: {encoder.source} ({encoder.model_type}, "
         f"{encoder.layers} layers, {encoder.hidden_size} wide; licence {encoder.licence}). "
         f"Written by trivet {info.package_version}; this card is made from `bundle.json`."
     )
@@ -41,10 +51,15 @@ def _use(info: BundleInfo) -> str:
         "```python\nimport trivet\n\n"
         'evaluator = trivet.Evaluator("path/to/this/folder")\n'
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
-        f"Inputs are cut in windows of {info.window.size} tokens "
+        f"Inputs are cut in windows of {_lengths(info)} tokens "
         f"({info.window.overlap} shared between neighbours). The window and the thresholds belong "
         "to the weights; no flag changes them."
     )
+
+
+def _lengths(info: BundleInfo) -> str:
+    sizes = info.window.sizes or (info.window.size,)
+    return " or ".join(map(str, sizes)) + (", whichever is cheaper," if len(sizes) > 1 else "")
 
 
 def _numbers(info: BundleInfo) -> str:
@@ -56,7 +71,7 @@ def _numbers(info: BundleInfo) -> str:
         + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A response below "
         f"{thresholds.adherence:.4g} counts as hallucinated, a sentence below "
         f"{thresholds.sentence:.4g} and a token below {thresholds.span:.4g} as unsupported. "
-        f"Calibration: "
+        f"{_DECISIONS[info.granularity]}Calibration: "
         f"{_calibration(info.calibration)}. The scores compare a response with the passages "
         "given, not with the world: a true statement that no passage supports is unsupported."
     )
@@ -65,13 +80,24 @@ def _numbers(info: BundleInfo) -> str:
 def _calibration(calibration: CalibrationInfo) -> str:
     if calibration.method == "identity":
         return "none"
-    fitted = ", ".join(
-        f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f})"
-        for name, head in sorted(calibration.heads.items())
+    parts = []
+    if calibration.heads:
+        fitted = ", ".join(
+            f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f})"
+            for name, head in sorted(calibration.heads.items())
+        )
+        parts.append(f"Platt scaling, folded into the weights, of {fitted}")
+    if calibration.knots:
+        parts.append(f"a rising line, in the graph, of {', '.join(sorted(calibration.knots))}")
+    errors = "".join(
+        f"; expected calibration error of {name} {error.before:.3f} before and {error.after:.3f} "
+        "after, cross-fitted"
+        for name, error in sorted(calibration.errors.items())
+        if error.before is not None and error.after is not None
     )
     return (
-        f"Platt scaling, folded into the weights, of {fitted}; fitted on {calibration.split} of "
-        f"{', '.join(calibration.data)}"
+        f"{' and '.join(parts)}; fitted on {calibration.split} of {', '.join(calibration.data)}"
+        f"{errors}"
     )
 
 

@@ -12,13 +12,15 @@ Letters: N windows, L positions, H hidden width, P positions that the tables can
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
-from trivet.model.inference_layer import InferenceLayer, key_mask
+from trivet.model.inference_layer import Form, InferenceLayer, attend, key_mask
+from trivet.model.matches import MatchEmbedding
 from trivet.model.trunk import MASKED
 from trivet.records import WindowError
 
@@ -29,32 +31,38 @@ class InferenceDeberta(nn.Module):
     Args:
         encoder: The library's module; its weights are shared where they are not fused.
         max_length: The most positions a window may have; tables hold what these can reach.
+        form: How to attend; ONNX Runtime has no operator of its own for this.
     """
 
-    def __init__(self, encoder: Any, max_length: int) -> None:
+    def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
         super().__init__()
         config = encoder.config
         if (reason := self.why_not(config)) is not None:
             raise ValueError(f"this DeBERTa must run as the library has it: {reason}")
         self.max_length = max_length
+        self.form: Form = form
         self.heads = int(config.num_attention_heads)
         embeddings = encoder.embeddings
         self.words = embeddings.word_embeddings
+        self.matches: MatchEmbedding | None = None
         self.widen_words = embeddings.embed_proj
         self.norm = embeddings.LayerNorm
         self.positions = embeddings.position_embeddings
         self.segments = embeddings.token_type_embeddings
-        slots = distance_slots(config, max_length)
-        # Only what max_length can reach: 385 of 512 positions at 256, and smaller products.
-        reached, slot_of_distance = torch.unique(slots, return_inverse=True)
+        _, slot_of_distance = _reached(config, max_length)
         ends = torch.arange(max_length)
         between = ends[:, None] - ends[None, :] + max_length - 1
         self.register_buffer("slot", slot_of_distance[between].to(torch.int32))
+        self.layers = self.convert(encoder, encoder.encoder.layer)
+
+    def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
+        """Make layers for inference of the library's; ``encoder`` is the one they belong to."""
+        reached, _ = _reached(encoder.config, self.max_length)
         with torch.no_grad():
             relative = encoder.encoder.get_rel_embedding()
             relative = None if relative is None else relative[reached]
-            self.layers = nn.ModuleList(
-                _Layer(layer, config, relative) for layer in encoder.encoder.layer
+            return nn.ModuleList(
+                _Layer(layer, encoder.config, relative, self.form) for layer in layers
             )
 
     @staticmethod
@@ -72,6 +80,17 @@ class InferenceDeberta(nn.Module):
         Raises:
             WindowError: A window has more than ``max_length`` positions.
         """
+        hidden, given = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, given)
+
+    def start(
+        self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the embeddings, and what every layer is given: the mask and the table rows.
+
+        Raises:
+            WindowError: A window has more than ``max_length`` positions.
+        """
         length = input_ids.shape[1]
         if not torch.compiler.is_exporting() and length > self.max_length:
             raise WindowError(
@@ -84,13 +103,20 @@ class InferenceDeberta(nn.Module):
         slot = self.slot[:length, :length].long()
         every = (input_ids.shape[0], self.heads, length, length)
         # Expanded once for all layers; the second is the first seen from the key's side.
-        by_query, by_key = slot.expand(every), slot.t().expand(every)
-        for layer in self.layers:
-            hidden = layer(hidden, mask, by_query, by_key)
+        return hidden, (mask, slot.expand(every), slot.t().expand(every))
+
+    def climb(
+        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
+        for layer in layers:
+            hidden = layer(hidden, *given)
         return hidden
 
     def _embed(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         embedded: Tensor = self.words(input_ids)
+        if self.matches is not None:
+            embedded = embedded + self.matches(input_ids, segment_ids)
         if self.positions is not None:
             embedded = embedded + self.positions.weight[: input_ids.shape[1]]
         if self.segments is not None and self.segments.num_embeddings > 1:
@@ -110,10 +136,12 @@ class _Layer(nn.Module):
         layer: The library's layer.
         config: The library's configuration.
         relative: The reachable rows of the relative embeddings, *Shape:* [P, H], or ``None``.
+        form: How to attend.
     """
 
-    def __init__(self, layer: Any, config: Any, relative: Tensor | None) -> None:
+    def __init__(self, layer: Any, config: Any, relative: Tensor | None, form: Form) -> None:
         super().__init__()
+        self.form: Form = form
         own = layer.attention.self
         self.heads, self.width = own.num_attention_heads, own.attention_head_size
         kinds = set(config.pos_att_type or ())
@@ -148,14 +176,24 @@ class _Layer(nn.Module):
             each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
             for each in self.rest.project(hidden).chunk(3, dim=-1)
         )
-        scores = query @ key.transpose(-1, -2)
+        bias = mask
         if isinstance(self.position_keys, Tensor):
-            scores = scores + torch.gather(query @ self.position_keys, -1, by_query)
+            bias = bias + torch.gather(query @ self.position_keys, -1, by_query)
         if isinstance(self.position_queries, Tensor):
             to_query = torch.gather(key @ self.position_queries, -1, by_key)
-            scores = scores + to_query.transpose(-1, -2)
-        weights = torch.softmax(scores + mask, dim=-1)
-        return self.rest.finish((weights @ value).transpose(1, 2).flatten(2), hidden)
+            bias = bias + to_query.transpose(-1, -2)
+        if bias is mask and self.form == "attention":  # the operator has a row for every query
+            bias = mask.expand(-1, -1, hidden.shape[1], -1)
+        return self.rest.finish(attend(query, key, value, bias, self.form), hidden)
+
+
+def _reached(config: Any, max_length: int) -> tuple[Tensor, Tensor]:
+    """Return the table rows that ``max_length`` can reach, and each distance's place among them.
+
+    385 of 512 rows at 256 positions: smaller tables and smaller products.
+    """
+    rows, places = torch.unique(distance_slots(config, max_length), return_inverse=True)
+    return rows, places
 
 
 def distance_slots(config: Any, max_length: int) -> Tensor:

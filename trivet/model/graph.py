@@ -22,6 +22,7 @@ from trivet.model.rag_model import as_tensors
 from trivet.records import EngineError
 
 OPSET = 20
+ATTENTION_OPSET = 23  # the first that knows Attention
 
 # Sizes of the trace: all different, none 0 or 1, which torch.export would take for constants.
 _TRACED = Sizes(N=3, L=24, B=2, R=7, K=4, C=19, S=5)
@@ -29,12 +30,14 @@ _TRACED = Sizes(N=3, L=24, B=2, R=7, K=4, C=19, S=5)
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def trace(model: nn.Module, vocab: int) -> onnx.ModelProto:
+def trace(model: nn.Module, vocab: int, opset: int = OPSET) -> onnx.ModelProto:
     """Trace a model in eval mode from ``Windows`` to ``Outputs``.
 
     Args:
         model: Takes the fields of ``Windows`` in order and returns ``Outputs``.
         vocab: How many token ids there are.
+        opset: Version of the standard operators; a model of the form ``attention`` needs
+            ``ATTENTION_OPSET``.
 
     Returns:
         A graph whose inputs, outputs and dimensions carry the names of ``bundle.json``. The names
@@ -49,7 +52,7 @@ def trace(model: nn.Module, vocab: int) -> onnx.ModelProto:
             model,
             arguments,
             dynamo=True,
-            opset_version=OPSET,
+            opset_version=opset,
             input_names=[info.name for info in INPUTS],
             output_names=[info.name for info in OUTPUTS],
             dynamic_shapes=tuple(

@@ -1,12 +1,19 @@
-"""What BERT and DeBERTa layers share once nothing is trained any more."""
+"""What BERT and DeBERTa layers share once nothing is trained any more.
+
+Letters: N windows, L positions, H hidden width.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+Form = Literal["portable", "attention", "runtime"]
+"""How a graph attends: in products and a softmax, which any engine reads; in ONNX's own
+``Attention`` (opset 23), which TensorRT fuses; or in ONNX Runtime's operator, where it has one."""
 
 
 class InferenceLayer(nn.Module):
@@ -44,3 +51,24 @@ class InferenceLayer(nn.Module):
 def key_mask(attention_mask: Tensor, dtype: torch.dtype, masked: float) -> Tensor:
     """Return what is added to scores: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
     return (1.0 - attention_mask.to(dtype)) * masked
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, form: Form) -> Tensor:
+    """Attend with scores that come out scaled, and join the heads.
+
+    Args:
+        query: *Shape:* [N, heads, L, width].
+        key: Likewise.
+        value: Likewise.
+        bias: Added to the scores. *Shape:* [N, heads, L, L]; for the form ``attention`` the heads
+            may be 1, for the others whatever can be broadcast.
+        form: ``attention`` writes one operator; any other form products and a softmax.
+
+    Returns:
+        *Shape:* [N, L, H].
+    """
+    if form == "attention":
+        attended = torch.onnx.ops.attention(query, key, value, bias, scale=1.0)[0]
+    else:
+        attended = torch.softmax(query @ key.transpose(-1, -2) + bias, dim=-1) @ value
+    return attended.transpose(1, 2).flatten(2)

@@ -21,7 +21,7 @@ from trivet.records import BundleError
 SELF_TEST_SCHEMA = 1
 # Largest difference of a probability that is still the same model. Dynamic int8 rounds activations
 # to 1 part in 255, and processors round it differently.
-TOLERANCE = {"fp32": 1e-3, "int8": 0.02}
+TOLERANCE = {"fp32": 1e-3, "int8": 0.02, "bf16": 0.02, "fp16": 0.01}
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 _DTYPES: dict[str, type[np.generic]] = {"int64": np.int64, "float32": np.float32}

@@ -5,7 +5,7 @@ An engine runs one graph: ``Windows`` in, ``Outputs`` out. It knows nothing of t
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,21 @@ class Backend(Protocol):
             EngineError: The engine failed.
         """
         ...
+
+
+@runtime_checkable
+class ShapedBackend(Backend, Protocol):
+    """An engine that was built for certain shapes, and wants its calls filled accordingly.
+
+    Attributes:
+        positions: The most positions of one call.
+        step: Windows are padded to multiples of it.
+        most_windows: The most windows of one call.
+    """
+
+    positions: int
+    step: int
+    most_windows: int
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:

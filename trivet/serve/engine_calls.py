@@ -8,6 +8,7 @@ functions that the graph itself uses (``model.aggregate``).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -50,13 +51,20 @@ class _Part(NamedTuple):
     context: IntArray
 
 
-def pack(lengths: Sequence[int], positions: int = POSITIONS) -> list[list[int]]:
+def pack(
+    lengths: Sequence[int],
+    positions: int = POSITIONS,
+    step: int = 1,
+    most_windows: int | None = None,
+) -> list[list[int]]:
     """Group windows into engine calls.
 
     Args:
         lengths: Tokens of each window.
         positions: The most positions of one call, padding included; a window that is longer alone
             gets a call of its own.
+        step: The engine pads windows to multiples of it.
+        most_windows: The most windows of one call, however short they are.
 
     Returns:
         The numbers of the windows of each call, longest windows first.
@@ -67,7 +75,8 @@ def pack(lengths: Sequence[int], positions: int = POSITIONS) -> list[list[int]]:
         if room < 1:
             calls.append([])
             # Longest first: the first window of a call decides how many fit.
-            room = max(1, positions // max(1, lengths[number]))
+            padded = math.ceil(max(1, lengths[number]) / step) * step
+            room = min(max(1, positions // padded), most_windows or len(lengths))
         calls[-1].append(number)
         room -= 1
     return calls
@@ -79,6 +88,8 @@ def run_layouts(
     pad: int,
     faithfulness: Reduction,
     positions: int = POSITIONS,
+    step: int = 1,
+    most_windows: int | None = None,
 ) -> list[Outputs | EngineError]:
     """Run every window of every layout.
 
@@ -88,6 +99,8 @@ def run_layouts(
         pad: The id that fills a window up.
         faithfulness: The bundle's reduction from tokens to one number.
         positions: The most positions of one call.
+        step: As in ``pack``.
+        most_windows: As in ``pack``.
 
     Returns:
         For each layout its outputs, numpy, B = 1 and without padding (an empty segment keeps one
@@ -96,7 +109,8 @@ def run_layouts(
     places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
     gathered = [_nothing_yet(layout) for layout in layouts]
     failed: dict[int, EngineError] = {}
-    for call in pack([len(layouts[e].rows[row]) for e, row in places], positions):
+    lengths = [len(layouts[e].rows[row]) for e, row in places]
+    for call in pack(lengths, positions, step, most_windows):
         rows_of: dict[int, list[int]] = {}
         for number in call:
             example, row = places[number]

@@ -7,7 +7,6 @@ refused before any of it, and whose error is whose.
 from __future__ import annotations
 
 import functools
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,14 +14,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from trivet.data.reading import ReadExample, read_examples
-from trivet.data.windows import (
-    FRAME,
-    QUESTION_SHARE,
-    RESPONSE_SHARE,
-    Layout,
-    WindowSettings,
-    lay_out,
-)
+from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.model.bundle import Bundle, read_bundle
 from trivet.records import (
     EngineError,
@@ -32,9 +24,11 @@ from trivet.records import (
     RagExample,
     WindowError,
 )
-from trivet.serve.engine_calls import run_layouts
+from trivet.serve.backend import Backend, ShapedBackend
+from trivet.serve.engine_calls import POSITIONS, run_layouts
 from trivet.serve.loading import (
     DEFAULT_BUNDLE,
+    EngineName,
     Precision,
     choose_graph,
     load_backend,
@@ -74,6 +68,9 @@ class Evaluator:
         threads: int | None = None,
         *,
         precision: Precision | None = None,
+        engine: EngineName = "onnx",
+        backend: Backend | None = None,
+        positions: int = POSITIONS,
         max_characters: int = MAX_CHARACTERS,
         max_windows: int = MAX_WINDOWS,
     ) -> None:
@@ -82,7 +79,13 @@ class Evaluator:
         Args:
             bundle: The folder of a bundle; ``None`` is the one inside the package.
             threads: Threads the engine uses; ``None`` takes one for each core.
-            precision: ``int8`` or ``fp32``; ``None`` takes the fastest graph there is.
+            precision: ``int8`` or ``fp32``, on a card also ``bf16`` or ``fp16``; ``None`` takes the
+                fastest graph there is.
+            engine: ``onnx``, or ``tensorrt``: the engine that ``trivet export`` built here.
+            backend: An engine that holds the bundle's weights already, in fp32; no graph is needed
+                then, and none is loaded.
+            positions: The most positions of one engine call; a GPU wants more than a CPU. An engine
+                that was built for certain shapes has its own say.
             max_characters: Longest passage, question or response that is accepted.
             max_windows: Most windows of one example.
 
@@ -92,10 +95,21 @@ class Evaluator:
         """
         self.bundle: Bundle = read_bundle(DEFAULT_BUNDLE if bundle is None else Path(bundle))
         self._tokenizer = load_tokenizer(self.bundle)
-        self._backend = load_backend(self.bundle, threads, precision)
-        self.precision: Precision = choose_graph(self.bundle, precision).precision
+        self._backend = backend or load_backend(self.bundle, threads, precision, engine)
+        self.precision: Precision = precision or "fp32"
+        if backend is None:
+            given = engine == "tensorrt"
+            self.precision = (
+                precision or "bf16" if given else choose_graph(self.bundle, precision).precision
+            )
+        self._filling: tuple[int, int, int | None] = (positions, 1, None)
+        if isinstance(self._backend, ShapedBackend):
+            shaped = self._backend
+            self._filling = (shaped.positions, shaped.step, shaped.most_windows)
         window = self.bundle.info.window
-        self._settings = WindowSettings(window.size, window.overlap)
+        self._settings = WindowSettings(
+            window.size, window.overlap, window.sizes, window.break_even
+        )
         self._max_characters = max_characters
         self._max_windows = max_windows
 
@@ -194,6 +208,7 @@ class Evaluator:
             self._backend,
             self._tokenizer.special.pad,
             self.bundle.info.faithfulness,
+            *self._filling,
         )
         for n, outputs in go_on(dict(zip(layouts, answers, strict=True))).items():
             judged[n] = _attempt(
@@ -238,12 +253,7 @@ class Evaluator:
         """Cut an example, unless no token is left to judge or there are far too many."""
         if not len(read.context) and not allow_empty_contexts:
             raise ExampleError(f"the contexts hold no token; {_ALLOW}", code="empty_contexts")
-        size = self._settings.size
-        question = min(len(read.question), size // QUESTION_SHARE)
-        response = min(len(read.response), size // RESPONSE_SHARE)
-        room = size - FRAME - question - response - self._settings.overlap
-        chunks = max(1, math.ceil(len(read.response) / (size // RESPONSE_SHARE)))
-        windows = chunks * max(1, math.ceil(len(read.context) / room))
+        windows = self._settings.plan(read).windows
         if windows > self._max_windows:
             # The maps of so many windows alone would fill the memory.
             raise ExampleError(

@@ -17,7 +17,8 @@ from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 logger = logging.getLogger(__name__)
 
-Precision = Literal["fp32", "int8"]
+Precision = Literal["fp32", "int8", "bf16", "fp16"]
+EngineName = Literal["onnx", "tensorrt"]
 
 DEFAULT_BUNDLE = Path(__file__).parent.parent / "bundles" / "default"
 
@@ -40,18 +41,24 @@ def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
 
 
 def load_backend(
-    bundle: Bundle, threads: int | None = None, precision: Precision | None = None
+    bundle: Bundle,
+    threads: int | None = None,
+    precision: Precision | None = None,
+    engine: EngineName = "onnx",
 ) -> Backend:
-    """Load a bundle's graph and run the stored self-test on it.
+    """Load a bundle's graph, or the engine built of it, and run the stored self-test on it.
 
     Args:
         bundle: A bundle whose files were checked.
         threads: Threads inside one operator; ``None`` takes one for each core.
-        precision: Which graph; ``None`` takes int8 where there is one, for it is the fastest.
+        precision: Which graph; ``None`` takes int8 where there is one, for it is the fastest, and
+            bf16 of TensorRT.
+        engine: ``onnx`` is ONNX Runtime on the CPU; ``tensorrt`` was built by ``trivet export``.
 
     Raises:
         BundleError: There is no such graph, it lacks a head, it is refused, or it does not answer
             the self-test as it did at export.
+        EngineError: No TensorRT engine was built here.
     """
     missing = sorted({"support", "relevance", "utilization"} - set(bundle.info.heads))
     if missing:
@@ -59,6 +66,14 @@ def load_backend(
             f"{bundle.folder}: bundle.json names no {', '.join(missing)} head; a verdict needs all "
             "three"
         )
+    if engine == "tensorrt":
+        from trivet.serve.engine_loading import load_engine
+
+        if precision == "int8":
+            raise BundleError(
+                f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32"
+            )
+        return load_engine(bundle, precision or "bf16")
     graph = choose_graph(bundle, precision)
     backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
     test = read_self_test(bundle.path(SELF_TEST_NAME))
@@ -72,11 +87,16 @@ def load_backend(
 
 
 def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
-    """Return the graph of the precision asked for, or the fastest.
+    """Return the graph of the precision asked for, or the fastest, for ONNX Runtime.
 
     Raises:
-        BundleError: The bundle has no such graph.
+        BundleError: The bundle has no such graph, or ONNX Runtime has no such products.
     """
+    if precision in ("bf16", "fp16"):
+        raise BundleError(
+            f"{bundle.folder}: {precision} is for graphics cards; use --engine tensorrt, or int8 "
+            "or fp32 on a CPU"
+        )
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
     wanted: tuple[Precision, ...] = (precision,) if precision else ("int8", "fp32")
     for each in wanted:

@@ -45,7 +45,8 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
         "bundle": info.name,
         "folder": folder,
         "encoder": f"{info.encoder.source} ({info.encoder.licence}), {info.encoder.layers} layers",
-        "windows": f"{info.window.size} tokens, overlap {info.window.overlap}",
+        "windows": f"{' or '.join(map(str, info.window.sizes or (info.window.size,)))} tokens, "
+        f"overlap {info.window.overlap}",
         "heads": ", ".join(info.heads),
         "faithfulness": info.faithfulness,
         "thresholds": f"adherence {info.thresholds.adherence:.3f}, "

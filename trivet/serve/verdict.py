@@ -66,6 +66,7 @@ def read_verdict(
         sentences=sentences,
         contexts=_contexts(example.contexts, read, outputs, has_response),
         windows=len(layout.rows),
+        window_size=layout.window_size,
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=read.replaced_characters,
