@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-
-from trivet.data.windows import Windows
-from trivet.model.bundle import GRAPH_NAME, SELF_TEST_NAME, Bundle
+from trivet.model.bundle import GRAPH_NAME, Bundle
 from trivet.model.bundle_info import GraphInfo
 from trivet.model.engine_info import EnginePrecision, engine_key
 from trivet.model.profiles import MOST_WINDOWS, make_profiles
-from trivet.model.self_test import read_self_test
 from trivet.records import BundleError, EngineError
 from trivet.serve.engine import CONTEXTS, TensorRTBackend
 from trivet.serve.engine_build import find_target
 from trivet.serve.engine_cache import EngineCache
-
-logger = logging.getLogger(__name__)
+from trivet.serve.loading import check_self_test
 
 
 def load_engine(
@@ -52,13 +47,7 @@ def load_engine(
             "on this machine"
         )
     backend = TensorRTBackend(*found, contexts=contexts)
-    test = read_self_test(bundle.path(SELF_TEST_NAME))
-    try:
-        answer = backend.run(Windows(**test.arrays()))
-    except EngineError as error:
-        raise BundleError(f"{graph.file}: the self-test does not run: {error}") from error
-    worst = test.check(graph.file, answer._asdict())
-    logger.info("%s loaded for %s, self-test within %.2g", backend.name, bundle.folder, worst)
+    check_self_test(backend, bundle, graph.file)
     return backend
 
 

@@ -76,14 +76,23 @@ def load_backend(
         return load_engine(bundle, precision or "bf16")
     graph = choose_graph(bundle, precision)
     backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
+    check_self_test(backend, bundle, graph.file)
+    return backend
+
+
+def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
+    """Let an engine answer the bundle's stored self-test before it answers anyone.
+
+    Raises:
+        BundleError: It does not run, or answers otherwise; the message names the graph's ``file``.
+    """
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     try:
         answer = backend.run(Windows(**test.arrays()))
     except EngineError as error:
-        raise BundleError(f"{graph.file}: the self-test does not run: {error}") from error
-    worst = test.check(graph.file, answer._asdict())
+        raise BundleError(f"{file}: the self-test does not run: {error}") from error
+    worst = test.check(file, answer._asdict())
     logger.info("%s loaded from %s, self-test within %.2g", backend.name, bundle.folder, worst)
-    return backend
 
 
 def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
