@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import lightning
-import numpy as np
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
@@ -20,7 +19,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_config
 from trivet.data.augment import Augmentation
 from trivet.data.module import Item, RagData, collate_items, prepare
-from trivet.data.sources import load_source
+from trivet.data.sources import choose_rows, load_source
 from trivet.data.windows import WindowSettings
 from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
@@ -194,17 +193,13 @@ def _load(
     examples: list[LabelledExample] = []
     used: list[DataInfo] = []
     for source in sources:
-        rows, _ = load_source(source.spec, source.split)
-        if source.only:
-            rows = [row for row in rows if row.source.startswith(tuple(source.only))]
+        found, _ = load_source(source.spec, source.split)
+        rows = choose_rows(found, source.only, source.limit, seed)
         if not rows:
             raise ConfigError(
                 f"data: {source.spec} has no rows in split {source.split!r}"
                 + (f" from {', '.join(source.only)}" if source.only else "")
             )
-        if source.limit is not None and source.limit < len(rows):
-            chosen = np.random.default_rng(seed).permutation(len(rows))[: source.limit]
-            rows = [rows[index] for index in sorted(chosen)]
         examples += [replace(row, weight=row.weight * source.weight) for row in rows]
         counts = Counter(row.source for row in rows)
         used += [

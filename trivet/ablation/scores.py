@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from trivet.ablation.grid import MeasuredRows
-from trivet.data.sources import load_source
+from trivet.data.sources import choose_rows, load_source
 from trivet.data.spans import mark_tokens
 from trivet.data.windows import Windows
 from trivet.measures.intervals import CALIBRATION_BINS, BoolArray, FloatArray
@@ -164,14 +164,9 @@ def load_rows(tests: Sequence[MeasuredRows]) -> dict[str, list[LabelledExample]]
     """
     found = {}
     for test in tests:
-        rows, _ = load_source(test.spec, test.split)
-        if test.only:
-            rows = [row for row in rows if row.source.startswith(tuple(test.only))]
+        rows = choose_rows(load_source(test.spec, test.split)[0], test.only, test.limit, seed=0)
         if not rows:
             raise ConfigError(f"test: {test.spec} has no rows in split {test.split!r} to measure")
-        if test.limit is not None and test.limit < len(rows):
-            chosen = np.random.default_rng(0).permutation(len(rows))[: test.limit]
-            rows = [rows[index] for index in sorted(chosen)]
         found[test.label] = rows
     return found
 

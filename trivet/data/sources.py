@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from trivet.data.grouping import is_dev
 from trivet.data.halubench import read_halubench
 from trivet.data.jsonl import read_jsonl
@@ -97,6 +99,24 @@ def _check_groups(
             "group one split, or leave the splits out and take fit and dev, which are made by group"
         )
     report.note("groups that stand in several of the publisher's splits", first, len(divided))
+
+
+def choose_rows(
+    rows: Sequence[LabelledExample], only: Sequence[str], limit: int | None, seed: int
+) -> list[LabelledExample]:
+    """Return the rows of some sources, and at most so many of them, in their order.
+
+    Args:
+        rows: As ``load_source`` gave them.
+        only: Sources by prefix; empty for all.
+        limit: At most so many, drawn by the seed; ``None`` for all.
+        seed: Of the draw.
+    """
+    chosen = [row for row in rows if not only or row.source.startswith(tuple(only))]
+    if limit is None or limit >= len(chosen):
+        return chosen
+    drawn = np.random.default_rng(seed).permutation(len(chosen))[:limit]
+    return [chosen[index] for index in sorted(drawn)]
 
 
 def _belongs(example: LabelledExample, split: str) -> bool:
