@@ -1,0 +1,1 @@
+"""The commands of the command line, one thin function each; each loads what it needs."""

@@ -1,0 +1,34 @@
+"""``trivet train``: a configuration becomes a bundle."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trivet.commands.shared import needs_extra, what_was_typed
+
+
+def train(
+    configs_and_overrides: Annotated[
+        list[str],
+        typer.Argument(metavar="CONFIG.yaml... [KEY=VALUE]...", help="Later ones win."),
+    ],
+    resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint.")] = False,
+) -> None:
+    """Train a model, write its bundle and print where it is."""
+    configs = [Path(word) for word in configs_and_overrides if "=" not in word]
+    overrides = [word for word in configs_and_overrides if "=" in word]
+    with needs_extra("train"):
+        from trivet.configs.schema import load_config
+        from trivet.train import train as run_training
+    config = load_config(configs, overrides)
+    if not sys.stderr.isatty():  # where no bar is drawn, lines say how far the run is
+        logging.getLogger("trivet").setLevel(logging.INFO)
+    bundle = run_training(config, resume=resume, command=what_was_typed())
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # the other devices of a run are silent
+        print(bundle)
