@@ -41,6 +41,7 @@ class MeasuredRows:
     split: str = "dev"
     only: list[str] = field(default_factory=list)  # sources by prefix; empty: all
     limit: int | None = None  # at most so many, drawn once, the same for every run
+    foreign: int = 0  # passages of other rows put among each row's own
     name: str | None = None  # in tables; null: spec and split
 
     @property

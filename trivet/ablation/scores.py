@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from trivet.ablation.grid import MeasuredRows
+from trivet.data.lengthened import lengthen
 from trivet.data.sources import choose_rows, load_source
 from trivet.data.spans import mark_tokens
 from trivet.data.windows import Windows
@@ -167,7 +168,7 @@ def load_rows(tests: Sequence[MeasuredRows]) -> dict[str, list[LabelledExample]]
         rows = choose_rows(load_source(test.spec, test.split)[0], test.only, test.limit, seed=0)
         if not rows:
             raise ConfigError(f"test: {test.spec} has no rows in split {test.split!r} to measure")
-        found[test.label] = rows
+        found[test.label] = lengthen(rows, test.foreign, seed=0)
     return found
 
 

@@ -161,7 +161,7 @@ def _stranger(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample
     found: LabelledExample | None = None
     for place in draw.random.integers(0, len(others), _LOOKS).tolist() if others else ():
         other: LabelledExample = others[place]
-        if any(_akin(other, present) for present in draw.present):
+        if any(akin(other, present) for present in draw.present):
             continue
         if other.source == draw.present[0].source:
             found = other
@@ -172,7 +172,7 @@ def _stranger(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample
     return found
 
 
-def _akin(one: LabelledExample, other: LabelledExample) -> bool:
+def akin(one: LabelledExample, other: LabelledExample) -> bool:
     """Tell whether the contexts of one may support or answer what stands in the other.
 
     One question may be put to many groups ("Summarize the following"): it makes rows akin only
