@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import sys
 import time
 from collections import deque
@@ -185,7 +186,7 @@ def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
     if "wandb" in names:
         loggers.append(WandbLogger(name=run, project="trivet", save_dir=folder))
     if "mlflow" in names:
-        loggers.append(
-            MLFlowLogger(experiment_name="trivet", run_name=run, save_dir=str(folder / "mlruns"))
-        )
+        # MLflow 3 refuses plain folders; a server is named as everywhere, by MLFLOW_TRACKING_URI.
+        where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve()}/mlflow.db"
+        loggers.append(MLFlowLogger(experiment_name="trivet", run_name=run, tracking_uri=where))
     return loggers
