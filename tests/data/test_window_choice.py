@@ -89,6 +89,16 @@ def test_what_is_planned_is_what_is_laid_out() -> None:
             np.testing.assert_array_equal(row, own)
 
 
+@pytest.mark.parametrize("context", [0, 1, 407, 408, 409, 785, 786, 787, 4000])
+def test_what_is_repeated_is_planned_too(context: int) -> None:
+    # Sentences of one token: a slice ends where it must, with 408 tokens, 30 of them seen before.
+    settings, read = WindowSettings(512, overlap=30), read_of(50, context, 50, sentence=1)
+    rows = [len(row) for row in lay_out(read, settings, SPECIAL).rows]
+    plan = settings.plan(read)
+    assert plan.windows == len(rows)
+    assert plan.work == sum(row * (row + 1) for row in rows)
+
+
 def test_what_fits_the_shortest_window_is_read_in_it() -> None:
     assert EITHER.plan(read_of(20, 400, 80)).size == 512
     assert EITHER.plan(read_of(0, 0, 0)).size == 512

@@ -19,6 +19,7 @@ from trivet.model.profiles import (
     cut,
     graph_sizes,
     make_profiles,
+    most_positions,
     pad,
     shapes,
     sizes_of,
@@ -68,15 +69,16 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
 
 
 @given(
-    st.lists(st.integers(1, 512), min_size=1, max_size=80),
-    st.sampled_from([96, 512, 1000]),
+    st.sampled_from([512, 4096]).flatmap(
+        lambda longest: st.lists(st.integers(1, longest), min_size=1, max_size=80)
+    ),
+    st.sampled_from([96, 512, 1000, 4096]),
 )
 @settings(max_examples=50)
 def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
     profiles = make_profiles(window)
     lengths = [min(length, window) for length in lengths]
-    positions = max(each.most["N"] * each.most["L"] for each in profiles)
-    calls = pack(lengths, positions, STEP, MOST_WINDOWS)
+    calls = pack(lengths, most_positions(profiles), STEP, MOST_WINDOWS)
     assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
     for call in calls:
         n, longest = len(call), max(lengths[number] for number in call)

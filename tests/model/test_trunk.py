@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trivet.model.trunk import Trunk, break_even
@@ -155,6 +157,18 @@ def test_attention_dropout_replaces_the_checkpoints_own(bert_checkpoint: Path) -
     assert kept.encoder.config.attention_probs_dropout_prob == 0.1
     assert replaced.encoder.config.attention_probs_dropout_prob == 0.0
     assert replaced.encoder.config.hidden_dropout_prob == 0.1
+
+
+def test_weights_that_a_checkpoint_lacks_are_not_filled_at_random(
+    bert_checkpoint: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "torn"
+    shutil.copytree(bert_checkpoint, folder)
+    state = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in state.items() if "layer.1.output.dense" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lacks 2 tensors .*layer\.1\.output\.dense\.bias"):
+        Trunk.from_pretrained(str(folder))
 
 
 def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path) -> None:

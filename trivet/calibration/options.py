@@ -33,9 +33,9 @@ Weigh = Annotated[Literal["example", "sentence"], typer.Option(help="What counts
 Only = Annotated[
     list[str] | None, typer.Option(help="Use sources with this prefix; repeat it. All by default.")
 ]
-Use = Annotated[Literal["best-f1"], typer.Option(help="What the thresholds are chosen for.")]
 PrecisionAtLeast = Annotated[
-    float | None, typer.Option(min=0.01, max=1, help="... or: flag most with this precision.")
+    float | None,
+    typer.Option(min=0.01, max=1, help="Flag most with this precision; else the best F1."),
 ]
 ThresholdsFrom = Annotated[
     list[str] | None,

@@ -20,7 +20,6 @@ def calibrate(
     support_level: calibration_options.SupportLevel = "sentence",
     weigh: calibration_options.Weigh = "example",
     only: calibration_options.Only = None,
-    use: calibration_options.Use = "best-f1",
     precision_at_least: calibration_options.PrecisionAtLeast = None,
     thresholds_from: calibration_options.ThresholdsFrom = None,
     report: calibration_options.Report = None,

@@ -106,7 +106,8 @@ class WindowSettings:
         question = min(len(read.question), size // QUESTION_SHARE)
         chunks = [stop - start for start, stop in _chunks(read, size)]
         room = size - question - max(chunks) - FRAME
-        slices = max(1, math.ceil(len(read.context) / (room - self.overlap)))
+        # The first slice fills the room; each further one adds what it does not repeat.
+        slices = max(1, math.ceil((len(read.context) - self.overlap) / (room - self.overlap)))
         rest = len(read.context) - (slices - 1) * (room - self.overlap)
         even = self.break_even or 1
         work = 0.0

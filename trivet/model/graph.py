@@ -114,7 +114,8 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
             letters[size.dim_param] = letter
     for value in graph.graph.value_info:
         for size in value.type.tensor_type.shape.dim:
-            size.dim_param = letters.get(size.dim_param, size.dim_param) if size.dim_param else ""
+            if size.dim_param:  # to write it would erase a constant size
+                size.dim_param = letters.get(size.dim_param, size.dim_param)
     for info in (*INPUTS, *OUTPUTS):
         sizes = ends[info.name].type.tensor_type.shape.dim
         for letter, size in zip(info.dims, sizes, strict=True):

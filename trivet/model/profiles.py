@@ -33,14 +33,11 @@ MOST_WINDOWS = 16
 _MOST_SENTENCES = 64
 
 
-def make_profiles(
-    window: int, positions: int = POSITIONS, most_windows: int = MOST_WINDOWS
-) -> tuple[ShapeRange, ...]:
+def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeRange, ...]:
     """Return profiles for windows of up to ``window`` positions.
 
     Args:
         window: The most positions a window of this model has.
-        positions: The most positions of one call.
         most_windows: The most windows of one call, however short they are.
 
     Returns:
@@ -49,10 +46,18 @@ def make_profiles(
     lengths = [*range(STEP, window, STEP), window]
     profiles = []
     for length in lengths:
-        most = max(FEW_WINDOWS + 1, min(most_windows, positions // length))
+        most = max(FEW_WINDOWS + 1, min(most_windows, POSITIONS // length))
         profiles.append(_profile(length, 1, FEW_WINDOWS))
         profiles.append(_profile(length, FEW_WINDOWS + 1, most))
     return tuple(profiles)
+
+
+def most_positions(profiles: tuple[ShapeRange, ...]) -> int:
+    """Return how many positions a call may have so that a profile takes it, whatever its length.
+
+    Profiles of very long windows take three of them all the same, and so more than ``POSITIONS``.
+    """
+    return min(POSITIONS, max(each.most["N"] * each.most["L"] for each in profiles))
 
 
 def _profile(length: int, few: int, many: int) -> ShapeRange:

@@ -59,23 +59,31 @@ class Trunk(nn.Module):
                 attention kernel in training.
 
         Raises:
-            ConfigError: The checkpoint cannot be read, or is no encoder with a hidden width.
+            ConfigError: The checkpoint cannot be read, or lacks weights of the encoder.
         """
         changed = (
             {} if attention_dropout is None else {"attention_probs_dropout_prob": attention_dropout}
         )
         try:
             config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False, **changed)
-            encoder = AutoModel.from_pretrained(
+            encoder, loading = AutoModel.from_pretrained(
                 name_or_path,
                 config=config,
                 dtype=torch.float32,
                 trust_remote_code=False,
                 use_safetensors=True,
+                output_loading_info=True,
                 **_without_pooler(config.model_type),
             )
         except (OSError, ValueError) as error:
             raise ConfigError(f"encoder.name: cannot load {name_or_path!r}: {error}") from error
+        # What the checkpoint lacks, the library fills with random numbers; no pooler is read here.
+        missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
+        if missing:
+            raise ConfigError(
+                f"encoder.name: {name_or_path!r} lacks {len(missing)} tensors of the encoder, "
+                f"first {missing[0]}; the file is not whole, or belongs to another encoder"
+            )
         return cls(encoder)
 
     @classmethod

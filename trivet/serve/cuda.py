@@ -7,6 +7,7 @@ that a machine without a card never needs it.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,8 @@ class Stream:
 class Buffer:
     """Memory on the card with a twin in pinned memory, which alone is copied without waiting.
 
+    Both are given back when the buffer is freed or nobody holds it any more.
+
     Attributes:
         device: Address on the card.
         host: Address of the twin.
@@ -128,12 +131,17 @@ class Buffer:
     """
 
     def __init__(self, runtime: Any, size: int) -> None:
-        self._runtime = runtime
         self.size = max(1, size)
         self.host = int(
             check(runtime, runtime.cudaHostAlloc(self.size, runtime.cudaHostAllocDefault))
         )
-        self.device = int(check(runtime, runtime.cudaMalloc(self.size)))
+        try:
+            self.device = int(check(runtime, runtime.cudaMalloc(self.size)))
+        except EngineError:
+            check(runtime, runtime.cudaFreeHost(self.host))
+            raise
+        self._free = weakref.finalize(self, _give_back, runtime, self.device, self.host)
+        self._free.atexit = False  # all memory goes with the process
 
     def view(self, shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
         """Return the twin's first bytes as an array; it lives as long as the buffer."""
@@ -143,5 +151,9 @@ class Buffer:
 
     def free(self) -> None:
         """Give both back."""
-        check(self._runtime, self._runtime.cudaFree(self.device))
-        check(self._runtime, self._runtime.cudaFreeHost(self.host))
+        self._free()
+
+
+def _give_back(runtime: Any, device: int, host: int) -> None:
+    check(runtime, runtime.cudaFree(device))
+    check(runtime, runtime.cudaFreeHost(host))

@@ -19,7 +19,16 @@ from trivet.model.aggregate import Outputs
 from trivet.model.bundle_info import INPUTS, OUTPUTS
 from trivet.model.engine_info import EngineInfo
 from trivet.model.example_windows import Sizes
-from trivet.model.profiles import STEP, choose_profile, cut, graph_sizes, pad, shapes, sizes_of
+from trivet.model.profiles import (
+    STEP,
+    choose_profile,
+    cut,
+    graph_sizes,
+    most_positions,
+    pad,
+    shapes,
+    sizes_of,
+)
 from trivet.records import EngineError
 from trivet.serve import cuda
 
@@ -77,10 +86,9 @@ class TensorRTBackend:
             raise ValueError(f"contexts ({contexts}) must be at least 1")
         tensorrt, self._cuda = load_tensorrt(), cuda.load_runtime()
         self.name = f"tensorrt {info.precision} on {info.target.gpu}"
-        most = [profile.most for profile in info.profiles]
-        self.positions = max(each["N"] * each["L"] for each in most)
+        self.positions = most_positions(info.profiles)
         self.step = STEP
-        self.most_windows = max(each["N"] for each in most)
+        self.most_windows = max(profile.most["N"] for profile in info.profiles)
         self._logger = make_logger(tensorrt)
         self._runtime = tensorrt.Runtime(self._logger)
         self._engine = self._runtime.deserialize_cuda_engine(plan)
@@ -129,7 +137,7 @@ class _Lane:
         self._names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         # Memory for the profile at hand, not for the largest of all.
         self._strategy = tensorrt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
-        self._context = engine.create_execution_context(self._strategy)
+        self._context = self._make_context()
         self._buffers: dict[str, cuda.Buffer] = {}
         # TensorRT wants a context of its own for each graph that is replayed.
         self._recorded: dict[Sizes, _Call] = {}
@@ -189,7 +197,10 @@ class _Lane:
             _must(
                 context.set_tensor_address(name, buffers[name].device), f"{name} cannot be placed"
             )
-        missing = context.infer_shapes()
+        try:
+            missing = context.infer_shapes()
+        except RuntimeError as error:
+            raise EngineError(f"TensorRT: no shapes follow from {sizes}: {error}") from error
         _must(not missing, f"shapes are missing: {', '.join(missing)}")
         for name in Outputs._fields:
             found = tuple(context.get_tensor_shape(name))
@@ -207,8 +218,7 @@ class _Lane:
 
     def _record(self, profile: int, sizes: Sizes) -> _Call:
         """Record a small call as a CUDA graph."""
-        context = self._engine.create_execution_context(self._strategy)
-        call = self._prepare(context, profile, sizes, {})
+        call = self._prepare(self._make_context(), profile, sizes, {})
         for name in Windows._fields:
             if name in call.buffers:
                 buffer = call.buffers[name]
@@ -218,6 +228,12 @@ class _Lane:
         recorded = call._replace(start=self._stream.capture(call.start))
         self._recorded[sizes] = recorded
         return recorded
+
+    def _make_context(self) -> Any:
+        """Return a new context; TensorRT has none to give where the card's memory is full."""
+        context = self._engine.create_execution_context(self._strategy)
+        _must(context is not None, "no context can be made")
+        return context
 
     def _grow(self, buffers: dict[str, cuda.Buffer], name: str, size: int) -> None:
         """Make sure that a tensor's buffer holds ``size`` bytes."""

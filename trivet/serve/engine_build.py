@@ -73,8 +73,13 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
     config = builder.create_builder_config()
     config.set_memory_pool_limit(tensorrt.MemoryPoolType.WORKSPACE, _WORKSPACE)
     inputs = {network.get_input(number).name for number in range(network.num_inputs)}
-    for profile in profiles:
-        config.add_optimization_profile(_make_profile(builder, profile, inputs))
+    for number, profile in enumerate(profiles):
+        # Calls find profiles by their number: none may be left out.
+        if config.add_optimization_profile(_make_profile(builder, profile, inputs)) != number:
+            raise EngineError(
+                f"{graph.name}: TensorRT does not take profile {number} ({profile.most}); its log "
+                "says why (-v)"
+            )
     timing = config.create_timing_cache(cache.timing())
     # A cache of another card or another TensorRT is refused, and a new one begun.
     if timing is None or not config.set_timing_cache(timing, ignore_mismatch=False):

@@ -40,10 +40,13 @@ class EngineCache:
         """Open a cache; the folder is made if need be.
 
         Raises:
-            EngineError: The folder is a link, another user's, or open to others.
+            EngineError: The folder cannot be made, is a link, another user's, or open to others.
         """
         self.folder = folder or default_folder()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{self.folder}: not a folder that can be made: {error}") from error
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
             raise EngineError(f"{self.folder}: not a folder; engines are kept in no other place")
@@ -61,6 +64,7 @@ class EngineCache:
     def put(self, plan: bytes, info: EngineInfo) -> Path:
         """Keep an engine; its description is written last, so that no half is ever found."""
         path = self.folder / f"{info.key}.engine"
+        path.with_suffix(".json").unlink(missing_ok=True)  # of the engine that this one replaces
         self._write(path, plan)
         self._write(path.with_suffix(".json"), info.model_dump_json(indent=1).encode())
         return path

@@ -21,7 +21,7 @@ from trivet.model.bundle import GRAPH_NAME, Bundle, add_files, read_bundle
 from trivet.model.engine_info import EngineInfo, EnginePrecision, ShapeRange
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.parity import compare
-from trivet.model.profiles import FEW_WINDOWS, MOST_WINDOWS, make_profiles
+from trivet.model.profiles import MOST_WINDOWS, make_profiles
 from trivet.records import EngineError, Evaluation, RagExample
 from trivet.serve.backend import Backend
 from trivet.serve.engine import TensorRTBackend
@@ -141,12 +141,16 @@ def accept(
 
 
 def parity_cases(profiles: tuple[ShapeRange, ...], vocab: int) -> Iterator[tuple[Sizes, Windows]]:
-    """Yield windows for every profile: padded ones of odd length, and full ones without padding."""
+    """Yield windows for every profile: padded ones of odd length, and full ones without padding.
+
+    The padded ones come twice, with other ids: a small call is recorded first and then replayed.
+    The full ones are as many as the profile takes.
+    """
     for seed, profile in enumerate(profiles):
-        length, n = profile.most["L"], profile.least["N"]
-        many = min(profile.most["N"], 2 * FEW_WINDOWS)
+        length, n, many = profile.most["L"], profile.least["N"], profile.most["N"]
         shorter = Sizes(N=n, L=length - 1, B=1, R=min(31, length), K=n, C=2 * length, S=3)
         yield shorter, make_windows(shorter, vocab, seed)
+        yield shorter, make_windows(shorter, vocab, len(profiles) + seed)
         full = Sizes(N=many, L=length, B=many, R=length // 3, K=2, C=length, S=1)
         yield full, _without_padding(make_windows(full, vocab, seed), vocab, seed)
 

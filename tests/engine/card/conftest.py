@@ -212,7 +212,7 @@ class FakeTensorRT(types.ModuleType):
     def __init__(self, cuda: FakeCuda, version: str = "11.1.0.106") -> None:
         super().__init__("tensorrt")
         self.__version__ = version
-        self._fault, self._readable = 0.0, True
+        self._fault, self._readable, self._most_profiles = 0.0, True, 1000
         timings: list[bytes] = []
         self._timings = timings
         module = self
@@ -285,6 +285,8 @@ class FakeTensorRT(types.ModuleType):
                 assert pool == "workspace" and size > 0
 
             def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
+                if len(self._profiles) >= module._most_profiles:
+                    return -1
                 self._profiles.append(profile)
                 return len(self._profiles) - 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import sys
 import threading
@@ -19,6 +20,7 @@ from trivet.model.engine_info import EngineInfo
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.profiles import make_profiles
 from trivet.records import EngineError
+from trivet.serve.cuda import Buffer
 from trivet.serve.engine import TensorRTBackend
 from trivet.serve.engine_build import build_engine, find_target
 from trivet.serve.engine_cache import EngineCache
@@ -106,6 +108,24 @@ def test_buffers_are_used_again(built: tuple[bytes, EngineInfo], fake_cuda: Any)
     assert set(fake_cuda._memory) == before
 
 
+def test_memory_is_given_back(
+    built: tuple[bytes, EngineInfo], fake_cuda: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = TensorRTBackend(*built)
+    for sizes in (Sizes(2, 96, 1, 30, 1, 99, 1), Sizes(4, 96, 2, 30, 4, 99, 1)):
+        backend.run(make_windows(sizes, 100, 0))
+    assert len(fake_cuda._memory) == 2 * 2 * (len(Windows._fields) + len(Outputs._fields))
+    del backend
+    gc.collect()
+    assert not fake_cuda._memory
+    full, allocate = (fake_cuda.cudaError_t.cudaErrorInvalidValue, None), fake_cuda.cudaMalloc
+    monkeypatch.setattr(fake_cuda, "cudaHostAlloc", lambda size, _: allocate(size))
+    monkeypatch.setattr(fake_cuda, "cudaMalloc", lambda size: full)
+    with pytest.raises(EngineError, match="CUDA failed"):
+        Buffer(fake_cuda, 100)
+    assert not fake_cuda._memory, "its twin"
+
+
 def test_several_threads_are_told_apart(
     built: tuple[bytes, EngineInfo], tiny_graph: onnx.ModelProto
 ) -> None:
@@ -133,6 +153,22 @@ def test_a_call_that_fails_leaves_the_engine_usable(built: tuple[bytes, EngineIn
         backend.run(make_windows(Sizes(17, 96, 1, 1, 1, 1, 1), 100, 0))
     answer = backend.run(make_windows(Sizes(1, 9, 1, 1, 1, 1, 1), 100, 0))
     assert answer.faithfulness.shape == (1,)
+
+
+def test_what_tensorrt_does_not_give_is_named(
+    built: tuple[bytes, EngineInfo], fake_tensorrt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, backend = fake_tensorrt._parts, TensorRTBackend(*built)
+
+    def fail(self: Any) -> list[str]:
+        raise RuntimeError("no shape of node_7")
+
+    monkeypatch.setattr(parts["IExecutionContext"], "infer_shapes", fail)
+    with pytest.raises(EngineError, match=r"no shapes follow from Sizes\(N=3.*node_7"):
+        backend.run(make_windows(Sizes(3, 9, 1, 1, 1, 1, 1), 100, 0))
+    monkeypatch.setattr(parts["ICudaEngine"], "create_execution_context", lambda *_: None)
+    with pytest.raises(EngineError, match="no context can be made"):
+        TensorRTBackend(*built)
 
 
 def test_what_is_missing_is_named(
@@ -165,6 +201,15 @@ def test_a_graph_that_cannot_be_read_is_said_in_tensorrts_words(
     onnx.save(tiny_graph, tmp_path / "model.onnx")
     fake_tensorrt._readable = False
     with pytest.raises(EngineError, match=r"no such thing \(node node_1, Unique\)"):
+        build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
+
+
+def test_a_profile_that_is_not_taken_is_named(
+    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
+) -> None:
+    onnx.save(tiny_graph, tmp_path / "model.onnx")
+    fake_tensorrt._most_profiles = 2
+    with pytest.raises(EngineError, match=r"does not take profile 2 \(\{'N': 2, 'L': 96"):
         build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from trivet.model.bundle import read_bundle
@@ -128,11 +129,18 @@ def test_a_machine_without_tensorrt_is_told_what_to_install(
 def test_every_profile_is_compared_with_and_without_padding() -> None:
     profiles = make_profiles(200)
     cases = list(parity_cases(profiles, 100))
-    assert len(cases) == 2 * len(profiles)
+    assert len(cases) == 3 * len(profiles)
     lengths = {sizes.L for sizes, _ in cases}
     assert lengths == {63, 64, 127, 128, 191, 192, 199, 200}
     full = [bool(windows.attention_mask.all()) for _, windows in cases]
-    assert full.count(True) >= len(profiles) > full.count(True) - len(profiles)
+    assert all(full[2::3])
+    # One window alone is padded by the engine, to the length of its profile.
+    assert full[0::3] == full[1::3] == [p.least["N"] == 1 for p in profiles]
+    # As many windows as a profile takes; and a call that was recorded is replayed with other ids.
+    assert {(s.N, s.L) for s, _ in cases} >= {(p.most["N"], p.most["L"]) for p in profiles}
+    for (first, one), (again, other) in zip(cases[::3], cases[1::3], strict=True):
+        assert first == again
+        assert not np.array_equal(one.input_ids, other.input_ids)
 
 
 # The cache ------------------------------------------------------------------------------------
@@ -148,6 +156,28 @@ def test_a_folder_open_to_others_is_refused(tmp_path: Path) -> None:
     link.symlink_to(tmp_path)
     with pytest.raises(EngineError, match="not a folder"):
         EngineCache(link)
+    file = tmp_path / "file"
+    file.write_text("")
+    for place in (file, file / "engines"):
+        with pytest.raises(EngineError, match="not a folder that can be made"):
+            EngineCache(place)
+
+
+def test_an_engine_that_was_replaced_by_half_is_not_found(
+    engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info, cache = export_tensorrt(engine_bundle, "bf16"), EngineCache()
+    write = cache._write
+
+    def write_plan_alone(path: Path, content: bytes) -> None:
+        if path.suffix == ".json":
+            raise OSError("no room is left")
+        write(path, content)
+
+    monkeypatch.setattr(cache, "_write", write_plan_alone)
+    with pytest.raises(OSError, match="no room is left"):
+        cache.put(b"another", info)
+    assert cache.get(info.key) is None
 
 
 def test_a_folder_of_another_user_is_refused(
