@@ -1,26 +1,23 @@
 """Cold start: seconds from a fresh process to the first verdict, and the memory it takes.
 
-    python benchmarks/cold_start.py --bundle FOLDER --json cold_start.json
+python -m benchmarks.cold_start [--bundle DIR] [--engine onnx]
 
 Each run is a new Python process that imports the package, loads the bundle (every file is checked
 and the self-test runs) and judges one short example. The operating system's file cache is warm from
-the second run on; the first run is reported apart.
+the second run on; the first run is reported apart. glibc's allocator is left as it is.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
-import os
-import platform
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.report import Table, parser, publish, spread
 
 # Runs in the fresh process: nothing may be imported there before the clock starts.
 CHILD = """
@@ -30,7 +27,7 @@ import sys
 import trivet
 Evaluator = trivet.Evaluator
 imported = time.perf_counter()
-evaluator = Evaluator(sys.argv[1] or None, threads=int(sys.argv[2]) or None)
+evaluator = Evaluator(sys.argv[1], threads=int(sys.argv[2]), engine=sys.argv[3])
 loaded = time.perf_counter()
 verdict = evaluator.evaluate(
     "When was the bridge built?",
@@ -41,62 +38,50 @@ judged = time.perf_counter()
 import json, resource
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({
-    "import_seconds": imported - started,
-    "load_seconds": loaded - imported,
-    "first_verdict_seconds": judged - loaded,
-    "peak_memory_mb": peak * (1 if sys.platform == "darwin" else 1024) / 1e6,
-    "torch_loaded": "torch" in sys.modules,
+    "import": imported - started,
+    "load": loaded - imported,
+    "first_verdict": judged - loaded,
+    "peak_mb": peak * (1 if sys.platform == "darwin" else 1024) / 1e6,
+    "torch": "torch" in sys.modules,
 }))
 """
 MEASURES = {
-    "process_seconds": "process start to end, s",
-    "import_seconds": "import, s",
-    "load_seconds": "load the bundle, s",
-    "first_verdict_seconds": "first verdict, s",
-    "peak_memory_mb": "peak memory, MB",
+    "process": "process start to end, s",
+    "import": "import, s",
+    "load": "load the bundle, s",
+    "first_verdict": "first verdict, s",
+    "peak_mb": "peak memory, MB",
 }
 
 
-def start_once(bundle: Path | None, threads: int) -> dict[str, Any]:
+def start_once(bundle: Path, threads: int, engine: str) -> dict[str, Any]:
     """Start one process and return what it measured."""
-    command = [sys.executable, "-c", CHILD, str(bundle or ""), str(threads)]
+    command = [sys.executable, "-c", CHILD, str(bundle.resolve()), str(threads), engine]
     started = time.perf_counter()
     child = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     seconds = time.perf_counter() - started
     measured: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
-    return {"process_seconds": seconds} | measured
+    return {"process": seconds} | measured
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write the JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--bundle", type=Path, default=None)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=0, help="0: one a core")
-    parser.add_argument("--json", type=Path, default=None)
-    chosen = parser.parse_args(arguments)
-    bundle = chosen.bundle.resolve() if chosen.bundle else None
-    first, *rest = [start_once(bundle, chosen.threads) for _ in range(chosen.repeats + 1)]
-    if not rest:
-        parser.error(f"--repeats ({chosen.repeats}) must be at least 1")
-    medians = {name: statistics.median(run[name] for run in rest) for name in MEASURES}
-    report = {
-        "benchmark": "cold_start",
-        "date": datetime.date.today().isoformat(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "repeats": chosen.repeats,
-        "first": first,
-        "median": medians,
-        "torch_loaded": first["torch_loaded"],
-    }
-    if chosen.json:
-        chosen.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print("| | first run | median of the rest |\n|---|---|---|")
-    for name, label in MEASURES.items():
-        print(f"| {label} | {first[name]:.2f} | {medians[name]:.2f} |")
-    print(f"\n{report['date']}, {report['cores']} cores, {chosen.repeats} runs after the first")
+    """Start processes one after the other and print what they measured."""
+    flags = parser(__doc__, repeats=5)
+    flags.add_argument("--engine", choices=["onnx", "openvino"], default="onnx")
+    given = flags.parse_args(arguments)
+    if given.repeats < 1:
+        flags.error(f"--repeats ({given.repeats}) must be at least 1")
+    first, *rest = [
+        start_once(given.bundle, given.threads, given.engine) for _ in range(given.repeats + 1)
+    ]
+    rows = [
+        (label, f"{first[name]:.2f}", spread([run[name] for run in rest], 2))
+        for name, label in MEASURES.items()
+    ]
+    loaded = ["yes" if run["torch"] else "no" for run in (first, rest[-1])]
+    rows.append(("torch was loaded", loaded[0], loaded[1]))
+    header = ("", "first run", "the rest, median (least to most)")
+    publish("cold_start", [Table(f"{given.engine}:", header, rows)], given)
     return 0
 
 

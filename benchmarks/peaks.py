@@ -1,0 +1,50 @@
+"""What this machine can do at most: products of large matrices, and copying memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.timing import Contender, Measured, Run, race, timed
+
+ROWS, INNER, COLUMNS = 2048, 1024, 4096
+COPIED = 512_000_000  # bytes, far beyond any cache
+PRODUCTS = ("fp32", "bf16", "int8")
+COPY = "copy"
+
+
+def build(threads: int) -> Run:
+    """Return what multiplies in the precision that its case names, or copies."""
+    import torch
+
+    torch.set_num_threads(threads)
+    matrices = torch.randn(ROWS, INNER), torch.randn(INNER, COLUMNS)
+    left, right = (matrix.bfloat16() for matrix in matrices)
+    one, other = (
+        torch.randint(-128, 128, shape, dtype=torch.int8)
+        for shape in ((ROWS, INNER), (INNER, COLUMNS))
+    )
+    given, taken = torch.zeros(COPIED // 4), torch.zeros(COPIED // 4)
+    works: dict[str, Callable[[], object]] = {
+        "fp32": lambda: matrices[0] @ matrices[1],
+        "bf16": lambda: left @ right,
+        "int8": lambda: torch._int_mm(one, other),
+        COPY: lambda: taken.copy_(given),
+    }
+    return timed(lambda case: works[case]())
+
+
+def measure_peaks(threads: int, repeats: int) -> dict[str, list[float]]:
+    """Return 10^9 operations a second by precision, and GB a second of ``copy``; one a round.
+
+    Raises:
+        ImportError: torch is not installed.
+    """
+    outcome = race([Contender("peaks", build, (threads,))], repeats, (*PRODUCTS, COPY))
+    if outcome.skipped:
+        raise ImportError(f"{outcome.skipped['peaks']}; pip install 'trivet[export]'")
+    work = dict.fromkeys(PRODUCTS, 2 * ROWS * INNER * COLUMNS / 1e9) | {COPY: 2 * COPIED / 1e9}
+    return {name: _rates(outcome.measured["peaks", name], work[name]) for name in work}
+
+
+def _rates(measured: Measured, work: float) -> list[float]:
+    return [work / seconds for seconds in measured.seconds()]

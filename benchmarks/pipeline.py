@@ -1,0 +1,149 @@
+"""One example from text to verdict, as the evaluator does it, with a clock at every stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.engines import load_engine
+from benchmarks.inputs import OTHER_TOKENS, build_example
+from benchmarks.timing import Run
+from trivet.data.reading import ReadExample, read_examples
+from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import Bundle
+from trivet.records import EngineError, RagExample
+from trivet.serve.backend import Backend, ShapedBackend
+from trivet.serve.engine_calls import POSITIONS, run_layouts
+from trivet.serve.loading import load_tokenizer
+from trivet.serve.verdict import read_verdict
+
+HOST = ("tokenize", "lay_out", "join", "verdict")
+STAGES = ("tokenize", "lay_out", "engine", "join", "verdict")
+
+
+class Clocked:
+    """An engine whose seconds are counted apart from what surrounds it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.seconds = 0.0
+
+    @property
+    def name(self) -> str:
+        """The engine's own."""
+        return self._backend.name
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the engine; see ``Backend.run``."""
+        started = time.perf_counter()
+        try:
+            return self._backend.run(windows)
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+class NoEngine:
+    """Answers at once, the same for every token: leaves the host's work alone."""
+
+    name = "no engine"
+
+    def run(self, windows: Windows) -> Outputs:
+        """Return one half everywhere; shapes as in ``Outputs``."""
+        response, context = windows.response_at.shape[:2], windows.context_at.shape
+        sentences = windows.sentence_pool.shape[:2]
+        one = windows.response_at.shape[:1]
+        shapes = (response, context, context, sentences, one, one, one, one)
+        return Outputs(*(np.full(shape, 0.5, dtype=np.float32) for shape in shapes))
+
+
+class Pipeline:
+    """Everything between a text and its verdict.
+
+    Args:
+        bundle: Says how windows are cut and joined, and where a probability becomes a verdict.
+        backend: What answers.
+        settings: How windows are cut; ``None`` is the bundle's own way.
+    """
+
+    def __init__(
+        self, bundle: Bundle, backend: Backend, settings: WindowSettings | None = None
+    ) -> None:
+        window = bundle.info.window
+        self._info = bundle.info
+        self._settings = settings or WindowSettings(
+            window.size, window.overlap, window.sizes, window.break_even
+        )
+        self._backend = Clocked(backend)
+        self._filling: tuple[int, int, int | None] = (POSITIONS, 1, None)
+        if isinstance(backend, ShapedBackend):
+            self._filling = (backend.positions, backend.step, backend.most_windows)
+        self.tokenizer: SegmentTokenizer = load_tokenizer(bundle)
+
+    def read(self, example: RagExample) -> ReadExample:
+        """Tokenize."""
+        return read_examples([example], self.tokenizer)[0]
+
+    def lay_out(self, read: ReadExample) -> Layout:
+        """Cut."""
+        return lay_out(read, self._settings, self.tokenizer.special)
+
+    def judge(self, example: RagExample, read: ReadExample, layout: Layout) -> Mapping[str, float]:
+        """Run the engine, join and read the verdict; return those three stages' seconds.
+
+        Raises:
+            EngineError: The engine failed.
+        """
+        self._backend.seconds = 0.0
+        started = time.perf_counter()
+        pad, faithfulness = self.tokenizer.special.pad, self._info.faithfulness
+        (outputs,) = run_layouts([layout], self._backend, pad, faithfulness, *self._filling)
+        if isinstance(outputs, EngineError):
+            raise outputs
+        joined = time.perf_counter()
+        read_verdict(example, read, layout, outputs, self._info.thresholds)
+        ended = time.perf_counter()
+        engine = self._backend.seconds
+        return {
+            "engine": engine,
+            "join": joined - started - engine,  # packing and padding the calls included
+            "verdict": ended - joined,
+        }
+
+    def time(self, example: RagExample) -> Mapping[str, float]:
+        """Judge an example; return the seconds of ``STAGES`` and their total, and its sizes."""
+        started = time.perf_counter()
+        read = self.read(example)
+        tokenized = time.perf_counter()
+        layout = self.lay_out(read)
+        cut = time.perf_counter()
+        stages = self.judge(example, read, layout)
+        return {
+            "total": time.perf_counter() - started,
+            "tokenize": tokenized - started,
+            "lay_out": cut - tokenized,
+            **stages,
+            "context_tokens": len(read.context),
+            "other_tokens": len(read.question) + len(read.response),
+            "windows": len(layout.rows),
+        }
+
+
+def build(folder: Path, engine: str, threads: int, other_tokens: int = OTHER_TOKENS) -> Run:
+    """Return what judges an example of as many context tokens as its case says."""
+    bundle, backend = load_engine(folder, engine, threads)
+    pipeline = Pipeline(bundle, backend)
+    examples: dict[int, RagExample] = {}
+
+    def run(context_tokens: int) -> Mapping[str, float]:
+        if context_tokens not in examples:
+            examples[context_tokens] = build_example(
+                pipeline.tokenizer, context_tokens, other_tokens
+            )
+        return pipeline.time(examples[context_tokens])
+
+    return run

@@ -1,0 +1,137 @@
+"""What every benchmark asks for and prints: flags, tables, and what they were measured on."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.timing import ALLOCATOR, Race, cores
+from trivet.serve.loading import DEFAULT_BUNDLE
+
+_LIBRARIES = ("numpy", "onnxruntime", "openvino", "tokenizers", "torch", "transformers")
+# What decides how fast 8- and 16-bit products are.
+_INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8")
+
+
+class Table(NamedTuple):
+    """One table of a benchmark; its cells are printed as they are and written as JSON.
+
+    Attributes:
+        title: One line above it; may be empty.
+        header: Names of the columns.
+        rows: Texts and numbers.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+    def to_markdown(self) -> str:
+        """Return the table as GitHub reads it."""
+        lines = [self.header, ("---",) * len(self.header), *self.rows]
+        text = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+        return f"{self.title}\n\n{text}" if self.title else text
+
+
+def parser(doc: str | None, repeats: int, *, bundle: bool = True) -> argparse.ArgumentParser:
+    """Return a parser with the flags that every benchmark knows.
+
+    Args:
+        doc: The module's own; its first line is the description.
+        repeats: The default of ``--repeats``.
+        bundle: Whether a bundle is measured.
+    """
+    flags = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    if bundle:
+        flags.add_argument("--bundle", type=Path, default=DEFAULT_BUNDLE)
+    flags.add_argument("--threads", type=int, default=cores(), help="of every engine")
+    flags.add_argument("--repeats", type=int, default=repeats)
+    flags.add_argument("--json", type=Path, default=None, help="write the tables there as well")
+    return flags
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Return ``median (least to most)``."""
+    median = statistics.median(values)
+    return f"{median:.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def milliseconds(seconds: Sequence[float], digits: int = 1) -> str:
+    """Return seconds as ``median (least to most)`` in milliseconds."""
+    return spread([1000 * value for value in seconds], digits)
+
+
+def skipped(outcome: Race) -> Table | None:
+    """Return who did not run, and why; ``None`` where all did."""
+    if not outcome.skipped:
+        return None
+    return Table("Not run:", ("what", "why"), list(outcome.skipped.items()))
+
+
+def publish(name: str, tables: Sequence[Table | None], given: argparse.Namespace) -> None:
+    """Print the tables and what they were measured on; write them to ``--json``.
+
+    Args:
+        name: Of the benchmark.
+        tables: ``None``, and one without rows, is left out.
+        given: What the flags of ``parser`` came to.
+    """
+    shown = [table for table in tables if table is not None and table.rows]
+    about = machine() | {"threads": given.threads, "repeats": given.repeats}
+    if given.json:
+        written = [
+            {"title": t.title, "rows": [dict(zip(t.header, row, strict=True)) for row in t.rows]}
+            for t in shown
+        ]
+        report = {"benchmark": name} | about | {"tables": written}
+        given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    for table in shown:
+        print(f"{table.to_markdown()}\n")
+    allocator = " ".join(f"{key}={value}" for key, value in ALLOCATOR.items())
+    versions = ", ".join(f"{key} {value}" for key, value in about["versions"].items())
+    print(
+        f"{about['date']}; {about['processor']} with {', '.join(about['instructions'])}, "
+        f"{about['cores']} cores, {about['memory_gb']} GB, load {about['load']} at the end; "
+        f"{given.threads} threads, {given.repeats} rounds; {allocator}; "
+        f"Python {about['python']}, {versions}"
+    )
+
+
+def machine() -> dict[str, Any]:
+    """Return date, processor, memory, load and versions."""
+    processor, flags = platform.processor() or platform.machine(), ""
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        lines = listing.read_text(encoding="utf-8").splitlines()
+        told = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+        processor, flags = told.get("model name", processor), told.get("flags", "")
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "date": datetime.date.today().isoformat(),
+        "processor": processor,
+        "instructions": [name for name in _INSTRUCTIONS if name in flags.split()],
+        "cores": cores(),
+        "memory_gb": round(pages / 2**30),
+        "load": round(os.getloadavg()[0], 1),
+        "allocator": ALLOCATOR,
+        "python": platform.python_version(),
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found

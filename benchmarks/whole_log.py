@@ -1,0 +1,135 @@
+"""How much of the engine's speed is left of a whole log: ``trivet evaluate`` against bare calls.
+
+python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2000] [--bundle DIR]
+
+The rows of the data, over and over up to ``--rows``, are written as a log with their metadata. The
+one reads, tokenizes and cuts them, runs the engine, writes verdicts, brings each block to the disk;
+the other runs the very same engine calls, made beforehand, and drops what comes back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Table, parser, publish, spread
+from benchmarks.timing import Contender, Run, race, timed
+from trivet.batch.run import Going, judge_to_file, judge_to_stream
+from trivet.batch.settings import RunSettings
+from trivet.data.log import Log
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import read_bundle
+from trivet.serve.backend import Backend
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.loading import load_backend
+
+BARE, WHOLE = "engine calls alone", "trivet evaluate"
+
+
+class _Recorder:
+    """An engine that remembers what it was asked."""
+
+    name = "recorder"
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.calls: list[Windows] = []
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run one call."""
+        self.calls.append(windows)
+        return self._backend.run(windows)
+
+
+def bare(bundle: Path, threads: int, log: Path) -> Run:
+    """Return what runs the engine calls that judging a log makes."""
+    backend = load_backend(read_bundle(bundle), threads)
+    recorder = _Recorder(backend)
+    evaluator = Evaluator(bundle, backend=recorder)
+    with Path(os.devnull).open("wb") as sink:
+        judge_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
+
+    def work(case: Any) -> None:
+        for windows in recorder.calls:
+            backend.run(windows)
+
+    return timed(work)
+
+
+def whole(bundle: Path, threads: int, log: Path) -> Run:
+    """Return what judges a log into a file beside it."""
+    evaluator = Evaluator(bundle, threads)
+
+    def work(case: Any) -> None:
+        out = log.with_name("verdicts.jsonl")
+        judge_to_file(
+            evaluator,
+            Log(str(log)),
+            out,
+            RunSettings(),
+            lambda tally, rows: None,
+            Going(restart=True),
+        )
+
+    return timed(work)
+
+
+def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None:
+    """Write the rows of labelled data as a log, over and over up to ``rows``."""
+    from trivet.data.sources import load_source
+
+    labelled = [row for source in sources for row in load_source(source, split)[0]]
+    with path.open("w", encoding="utf-8") as file:
+        for row in itertools.islice(itertools.cycle(labelled), rows):
+            example = row.example
+            record = {
+                "question": example.question,
+                "contexts": example.contexts,
+                "response": example.response,
+                "source": row.source,
+                "generator": row.generator,
+            }
+            file.write(json.dumps(record) + "\n")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Time both, in turns."""
+    flags = parser(__doc__, repeats=3)
+    flags.add_argument("--data", action="append", required=True, help="ragbench:, jsonl: ...")
+    flags.add_argument("--split", default="dev")
+    flags.add_argument("--rows", type=int, default=2000)
+    given = flags.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.jsonl"
+        write_log(log, given.data, given.split, given.rows)
+        both = (given.bundle, given.threads, log)
+        outcome = race([Contender(BARE, bare, both), Contender(WHOLE, whole, both)], given.repeats)
+        tally = _counts(log)
+    rows = []
+    for name in (BARE, WHOLE):
+        seconds = outcome.measured[name, None].seconds()
+        speed = [tally["windows"] / value for value in seconds]
+        rows.append((name, spread(seconds), spread(speed)))
+    share = [1 / ratio for ratio in outcome.ratios(WHOLE, BARE)]
+    title = (
+        f"{tally['judged']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
+        f"bare engine's windows a second are left: {spread([100 * value for value in share])} %"
+    )
+    publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)
+
+
+def _counts(log: Path) -> Mapping[str, int]:
+    record = json.loads(log.with_name("verdicts.jsonl.run.json").read_bytes())
+    counts: Mapping[str, int] = record["counts"]
+    return counts
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
