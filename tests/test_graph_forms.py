@@ -25,13 +25,15 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
+from trivet.model.bundle_info import OUTPUTS
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.model.inference import inference_model
 from trivet.model.inference_layer import Form
-from trivet.model.parity import FP32_TOLERANCE, grid
+from trivet.model.parity import FP32_TOLERANCE, compare, grid
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
+from trivet.records import EngineError
 
 WINDOW, VOCAB, LAYERS = 48, 120, 2
 OPSETS: dict[Form, int] = {"portable": OPSET, "attention": ATTENTION_OPSET}
@@ -112,6 +114,26 @@ def test_nothing_is_computed_that_is_the_same_in_every_call(kind: str, form: For
     assert not NEVER & {node.op_type for node in graph.graph.node}
     shapes = [tuple(tensor.dims) for tensor in graph.graph.initializer]
     assert shapes.count((WINDOW, WINDOW)) == (kind == "deberta-v2"), "one index for all layers"
+
+
+def test_sizes_that_are_constant_stay_in_the_graph(kind: str, form: Form) -> None:
+    graph = graph_of(kind, form).graph
+    constants = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    noted = {
+        value.name: [size.dim_value for size in value.type.tensor_type.shape.dim]
+        for value in graph.value_info
+        if value.name in constants
+    }
+    assert noted and noted == {name: constants[name] for name in noted}
+
+
+def test_a_reference_that_is_not_finite_is_named() -> None:
+    sizes = Sizes(1, 1, 1, 1, 1, 1, 1)
+    fine = {info.name: np.zeros((1,) * len(info.dims), np.float32) for info in OUTPUTS}
+    broken = fine | {"relevance": np.array([np.nan], np.float32)}
+    windows = make_windows(sizes, VOCAB, seed=0)
+    with pytest.raises(EngineError, match=r"the reference: relevance is not finite on Sizes"):
+        compare(lambda _: broken, {"engine": lambda _: fine}, [(sizes, windows)])
 
 
 def test_the_attention_operator_is_told_all_and_asked_for_one_thing(kind: str) -> None:

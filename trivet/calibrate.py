@@ -149,7 +149,7 @@ def calibrate(
         _put(model, name, found)
     info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
     changed = {"calibration": info, "thresholds": thresholds, "scores": ()}
-    changed |= {"graphs": (), "engines": ()}
+    changed |= {"graphs": (), "engines": (), "openvino": None}
     write_bundle(
         folder,
         bundle.info.model_copy(update=changed),
@@ -223,7 +223,7 @@ def _fit_heads(
         else:
             after = cross_fitted(head, split, fit_rows, info.faithfulness)
             if after is None:
-                note = "not cross-fitted: one half of the groups holds one class or none"
+                note = "not cross-fitted: one half of the groups cannot be fitted by itself"
         before = probabilities(head, old[name], info.faithfulness)
         found = fitted.get(name)
         reports.append(sentence_report(name, head, before, after, masks, found, note))

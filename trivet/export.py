@@ -5,6 +5,7 @@
 - ``model.attention.onnx``, where asked for: fp32, ONNX's own ``Attention`` (opset 23), which
   TensorRT fuses
 - ``model.bf16.onnx`` or ``model.fp16.onnx``, where asked for: 16-bit products, for TensorRT
+- ``model.openvino.xml``, where ``serve.openvino_export`` finds it best: a new export removes it
 - ``parity.json``: all against the weights in torch, over a grid of shapes
 - ``self_test.json``: small inputs, and what each file answered to them here
 """
@@ -30,6 +31,8 @@ from trivet.model.bundle import (
     FP16_NAME,
     GRAPH_NAME,
     INT8_NAME,
+    OPENVINO_NAME,
+    OPENVINO_WEIGHTS_NAME,
     PARITY_NAME,
     SELF_TEST_NAME,
     TOKENIZER_NAME,
@@ -76,6 +79,7 @@ _KINDS = {
 }
 _HALVES: dict[Half, str] = {"bf16": BF16_NAME, "fp16": FP16_NAME}
 _FILES = {kind.file for kind in _KINDS.values()} | set(_HALVES.values())
+_FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
 
 
 def export_onnx(
@@ -146,7 +150,9 @@ def export_onnx(
             )
             for kind in kept
         )
-        info = bundle.info.model_copy(update={"graphs": graphs, "engines": ()})
+        # What was chosen for OpenVINO may be of other weights than these.
+        changed = {"graphs": graphs, "engines": (), "openvino": None}
+        info = bundle.info.model_copy(update=changed)
         if out is None:
             add_files(folder, files, info, without=_FILES - files.keys())
         else:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from trivet.model.bundle_info import TrunkKind
@@ -71,3 +73,26 @@ def windows() -> tuple[Tensor, Tensor, Tensor]:
     segments = torch.zeros_like(ids)
     segments[:, 12:] = 1
     return ids, mask, segments * mask
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), min_size=1, max_size=12),
+    st.integers(0, 2**29),
+)
+def test_kinds_are_those_of_the_definition(window: list[tuple[int, int]], beyond: int) -> None:
+    def found(i: int, j: int) -> int:
+        """How token i is found in token j: not, alone, or beside the same neighbour."""
+        if window[i][0] != window[j][0] or window[i][1] == window[j][1]:
+            return 0
+        ends = range(len(window))
+        return 1 + any(
+            i + step in ends and j + step in ends and window[i + step][0] == window[j + step][0]
+            for step in (-1, 1)
+        )
+
+    expected = [max(found(i, j) for j in range(len(window))) for i in range(len(window))]
+    ids, segments = (torch.tensor([column]) for column in zip(*window, strict=True))
+    assert match_kinds(ids, segments).tolist() == [expected]
+    # The largest ids are no exception, nor is another window beside.
+    pair = match_kinds(torch.cat([ids, ids + beyond]), torch.cat([segments, segments]))
+    assert pair.tolist() == [expected, expected] and pair.dtype == torch.int64

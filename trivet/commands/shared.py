@@ -23,9 +23,12 @@ Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Which graph; the fastest if not given.")
 ]
-EngineName = Literal["onnx", "tensorrt"]
+EngineName = Literal["onnx", "openvino", "tensorrt"]
 EngineOption = Annotated[
-    EngineName, typer.Option(help="tensorrt: the engine that `trivet export` built here.")
+    EngineName,
+    typer.Option(
+        help="openvino: faster, if installed; tensorrt: the engine that `trivet export` built here."
+    ),
 ]
 
 

@@ -76,19 +76,19 @@ def _split_line(line: str, offset: int) -> list[Span]:
         piece = line[start:end]
         begin = start + len(piece) - len(piece.lstrip(" "))
         if length := len(piece.strip(" ")):
-            pieces.append(Span(begin, begin + length))
+            pieces.append((begin, begin + length))
 
-    joined: list[Span] = []
-    for span in reversed(pieces):
-        if joined and _LIST_MARK.fullmatch(line, span.start, span.end):
-            joined[-1] = Span(span.start, joined[-1].end)
+    joined: list[tuple[int, int]] = []
+    for begin, end in reversed(pieces):
+        if joined and _LIST_MARK.fullmatch(line, begin, end):
+            joined[-1] = begin, joined[-1][1]
         else:
-            joined.append(span)
+            joined.append((begin, end))
     joined.reverse()
-    if len(joined) > 1 and _LIST_MARK.fullmatch(line, joined[-1].start, joined[-1].end):
-        last = joined.pop()
-        joined[-1] = Span(joined[-1].start, last.end)
-    return [Span(offset + span.start, offset + span.end) for span in joined]
+    if len(joined) > 1 and _LIST_MARK.fullmatch(line, *joined[-1]):
+        _, end = joined.pop()
+        joined[-1] = joined[-1][0], end
+    return [Span(offset + begin, offset + end) for begin, end in joined]
 
 
 def _sentence_starts(line: str) -> list[int]:

@@ -4,6 +4,7 @@
 - ``tokenizer.json``: text to ids
 - ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
 - ``model.onnx``: the same model as a graph; ``model.int8.onnx`` for CPUs; added by export
+- ``model.openvino.xml`` and ``.weights``: for OpenVINO, where they are the best choice
 - ``self_test.json``: small inputs and the answers each engine must give to them
 - ``parity.json``: how far the graphs are from the weights, over a grid of shapes
 - ``README.md``: the model card, made from ``bundle.json``
@@ -74,6 +75,8 @@ INT8_NAME = "model.int8.onnx"
 BF16_NAME = "model.bf16.onnx"
 FP16_NAME = "model.fp16.onnx"
 ATTENTION_NAME = "model.attention.onnx"
+OPENVINO_NAME = "model.openvino.xml"
+OPENVINO_WEIGHTS_NAME = "model.openvino.weights"
 SELF_TEST_NAME = "self_test.json"
 PARITY_NAME = "parity.json"
 CARD_NAME = "README.md"
@@ -91,6 +94,8 @@ _OWN_NAMES = frozenset(
         BF16_NAME,
         FP16_NAME,
         ATTENTION_NAME,
+        OPENVINO_NAME,
+        OPENVINO_WEIGHTS_NAME,
         SELF_TEST_NAME,
         PARITY_NAME,
         CARD_NAME,
@@ -203,10 +208,13 @@ def read_bundle(folder: Path) -> Bundle:
         if name not in manifest.files:
             raise BundleError(f"{folder}: {name} is missing; every bundle needs one")
     info = parse_info((folder / INFO_NAME).read_bytes(), str(folder / INFO_NAME))
-    for graph in info.graphs:
-        if graph.file not in manifest.files:
+    graphs = [graph.file for graph in info.graphs]
+    if info.openvino is not None:
+        graphs += [name for name in (info.openvino.file, info.openvino.weights) if name]
+    for file in graphs:
+        if file not in manifest.files:
             raise BundleError(
-                f"{folder / INFO_NAME}: names the graph {graph.file}, which the bundle does not "
+                f"{folder / INFO_NAME}: names the graph {file}, which the bundle does not "
                 "hold; run `trivet export` on it again"
             )
     if not info.graphs and WEIGHTS_NAME not in manifest.files:

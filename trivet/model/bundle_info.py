@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.dataclasses import dataclass
 
 from trivet.model.engine_info import EngineInfo
+from trivet.model.openvino_info import OpenVinoInfo
 from trivet.records import BundleError
 
 SCHEMA_VERSION = 1
@@ -258,6 +259,7 @@ class BundleInfo(_Part):
         calibration: How raw probabilities become reported ones.
         graphs: The ONNX graphs in the bundle; ``trivet export`` adds them.
         engines: What was built of them on graphics cards; the engines themselves stay there.
+        openvino: What OpenVINO runs, where it was chosen on labelled rows.
         inputs: The model's inputs, in order; one meaning for torch and every engine.
         outputs: The model's outputs, in order.
         labels: What each output means.
@@ -281,6 +283,7 @@ class BundleInfo(_Part):
     calibration: CalibrationInfo = CalibrationInfo()
     graphs: tuple[GraphInfo, ...] = ()
     engines: tuple[EngineInfo, ...] = ()
+    openvino: OpenVinoInfo | None = None
     inputs: tuple[TensorInfo, ...] = INPUTS
     outputs: tuple[TensorInfo, ...] = OUTPUTS
     labels: dict[str, str] = LABELS

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trivet.model.bundle_info import BundleInfo, CalibrationInfo, ScoreInfo
+from trivet.model.openvino_info import MOST_LOSS, OpenVinoInfo
 
 _WEAKEST = {
     "weakest_token": "the support of the least supported token of the response",
@@ -153,7 +154,25 @@ def _files(info: BundleInfo) -> str:
         text += "\n\n" + _table(
             ["graph", "precision", "opset", "engine", "largest difference from torch"], rows
         )
-    return text
+    return text + (_openvino(info.openvino) if info.openvino else "")
+
+
+def _openvino(kept: OpenVinoInfo) -> str:
+    rows = [
+        [
+            f"{each.method} (kept)" if each.method == kept.method else each.method,
+            f"{each.milliseconds:.1f}",
+            f"{-each.auroc_loss:+.4f}",
+            f"{each.rmse_loss:+.4f}",
+        ]
+        for each in kept.candidates
+    ]
+    header = ["rounding", "ms a window", "AUROC against fp32", "RMSE against fp32"]
+    return (
+        f"\n\nFor OpenVINO `{kept.file}`, in {kept.precision} with bf16 for the rest, was chosen "
+        f"on {kept.rows:,} rows of {kept.data} ({kept.split}), {kept.date}, OpenVINO "
+        f"{kept.openvino}: the fastest that loses at most {MOST_LOSS}.\n\n{_table(header, rows)}"
+    )
 
 
 def _figure(value: float | None) -> str:

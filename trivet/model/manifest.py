@@ -22,7 +22,9 @@ MANIFEST_SCHEMA = 1
 # Flat names only: no separator, no leading dot, hence no way out of the folder.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 # Data only. Pickles (.bin, .pt, .ckpt, .pkl) run code when they are opened.
-_SUFFIXES = frozenset({".json", ".md", ".txt", ".safetensors", ".onnx", ".engine"})
+_SUFFIXES = frozenset(
+    {".json", ".md", ".txt", ".safetensors", ".onnx", ".engine", ".xml", ".weights"}
+)
 _BARE_NAMES = frozenset({"LICENSE", "NOTICE"})
 
 

@@ -34,18 +34,30 @@ class MatchEmbedding(nn.Module):
 def match_kinds(input_ids: Tensor, segment_ids: Tensor) -> Tensor:
     """Tell how each token is found in the other segment of its window. *Shapes:* [N, L] x 2.
 
+    Every token meets every other, so what is L x L here is narrow, and is reduced once.
+
+    Args:
+        input_ids: Below 2^30.
+        segment_ids: 0 or 1.
+
     Returns:
         0: not at all; 1: alone; 2: together with a neighbour, in the same order. *Shape:* [N, L].
     """
-    other = segment_ids[:, :, None] != segment_ids[:, None, :]
-    same = (input_ids[:, :, None] == input_ids[:, None, :]) & other
-    edge = torch.full_like(input_ids[:, :1], -1)
-    beside = torch.zeros_like(same)
-    for neighbours in (
-        torch.cat([input_ids[:, 1:], edge], dim=1),
-        torch.cat([edge, input_ids[:, :-1]], dim=1),
-    ):
-        inside = (neighbours >= 0)[:, :, None]
-        beside = beside | (inside & (neighbours[:, :, None] == neighbours[:, None, :]))
-    alone, together = (found.to(torch.int64).amax(dim=-1) for found in (same, same & beside))
-    return alone + together
+    words, segment = input_ids.to(torch.int32), segment_ids.to(torch.int32)
+    # One number for word and segment: a token is found where the same word has the other segment.
+    same = _meet(2 * words + segment, 2 * words + 1 - segment)
+    beside = _meet_beyond(words[:, 1:], (0, 1)) | _meet_beyond(words[:, :-1], (1, 0))
+    # In fp32, because int8 is unknown to TensorRT here and integers reduce slowly on CPUs.
+    found = torch.where(same, beside.to(torch.float32) + 1.0, 0.0).amax(dim=-1)
+    return found.to(torch.int64)
+
+
+def _meet(tokens: Tensor, others: Tensor) -> Tensor:
+    """Compare all with all. *Shapes:* [N, L] x 2 -> [N, L, L]."""
+    return tokens[:, :, None] == others[:, None, :]
+
+
+def _meet_beyond(neighbours: Tensor, edge: tuple[int, int]) -> Tensor:
+    """Compare neighbours, where the ends of windows have none that could be equal to another."""
+    pad = nn.functional.pad
+    return _meet(pad(neighbours, edge, value=-1), pad(neighbours, edge, value=-2))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trivet.data.windows import Windows
 from trivet.model.bundle_info import OUTPUTS
 from trivet.model.example_windows import Sizes
-from trivet.records import EngineError
+from trivet.records import BundleError, EngineError
 
 PARITY_SCHEMA = 1
 # Largest difference of any probability between the fp32 graph and the weights in torch.
@@ -66,6 +67,28 @@ class ParityReport(BaseModel):
         return self.model_dump_json(indent=1) + "\n"
 
 
+def joined(path: Path, other: ParityReport) -> ParityReport:
+    """Return a stored report with the engines of another one, over the same grid, beside its own.
+
+    Raises:
+        BundleError: It is no report, or one over another grid.
+    """
+    try:
+        report = ParityReport.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise BundleError(f"{path}: not a parity report: {error}") from error
+    if [row.sizes for row in report.rows] != [row.sizes for row in other.rows]:
+        raise BundleError(
+            f"{path}: made over another grid; run `trivet export` on the bundle again"
+        )
+    rows = tuple(
+        row.model_copy(update={"differences": {**row.differences, **added.differences}})
+        for row, added in zip(report.rows, other.rows, strict=True)
+    )
+    worst = {**report.worst, **other.worst}
+    return report.model_copy(update={"worst": worst, "rows": rows})
+
+
 def grid(window: int) -> tuple[Sizes, ...]:
     """Return shapes in which every dimension is once 1, once odd and once large.
 
@@ -94,8 +117,8 @@ def compare(
     """Run every engine on every case and measure how far it is from the reference.
 
     Raises:
-        EngineError: An answer is missing, has another shape or is not finite; the message names the
-            engine, the output and the shape.
+        EngineError: An answer has another shape or is not finite, the reference's included; the
+            message names the engine, the output and the shape.
     """
     rows = []
     for sizes, windows in cases:
@@ -119,8 +142,9 @@ def _difference(file: str, sizes: Sizes, expected: Answer, found: Answer) -> Dif
             raise EngineError(
                 f"{file}: {info.name} has shape {have.shape} instead of {want.shape} on {sizes}"
             )
-        if not np.isfinite(have).all():
-            raise EngineError(f"{file}: {info.name} is not finite on {sizes}")
+        for whose, values in (("the reference", want), (file, have)):
+            if not np.isfinite(values).all():
+                raise EngineError(f"{whose}: {info.name} is not finite on {sizes}")
         off = np.abs(have - want)
         largest[info.name] = float(f"{off.max():.3g}")
         mean[info.name] = float(f"{off.mean():.3g}")

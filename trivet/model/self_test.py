@@ -79,15 +79,24 @@ class SelfTest(BaseModel):
             answers: ``{file: (precision, fields of Outputs by name)}``.
         """
         return cls(
-            inputs={name: _Tensor.of(array) for name, array in inputs.items()},
+            inputs=_stored(inputs),
             expected={
-                file: _Expected(
-                    precision=precision,
-                    outputs={name: _Tensor.of(array) for name, array in outputs.items()},
-                )
+                file: _Expected(precision=precision, outputs=_stored(outputs))
                 for file, (precision, outputs) in answers.items()
             },
         )
+
+    def with_answers(
+        self, file: str, precision: str, outputs: Mapping[str, npt.NDArray[Any]]
+    ) -> SelfTest:
+        """Return the test with what one more engine answers to its inputs."""
+        added = {file: _Expected(precision=precision, outputs=_stored(outputs))}
+        return self.model_copy(update={"expected": {**self.expected, **added}})
+
+    def without(self, file: str) -> SelfTest:
+        """Return the test without the answers of one file."""
+        kept = {name: each for name, each in self.expected.items() if name != file}
+        return self.model_copy(update={"expected": kept})
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the inputs: the fields of ``Windows`` by name, in order."""
@@ -137,6 +146,10 @@ class SelfTest(BaseModel):
     def to_json(self) -> str:
         """Return ``self_test.json`` as text."""
         return self.model_dump_json() + "\n"
+
+
+def _stored(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, _Tensor]:
+    return {name: _Tensor.of(array) for name, array in arrays.items()}
 
 
 def read_self_test(path: Path) -> SelfTest:

@@ -5,6 +5,7 @@ An engine runs one graph: ``Windows`` in, ``Outputs`` out. It knows nothing of t
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -13,10 +14,12 @@ import numpy.typing as npt
 from trivet.data.tokens import FloatArray
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
-from trivet.records import EngineError
+from trivet.records import BundleError, EngineError
 
 # Rounding may leave [0, 1] by this much; anything further is a broken engine.
 _ROUNDING = 1e-3
+# A graph's optimizer may drop what an encoder without token types never reads.
+_OPTIONAL = frozenset({"segment_ids"})
 
 
 class Backend(Protocol):
@@ -55,6 +58,30 @@ class ShapedBackend(Backend, Protocol):
     positions: int
     step: int
     most_windows: int
+
+
+def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
+    """Refuse a model that does not lead from ``Windows`` to ``Outputs``.
+
+    Args:
+        file: How messages name it.
+        inputs: The names of its inputs.
+        outputs: The names of its outputs.
+
+    Raises:
+        BundleError: An end is missing or unknown.
+    """
+    ends = (
+        ("inputs", inputs, frozenset(Windows._fields), _OPTIONAL),
+        ("outputs", outputs, frozenset(Outputs._fields), frozenset[str]()),
+    )
+    for end, given, wanted, optional in ends:
+        missing, unknown = sorted(wanted - given - optional), sorted(given - wanted)
+        if missing or unknown:
+            raise BundleError(
+                f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
+                f"unknown {', '.join(unknown) or 'none'}"
+            )
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:

@@ -15,13 +15,15 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from trivet.data.reading import ReadExample, read_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.model.bundle import Bundle, read_bundle
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import Bundle, Thresholds, read_bundle
 from trivet.records import (
     EngineError,
     Evaluation,
     ExampleError,
     FailedEvaluation,
     RagExample,
+    TokenVerdict,
     WindowError,
 )
 from trivet.serve.backend import Backend, ShapedBackend
@@ -30,11 +32,11 @@ from trivet.serve.loading import (
     DEFAULT_BUNDLE,
     EngineName,
     Precision,
-    choose_graph,
+    answering_precision,
     load_backend,
     load_tokenizer,
 )
-from trivet.serve.verdict import read_verdict
+from trivet.serve.verdict import read_tokens, read_verdict
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
 # 150 bytes a character, so long examples make a block of their own.
@@ -49,9 +51,11 @@ _ALLOW = (
     "the response against nothing"
 )
 
+S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
 Refusal: TypeAlias = ExampleError | WindowError | EngineError
+Reading: TypeAlias = Callable[[RagExample, ReadExample, Layout, Outputs, Thresholds], T]
 
 
 class Evaluator:
@@ -81,7 +85,8 @@ class Evaluator:
             threads: Threads the engine uses; ``None`` takes one for each core.
             precision: ``int8`` or ``fp32``, on a card also ``bf16`` or ``fp16``; ``None`` takes the
                 fastest graph there is.
-            engine: ``onnx``, or ``tensorrt``: the engine that ``trivet export`` built here.
+            engine: ``onnx``; ``openvino``, the faster one; or ``tensorrt``: the engine that
+                ``trivet export`` built here.
             backend: An engine that holds the bundle's weights already, in fp32; no graph is needed
                 then, and none is loaded.
             positions: The most positions of one engine call; a GPU wants more than a CPU. An engine
@@ -98,10 +103,7 @@ class Evaluator:
         self._backend = backend or load_backend(self.bundle, threads, precision, engine)
         self.precision: Precision = precision or "fp32"
         if backend is None:
-            given = engine == "tensorrt"
-            self.precision = (
-                precision or "bf16" if given else choose_graph(self.bundle, precision).precision
-            )
+            self.precision = answering_precision(self.bundle, precision, engine)
         self._filling: tuple[int, int, int | None] = (positions, 1, None)
         if isinstance(self._backend, ShapedBackend):
             shaped = self._backend
@@ -146,7 +148,27 @@ class Evaluator:
             EngineError: The engine failed.
         """
         example = RagExample(question, _as_passages(contexts), response, id)
-        result = self._judge([example], allow_empty_contexts)[0]
+        return self._judge_one(example, allow_empty_contexts, read_verdict)
+
+    def evaluate_tokens(
+        self,
+        question: str,
+        contexts: Sequence[str],
+        response: str,
+        *,
+        allow_empty_contexts: bool = False,
+    ) -> tuple[TokenVerdict, ...]:
+        """Judge the tokens of one response; arguments and errors as in ``evaluate``.
+
+        Returns:
+            One for each token of the bundle's tokenizer, in order. One is supported when it reaches
+            the bundle's span threshold; unsupported spans are merged from those that do not.
+        """
+        example = RagExample(question, _as_passages(contexts), response)
+        return self._judge_one(example, allow_empty_contexts, read_tokens)
+
+    def _judge_one(self, example: RagExample, allow_empty_contexts: bool, reading: Reading[T]) -> T:
+        result = self._judge([example], allow_empty_contexts, reading)[0]
         if isinstance(result, Refusal):
             raise result
         return result
@@ -170,9 +192,8 @@ class Evaluator:
             The verdict on each example, or why there is none.
         """
         for block in _blocks(examples):
-            judged = iter(
-                self._judge([e for e in block if isinstance(e, RagExample)], allow_empty_contexts)
-            )
+            asked = [example for example in block if isinstance(example, RagExample)]
+            judged = iter(self._judge(asked, allow_empty_contexts, read_verdict))
             for example in block:
                 if isinstance(example, FailedEvaluation):
                     yield example
@@ -181,14 +202,14 @@ class Evaluator:
                 yield _failure(result, example) if isinstance(result, Refusal) else result
 
     def _judge(
-        self, examples: Sequence[RagExample], allow_empty_contexts: bool
-    ) -> list[Evaluation | Refusal]:
-        """Judge examples together; return for each its verdict or its error."""
-        judged: dict[int, Evaluation | Refusal] = {}
+        self, examples: Sequence[RagExample], allow_empty_contexts: bool, reading: Reading[T]
+    ) -> list[T | Refusal]:
+        """Judge examples together; return for each what was read of it, or its error."""
+        judged: dict[int, T | Refusal] = {}
 
-        def go_on(stage: Mapping[int, T | Refusal]) -> dict[int, T]:
+        def go_on(stage: Mapping[int, S | Refusal]) -> dict[int, S]:
             """Put what failed in its example's place; return what is left, by its number."""
-            left: dict[int, T] = {}
+            left: dict[int, S] = {}
             for number, value in stage.items():
                 if isinstance(value, Refusal):
                     judged[number] = value
@@ -212,7 +233,7 @@ class Evaluator:
         )
         for n, outputs in go_on(dict(zip(layouts, answers, strict=True))).items():
             judged[n] = _attempt(
-                read_verdict,
+                reading,
                 examples[n],
                 reads[n],
                 layouts[n],

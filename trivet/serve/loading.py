@@ -18,7 +18,7 @@ from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 logger = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "int8", "bf16", "fp16"]
-EngineName = Literal["onnx", "tensorrt"]
+EngineName = Literal["onnx", "openvino", "tensorrt"]
 
 DEFAULT_BUNDLE = Path(__file__).parent.parent / "bundles" / "default"
 
@@ -52,13 +52,14 @@ def load_backend(
         bundle: A bundle whose files were checked.
         threads: Threads inside one operator; ``None`` takes one for each core.
         precision: Which graph; ``None`` takes int8 where there is one, for it is the fastest, and
-            bf16 of TensorRT.
-        engine: ``onnx`` is ONNX Runtime on the CPU; ``tensorrt`` was built by ``trivet export``.
+            bf16 of TensorRT; of OpenVINO what ``trivet export`` chose, or the int8 graph.
+        engine: ``onnx`` is ONNX Runtime on the CPU, ``openvino`` the faster OpenVINO; ``tensorrt``
+            was built by ``trivet export``.
 
     Raises:
         BundleError: There is no such graph, it lacks a head, it is refused, or it does not answer
             the self-test as it did at export.
-        EngineError: No TensorRT engine was built here.
+        EngineError: OpenVINO is not installed, or no TensorRT engine was built here.
     """
     missing = sorted({"support", "relevance", "utilization"} - set(bundle.info.heads))
     if missing:
@@ -74,10 +75,31 @@ def load_backend(
                 f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32"
             )
         return load_engine(bundle, precision or "bf16")
+    if engine == "openvino":
+        from trivet.serve.openvino_loading import load_for_openvino
+
+        return load_for_openvino(bundle, threads, precision)
     graph = choose_graph(bundle, precision)
     backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
     check_self_test(backend, bundle, graph.file)
     return backend
+
+
+def answering_precision(
+    bundle: Bundle, precision: Precision | None, engine: EngineName
+) -> Precision:
+    """Return the precision in which ``load_backend`` makes a bundle answer.
+
+    Raises:
+        BundleError: The bundle has no such graph.
+    """
+    if engine == "tensorrt":
+        return precision or "bf16"
+    if engine == "openvino":
+        from trivet.serve.openvino_loading import choose_for_openvino
+
+        return choose_for_openvino(bundle, precision).precision
+    return choose_graph(bundle, precision).precision
 
 
 def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
@@ -104,7 +126,7 @@ def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
     if precision in ("bf16", "fp16"):
         raise BundleError(
             f"{bundle.folder}: {precision} is for graphics cards; use --engine tensorrt, or int8 "
-            "or fp32 on a CPU"
+            "or fp32 with --engine onnx"
         )
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
     wanted: tuple[Precision, ...] = (precision,) if precision else ("int8", "fp32")

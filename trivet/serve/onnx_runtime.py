@@ -14,14 +14,13 @@ import onnxruntime
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.records import BundleError, EngineError
+from trivet.serve.backend import check_ends
 
 _DTYPES: dict[str, type[np.generic]] = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
     "tensor(float)": np.float32,
 }
-# The graph's optimizer may drop what an encoder without token types never reads.
-_OPTIONAL = frozenset({"segment_ids"})
 _ERRORS_ONLY = 3
 
 
@@ -77,23 +76,8 @@ class OnnxRuntimeBackend:
 def _read_inputs(file: str, session: onnxruntime.InferenceSession) -> dict[str, type[np.generic]]:
     """Return the name and type of each input after checking both ends of the graph."""
     given = {node.name: node.type for node in session.get_inputs()}
-    _refuse(file, "inputs", set(given), set(Windows._fields), _OPTIONAL)
-    _refuse(
-        file, "outputs", {node.name for node in session.get_outputs()}, set(Outputs._fields), set()
-    )
+    check_ends(file, set(given), {node.name for node in session.get_outputs()})
     unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
     if unknown:
         raise BundleError(f"{file}: inputs of a type that cannot be fed: {unknown}")
     return {name: _DTYPES[kind] for name, kind in given.items()}
-
-
-def _refuse(
-    file: str, end: str, given: set[str], wanted: set[str], optional: set[str] | frozenset[str]
-) -> None:
-    missing = sorted(wanted - given - optional)
-    unknown = sorted(given - wanted)
-    if missing or unknown:
-        raise BundleError(
-            f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
-            f"unknown {', '.join(unknown) or 'none'}"
-        )

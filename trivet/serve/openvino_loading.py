@@ -1,0 +1,73 @@
+"""From a bundle to the model that OpenVINO runs: what export chose, or a graph of ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trivet.model.bundle import Bundle
+from trivet.records import BundleError
+from trivet.serve.loading import Precision, check_self_test, choose_graph
+from trivet.serve.openvino import OpenVinoBackend
+
+
+class OpenVinoChoice(NamedTuple):
+    """What is to be loaded.
+
+    Attributes:
+        file: The model.
+        weights: The weights beside it, where they are a file of their own.
+        precision: Of the large products.
+        exported: Whether ``trivet export`` measured it: then the rest may run in bf16.
+    """
+
+    file: str
+    weights: str | None
+    precision: Precision
+    exported: bool
+
+
+def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVinoChoice:
+    """Return what was chosen at export; without a choice, or against it, a graph as it is.
+
+    Raises:
+        BundleError: The bundle has no such model.
+    """
+    kept = bundle.info.openvino
+    if kept is not None and precision in (None, kept.precision):
+        return OpenVinoChoice(kept.file, kept.weights, kept.precision, exported=True)
+    if precision in ("bf16", "fp16"):
+        raise BundleError(
+            f"{bundle.folder}: no {precision} for OpenVINO; take int8 or fp32, or let `trivet "
+            f"export {bundle.folder} --engine openvino --data DATA` measure what is best"
+        )
+    graph = choose_graph(bundle, precision)
+    return OpenVinoChoice(graph.file, None, graph.precision, exported=False)
+
+
+def load_for_openvino(
+    bundle: Bundle, threads: int | None = None, precision: Precision | None = None
+) -> OpenVinoBackend:
+    """Load a bundle into OpenVINO, and run the self-test on it.
+
+    Args:
+        bundle: A bundle whose files were checked.
+        threads: Threads inside one operator; ``None`` takes one for each core.
+        precision: ``int8``, ``fp32``, or ``bf16`` where export chose it; ``None`` takes what export
+            chose, or else the int8 graph.
+
+    Raises:
+        BundleError: The bundle has no such model, or it does not answer the self-test as it did at
+            export.
+        EngineError: OpenVINO is not installed.
+    """
+    choice = choose_for_openvino(bundle, precision)
+    backend = OpenVinoBackend(
+        bundle.path(choice.file),
+        bundle.path(choice.weights) if choice.weights else None,
+        window=bundle.info.window.size,
+        bf16=choice.exported,
+        threads=threads,
+    )
+    kept = bundle.info.openvino if choice.exported else None
+    check_self_test(backend, bundle, kept.answers(backend.bf16) if kept else choice.file)
+    return backend
