@@ -38,6 +38,10 @@ LIGHT = (
     "trivet.model.aggregate",
     "trivet.model.bundle",
     "trivet.serve.evaluator",
+    "trivet.report.write_report",
+    "trivet.report.notebook",
+    "trivet.batch.run",
+    "trivet.commands.merge",
     "trivet.__main__",
 )
 
@@ -116,12 +120,15 @@ def test_mypy_strict_has_nothing_to_say(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
+DEV = ("zstd", "train", "export", "openvino", "openvino-export", "dev")
+
+
 def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     asked = [
         *project["dependencies"],
-        *(name for e in ("zstd", "train", "export", "dev") for name in extras[e]),
+        *(name for e in DEV for name in extras[e]),
     ]
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
@@ -148,7 +155,8 @@ def test_the_wheel_holds_what_serving_needs(tmp_path: Path) -> None:
     expected = {
         file.relative_to(ROOT).as_posix()
         for file in PACKAGE.rglob("*")
-        if file.is_file() and file.suffix in {".py", ".typed", ".yaml", ".json", ".onnx"}
+        if file.is_file()
+        and file.suffix in {".py", ".typed", ".yaml", ".json", ".onnx", ".html", ".css", ".js"}
     }
     assert expected <= inside
     assert "trivet/py.typed" in inside

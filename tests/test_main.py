@@ -157,7 +157,8 @@ def test_stdin_compressed_files_and_other_names_are_read(
     code, _, err = call("evaluate", tmp_path / "cut.jsonl.gz", *mapped)
     assert code == 2
     assert "breaks off after line" in err
-    flipped = bytearray(gzip.compress(b"".join(b"%d %s" % (n, line) for n in range(500))))
+    rows = "".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(500))
+    flipped = bytearray(gzip.compress(rows.encode()))
     flipped[len(flipped) // 2] ^= 0xFF
     (tmp_path / "flipped.jsonl.gz").write_bytes(flipped)
     code, out, err = call("evaluate", tmp_path / "flipped.jsonl.gz", *mapped)
@@ -188,7 +189,8 @@ def test_lone_surrogates_are_written_as_valid_json(
     call: Call, bundle: Path, tmp_path: Path
 ) -> None:
     file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "response": "It is \ud800 old."})
-    code, out, _ = call("evaluate", file, "--bundle", bundle)
+    words = ["--bad-unicode", "replace", "--bundle", bundle]
+    code, out, _ = call("evaluate", file, *words)
     assert code == 0
     assert json.loads(out)["sentences"][0]["text"] == "It is \ud800 old."
 

@@ -1,7 +1,8 @@
 """The command line: it and its commands are the only places that print.
 
 Results go to stdout or to files, progress and errors to stderr. Exit codes: 0 fine, 1 some rows
-could not be judged, 2 usage or input error, 3 bundle refused, 4 no clean separation found.
+could not be judged, 2 usage or input error, 3 bundle refused, 4 no clean separation found; of a
+run over a log also 5 disk full, 6 begun otherwise, 7 output in use, 8 a mean below --fail-under.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from trivet.commands.calibrate import calibrate
 from trivet.commands.evaluate import evaluate
 from trivet.commands.export import export
 from trivet.commands.info import info
+from trivet.commands.merge import merge
+from trivet.commands.report import report
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.test import test
 from trivet.commands.train import train
@@ -38,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (evaluate, test, train, ablate, calibrate, export, info):
+for command in (evaluate, merge, report, test, train, ablate, calibrate, export, info):
     app.command()(command)
 
 

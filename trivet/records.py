@@ -7,6 +7,7 @@ Unicode code points of the caller's own string, start included and end excluded.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from dataclasses import dataclass
 from typing import Any, Self
@@ -155,6 +156,17 @@ class SentenceVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenVerdict:
+    """One token of the response: its support probability and whether that is enough."""
+
+    start: int
+    end: int
+    text: str
+    support: float
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ContextSentence:
     """One sentence of a context; ``utilization`` is ``None`` where there is no response."""
 
@@ -223,6 +235,19 @@ class Evaluation:
     def to_json(self) -> str:
         """Return the verdict as one line of JSON; never contains NaN."""
         return to_json_text(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows, drawn as in a report."""
+        return str(_drawn_by("trivet.report.notebook").to_html(self))
+
+    def __rich__(self) -> Any:
+        """Return what a terminal shows through `rich.print`."""
+        return _drawn_by("trivet.serve.terminal").render_evaluation(self)
+
+
+def _drawn_by(module: str) -> Any:
+    """Return the module that draws verdicts: it stands on a floor above, and is loaded late."""
+    return importlib.import_module(module)
 
 
 def to_json_text(record: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trivet.data import spans
 from trivet.data.spans import mark_tokens, unsupported_spans
 from trivet.data.tokens import IntArray, SegmentTokenizer
 from trivet.records import Span
@@ -189,3 +190,20 @@ def test_a_token_at_the_threshold_is_supported() -> None:
     assert unsupported_spans("mill", offsets, np.asarray([0.5]), 0.5) == ()
     assert len(unsupported_spans("mill", offsets, np.asarray([0.49]), 0.5)) == 1
     assert unsupported_spans("", offsets_of(), np.zeros(0), 0.5) == ()
+
+
+def test_no_character_of_one_long_word_is_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, joined = [0], spans._joined
+
+    def count(left: str, right: str) -> bool:
+        looks[0] += 1
+        return joined(left, right)
+
+    monkeypatch.setattr(spans, "_joined", count)
+    text, tokens = "0123456789" * 200, 500
+    offsets = np.stack([np.arange(tokens) * 4, np.arange(1, tokens + 1) * 4], axis=1)
+    (span,) = unsupported_spans(text, offsets, np.arange(tokens) % 2 * 0.9, 0.5)
+    assert (span.start, span.end) == (0, len(text))
+    assert looks[0] < 2 * len(text)

@@ -1,136 +1,205 @@
-"""Unlabelled rows to be judged: JSON lines, under the field names of the common tools.
+"""Rows of a log as examples to be judged, under the field names of the common tools.
 
-Standard library only. A row that cannot be read becomes a
-:class:`~trivet.records.FailedEvaluation` in its place, with its line number; the rest is read.
+A row that cannot be judged becomes a :class:`~trivet.records.FailedEvaluation` in its place, with
+where it stands; the rest is read.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from trivet.data.context_values import read_contexts, read_ids
+from trivet.data.json_objects import Fields
+from trivet.data.log import SourceRow
+from trivet.data.metadata import Scalar, read_metadata
+from trivet.data.value_kinds import kind_of
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),
     "question": ("question", "user_input", "query", "input"),
-    "contexts": ("contexts", "retrieved_contexts", "documents", "context", "passages"),
+    "contexts": (
+        "contexts",
+        "retrieved_contexts",
+        "retrieval_context",
+        "documents",
+        "context",
+        "passages",
+    ),
     "response": ("response", "answer", "actual_output", "output"),
+    "context_ids": ("context_ids", "retrieved_context_ids"),
 }
 """Our field names and what other tools call them; upper and lower case are one."""
 
-CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
-"""Where the text stands in a context that is an object."""
+Unicode = Literal["error", "replace"]
+_LOOKED_AT = 64
+_SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60
+_COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 
-def read_rag_examples(
-    lines: Iterable[bytes | str], mapping: Mapping[str, str] | None = None
-) -> Iterator[RagExample | FailedEvaluation]:
-    """Read examples from JSON lines, lazily and in order.
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A row, read.
 
-    A row must have a question, contexts and a response by name; ``null`` or an empty string stands
-    for "there is none". Contexts are a list of strings or of objects that hold a text, or one
-    string. A row without an id is named after its line: ``line-3``. Blank lines are skipped.
-
-    Args:
-        lines: Lines of a file, as bytes (UTF-8) or strings.
-        mapping: For each of our field names that is given, the one name that counts in the rows,
-            such as ``{"question": "prompt"}``.
-
-    Returns:
-        One example, or one failure, for each line that is not blank. The codes are
-        ``malformed_line``, ``missing_field``, ``ambiguous_field`` and ``bad_field``.
-
-    Raises:
-        DataError: ``mapping`` names a field that we do not have.
+    Attributes:
+        number: Counted from 1, over the whole log.
+        place: Where it stands, for a person.
+        line: Its line in its file, where the format has lines.
+        example: What is to be judged, or why it cannot be.
+        context_ids: The contexts' own names, one for each, where the row brings any.
+        metadata: Column to value.
     """
-    names = dict(FIELD_NAMES)
-    for ours, theirs in (mapping or {}).items():
-        if ours not in FIELD_NAMES:
-            raise DataError(f"no field {ours!r} to map {theirs!r} to; ours: {', '.join(names)}")
-        names[ours] = (theirs,)
-    return _read(lines, names)
+
+    number: int
+    place: str
+    line: int | None
+    example: RagExample | FailedEvaluation
+    context_ids: tuple[str | None, ...] | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
 
 
-def _read(
-    lines: Iterable[bytes | str], names: Mapping[str, tuple[str, ...]]
-) -> Iterator[RagExample | FailedEvaluation]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+class Columns:
+    """Which columns of a log stand for what."""
+
+    def __init__(
+        self,
+        mapping: Mapping[str, str] | None = None,
+        metadata: Iterable[str] | None = None,
+        bad_unicode: Unicode = "error",
+    ) -> None:
+        """Choose the columns.
+
+        Args:
+            mapping: For each of our field names that is given, the one name that counts in the
+                rows, such as ``{"question": "prompt"}``.
+            metadata: Columns that come back with the verdicts; ``None`` takes every one that is
+                not ours and holds short text, a number, or true or false.
+            bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
+
+        Raises:
+            DataError: ``mapping`` names a field that we do not have.
+        """
+        self._names = dict(FIELD_NAMES)
+        for ours, theirs in (mapping or {}).items():
+            if ours not in FIELD_NAMES:
+                raise DataError(
+                    f"no field {ours!r} to map {theirs!r} to; ours: {', '.join(FIELD_NAMES)}"
+                )
+            self._names[ours] = (theirs,)
+        self._ours = frozenset(name.lower() for names in self._names.values() for name in names)
+        self._metadata = None if metadata is None else tuple(metadata)
+        self._bad_unicode = bad_unicode
+
+    def read(self, row: SourceRow) -> LogRow:
+        """Read one row."""
         name: str | None = None
+        metadata: dict[str, Scalar] = {}
         try:
-            row = _parse(line)
-            name = _id(_field(row, "id", names["id"]), number)
-            yield RagExample(
-                question=_text(_required(row, "question", names), "question"),
-                contexts=_contexts(_required(row, "contexts", names)),
-                response=_text(_required(row, "response", names), "response"),
+            if isinstance(row.fields, ExampleError):
+                raise row.fields
+            by_name = _by_name(row.fields)
+            name = _id(self._field(by_name, "id"), row.place)
+            metadata = read_metadata(row.fields, self._metadata, self._ours)
+            texts, ids = read_contexts(self._required(by_name, "contexts"))
+            example = RagExample(
+                question=_text(self._required(by_name, "question"), "question"),
+                contexts=texts,
+                response=_text(self._required(by_name, "response"), "response"),
                 id=name,
             )
+            if not any(ids):
+                ids = read_ids(self._field(by_name, "context_ids"), len(texts))
+            if self._bad_unicode == "error":
+                _check_unicode(example)
         except ExampleError as error:
-            yield FailedEvaluation(id=name, code=error.code, message=f"line {number}: {error}")
+            failed = FailedEvaluation(name, error.code, f"{row.place}: {error}")
+            return LogRow(row.number, row.place, row.line, failed, metadata=metadata)
+        brought = ids if any(ids) else None
+        return LogRow(row.number, row.place, row.line, example, brought, metadata)
+
+    def _field(self, row: Mapping[str, list[Any]], ours: str) -> Any:
+        """Return a field's value, ``None`` where it has none."""
+        present = [name for name in self._names[ours] if name.lower() in row]
+        # A tool that writes null under one name and the value under another has said it once.
+        values = [v for name in present for v in row[name.lower()] if v is not None]
+        if any(value != values[0] for value in values[1:]):
+            raise ExampleError(
+                f"holds several values for {ours} (under {', '.join(dict.fromkeys(present))}); "
+                f"keep one, or choose a name with --map {ours}=NAME",
+                code="ambiguous_field",
+            )
+        return values[0] if values else None
+
+    def _required(self, row: Mapping[str, list[Any]], ours: str) -> Any:
+        names = self._names[ours]
+        if not any(name.lower() in row for name in names):
+            raise ExampleError(
+                f"has no {ours} (looked for {', '.join(names)}; found {_listed(row)})"
+                f"; name the field with --map {ours}=NAME",
+                code="missing_field",
+            )
+        return self._field(row, ours)
 
 
-class _Missing:
-    """Stands for a field that a row does not have, where ``None`` is a value."""
+def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
+    """Read rows, lazily and in order.
+
+    A row must have a question, contexts and a response by name; ``null`` or an empty string stands
+    for "there is none". A row without an id is named after its place: ``line-3``.
+
+    Returns:
+        One for each row. The codes of those that cannot be judged are ``malformed_line``,
+        ``missing_field``, ``ambiguous_field``, ``bad_field`` and ``invalid_unicode``.
+
+    Raises:
+        DataError: None of the first rows has all columns, or none of them can be read at all: the
+            log is another one than was meant.
+    """
+    read = (columns.read(row) for row in rows)
+    first: list[LogRow] = []
+    for row in itertools.islice(read, _LOOKED_AT):
+        first.append(row)
+        if not _is_strange(row):
+            break
+    else:
+        codes = {row.example.code for row in first if isinstance(row.example, FailedEvaluation)}
+        if first and (len(first) == _LOOKED_AT or codes <= _COLUMN_CODES):
+            raise DataError(
+                f"none of the first {len(first)} rows can be read; {_message(first[0])}"
+            )
+    return itertools.chain(first, read)
 
 
-_MISSING = _Missing()
+def _is_strange(row: LogRow) -> bool:
+    """Say whether a row looks as if it came from a log of another kind."""
+    codes = _COLUMN_CODES | {"malformed_line"}
+    return isinstance(row.example, FailedEvaluation) and row.example.code in codes
 
 
-def _parse(line: bytes | str) -> dict[str, list[Any]]:
-    """Return the values of each field by its lower-cased name; a name may occur more than once."""
-    try:
-        text = line.decode("utf-8-sig") if isinstance(line, bytes) else line.lstrip("\ufeff")
-        row = json.loads(text, object_pairs_hook=_Pairs)
-    except UnicodeDecodeError as error:
-        raise ExampleError(f"is not UTF-8 ({error})", code="malformed_line") from error
-    except (ValueError, RecursionError) as error:
-        raise ExampleError(f"is not JSON ({error})", code="malformed_line") from error
-    if not isinstance(row, _Pairs):
-        raise ExampleError("is not a JSON object", code="malformed_line")
-    fields: dict[str, list[Any]] = {}
-    for name, value in row:
-        fields.setdefault(name.lower(), []).append(value)
-    return fields
+def _message(row: LogRow) -> str:
+    return row.example.message if isinstance(row.example, FailedEvaluation) else ""
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as its pairs, so that a name that occurs twice is seen."""
+def _listed(columns: Iterable[str]) -> str:
+    """Name the columns of a row; a row may have thousands."""
+    names = [name[:_SHOWN_LETTERS] for name in itertools.islice(columns, _SHOWN_COLUMNS)]
+    return ", ".join(names) or "none"
 
 
-def _field(row: Mapping[str, list[Any]], ours: str, names: Iterable[str]) -> Any:
-    present = [name for name in names if name.lower() in row]
-    values = [value for name in present for value in row[name.lower()]]
-    if not values:
-        return _MISSING
-    # A tool that writes null under one name and the value under another has said it once.
-    values = [value for value in values if value is not None] or [None]
-    if any(value != values[0] for value in values[1:]):
-        raise ExampleError(
-            f"holds several values for {ours} (under {', '.join(dict.fromkeys(present))}); "
-            f"keep one, or choose a name with --map {ours}=NAME",
-            code="ambiguous_field",
-        )
-    return values[0]
+def _by_name(fields: Fields) -> dict[str, list[Any]]:
+    """Return the values of each column by its lower-cased name."""
+    by_name: dict[str, list[Any]] = {}
+    for name, value in fields:
+        by_name.setdefault(name.lower(), []).append(value)
+    return by_name
 
 
-def _required(row: Mapping[str, list[Any]], ours: str, names: Mapping[str, tuple[str, ...]]) -> Any:
-    value = _field(row, ours, names[ours])
-    if value is _MISSING:
-        raise ExampleError(
-            f"has no {ours} (looked for {', '.join(names[ours])}; found {', '.join(row) or 'none'})"
-            f"; name the field with --map {ours}=NAME",
-            code="missing_field",
-        )
-    return value
-
-
-def _id(value: Any, number: int) -> str:
-    if value is None or value is _MISSING:
-        return f"line-{number}"
+def _id(value: Any, place: str) -> str:
+    if value is None:
+        return place.replace(" ", "-")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ExampleError("id is neither a string nor a number", code="bad_field")
     return str(value)
@@ -140,43 +209,20 @@ def _text(value: Any, ours: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ExampleError(f"{ours} is {_kind(value)}, not a string", code="bad_field")
+        raise ExampleError(f"{ours} is {kind_of(value)}, not a string", code="bad_field")
     return value
 
 
-def _contexts(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list) or isinstance(value, _Pairs):
-        raise ExampleError(
-            f"contexts is {_kind(value)}, not a list of strings or one string", code="bad_field"
-        )
-    return tuple(_context(item, index) for index, item in enumerate(value))
-
-
-def _context(item: Any, index: int) -> str:
-    if isinstance(item, str):
-        return item
-    if isinstance(item, _Pairs):
-        fields = {name.lower(): value for name, value in item}
-        texts = [fields[name] for name in CONTEXT_TEXT_NAMES if isinstance(fields.get(name), str)]
-        if texts:
-            return str(texts[0])
-    raise ExampleError(
-        f"contexts[{index}] is {_kind(item)}; it must be a string, or an object with its text "
-        f"under {', '.join(CONTEXT_TEXT_NAMES)}",
-        code="bad_field",
-    )
-
-
-def _kind(value: Any) -> str:
-    """Name a JSON value's type for a person."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, _Pairs):
-        return "an object"
-    return {str: "a string", int: "a number", float: "a number", list: "a list"}[type(value)]
+def _check_unicode(example: RagExample) -> None:
+    """Refuse text that no encoding can hold."""
+    texts = {"question": example.question, "response": example.response}
+    texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
+    for name, text in texts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ExampleError(
+                f"{name} holds a lone surrogate at character {error.start}; repair it, or read "
+                "such characters as U+FFFD with --bad-unicode replace",
+                code="invalid_unicode",
+            ) from error

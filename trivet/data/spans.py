@@ -57,7 +57,12 @@ def unsupported_spans(
     edges = np.flatnonzero(below[1:] != below[:-1])
     words: list[tuple[int, int]] = []
     for first, last in zip(edges[::2], edges[1::2], strict=True):
-        start, end = _whole_words(text, int(offsets[first, 0]), int(offsets[last - 1, 1]))
+        start, end = int(offsets[first, 0]), int(offsets[last - 1, 1])
+        reached = words[-1][1] if words else 0
+        if words and end <= reached:
+            continue
+        # No character is looked at again: a response of one long word would take its square.
+        start, end = _whole_words(text, start, end, reached)
         if words and start <= words[-1][1]:
             before = words.pop()
             start, end = before[0], max(before[1], end)
@@ -76,14 +81,15 @@ def unsupported_spans(
     return tuple(spans)
 
 
-def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+def _whole_words(text: str, start: int, end: int, reached: int) -> tuple[int, int]:
+    """Snap a stretch to whole words, to the left no further than ``reached``."""
     while start < end and (text[start].isspace() or text[start] in _CLOSING):
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1
     if start == end:
         return start, end
-    while start > 0 and _joined(text[start - 1], text[start]):
+    while start > reached and _joined(text[start - 1], text[start]):
         start -= 1
     while end < len(text) and _joined(text[end - 1], text[end]):
         end += 1

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from trivet.model.bundle_info import BundleInfo
 from trivet.records import Evaluation
+from trivet.report.verdict_texts import rebuilt_contexts, rebuilt_response
 
 # Shown without colours too: what is piped into a file must say it as clearly.
 _OPEN, _CLOSE = "[", "]"
@@ -21,7 +22,7 @@ def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) 
     """Return scores, the response with its unsupported spans in brackets, and the contexts."""
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
-        parts += [Text(), _marked(response, verdict)]
+        parts += [Text(), _marked(response, verdict), Text(), _sentences(verdict)]
     parts += [
         Text.assemble(
             "unsupported ",
@@ -34,6 +35,11 @@ def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) 
         parts += [Text(), _contexts(list(contexts), verdict)]
     parts += [Text(note, style="yellow") for note in _notes(verdict)]
     return Group(*parts)
+
+
+def render_evaluation(verdict: Evaluation) -> RenderableType:
+    """Return a verdict for which no text is at hand: its own sentences stand for them."""
+    return render_verdict(rebuilt_response(verdict), rebuilt_contexts(verdict), verdict)
 
 
 def render_info(info: BundleInfo, folder: str) -> RenderableType:
@@ -115,13 +121,23 @@ def _marked(response: str, verdict: Evaluation) -> Text:
     return marked.append(visible(response[end:]))
 
 
+def _sentences(verdict: Evaluation) -> Table:
+    table = Table("support", "", "sentence", box=None, padding=(0, 2, 0, 0))
+    for sentence in verdict.sentences:
+        judged = Text("supported") if sentence.supported else Text("not supported", style=_MARK)
+        table.add_row(_number(sentence.support), judged, Text(_start(sentence.text)))
+    return table
+
+
+def _start(text: str) -> str:
+    return visible(" ".join(text.split())[:60])
+
+
 def _contexts(contexts: list[str], verdict: Evaluation) -> Table:
     table = Table("context", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
     for number, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
-        start = visible(" ".join(text.split())[:60])
-        table.add_row(
-            str(number), _number(context.relevance), _number(context.utilization), Text(start)
-        )
+        shares = (_number(context.relevance), _number(context.utilization))
+        table.add_row(str(number), *shares, Text(_start(text)))
     return table
 
 

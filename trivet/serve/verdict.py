@@ -23,6 +23,7 @@ from trivet.records import (
     Evaluation,
     RagExample,
     SentenceVerdict,
+    TokenVerdict,
     UnsupportedSpan,
 )
 from trivet.serve.backend import probabilities
@@ -70,6 +71,26 @@ def read_verdict(
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=read.replaced_characters,
+    )
+
+
+def read_tokens(
+    example: RagExample,
+    read: ReadExample,
+    layout: Layout,
+    outputs: Outputs,
+    thresholds: Thresholds,
+) -> tuple[TokenVerdict, ...]:
+    """Turn one example's outputs into the verdicts on its response tokens, as ``read_verdict``.
+
+    Raises:
+        EngineError: A number that is to be reported is not finite or no probability.
+    """
+    support = probabilities(outputs.support_probs, "support_probs")[0, : len(read.response)]
+    spans = read.response.offsets.tolist()
+    return tuple(
+        TokenVerdict(start, end, example.response[start:end], value, value >= thresholds.span)
+        for (start, end), value in zip(spans, support.tolist(), strict=True)
     )
 
 

@@ -1,0 +1,178 @@
+"""``trivet evaluate`` and ``trivet merge`` on whole logs: exit codes, and what is said."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.__main__ import main
+from trivet.batch.output import Output
+from trivet.serve import evaluator
+from trivet.serve.evaluator import Evaluator
+
+WriteLog = Callable[..., Path]
+Call = Callable[..., tuple[int, str, str]]
+
+GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
+
+
+@pytest.fixture
+def call(
+    toy: Evaluator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    """Return a function that runs the command line on the toy: exit code, stdout, stderr."""
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: toy._backend)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        command = ["trivet", *map(str, words), "--bundle", str(toy.bundle.folder)]
+        monkeypatch.setattr(sys, "argv", command if words[0] == "evaluate" else command[:-2])
+        with pytest.raises(SystemExit) as caught:
+            main()
+            sys.exit(0)
+        said = capfd.readouterr()
+        return int(caught.value.code or 0), said.out, said.err
+
+    return run
+
+
+def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+    log, out = write_log(range(70)), tmp_path / "v.jsonl"
+    code, said, err = call("evaluate", log, "--out", out)
+    assert (code, said) == (0, "")
+    assert "70 judged, 0 failed" in err and "faithfulness 0." in err and "(n 70, 0 failed)" in err
+    code, _, err = call("evaluate", log, "--out", out, "--texts")
+    assert code == 6 and "settings.texts was False, is True" in err
+    assert call("evaluate", log, "--out", out, "--texts", "--restart")[0] == 0
+    write_log([*range(70), "{broken"])
+    code, _, err = call("evaluate", log, "--out", out, "--texts", "--although-changed", "--quiet")
+    assert (code, err) == (1, "")
+    assert len(out.read_bytes().splitlines()) == 71
+    with Output(out):
+        code, _, err = call("evaluate", log, "--out", out, "--texts")
+    assert code == 7 and "another process writes it now" in err
+    strict = tmp_path / "strict.jsonl"
+    code, _, err = call("evaluate", log, "--out", strict, "--strict")
+    assert code == 1 and "line 71: is not JSON" in err and "--strict stops there" in err
+    code, said, err = call("evaluate", log, "--strict")
+    assert code == 1 and len(said.splitlines()) == 70
+
+
+def test_a_full_disk_has_an_exit_code_of_its_own(
+    call: Call, write_log: WriteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    log, out, whole = write_log(range(300)), tmp_path / "v.jsonl", tmp_path / "whole.jsonl"
+    assert call("evaluate", log, "--out", whole)[0] == 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole.stat().st_size // 2, hard))
+    try:
+        code, _, err = call("evaluate", log, "--out", out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 5 and "make room, and give the same command to go on" in err
+    kept = out.read_bytes()
+    assert kept.endswith(b"\n") and whole.read_bytes().startswith(kept)
+    assert call("evaluate", log, "--out", out)[0] == 0
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_mean_below_its_bar_fails(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+    log = write_log([{**GOOD, "response": ""}, GOOD])
+    bars = ["--fail-under", "relevance=0.0", "--fail-under"]
+    assert call("evaluate", log, "-q", *bars, "relevance=0.01")[0] == 0
+    code, _, err = call("evaluate", log, *bars, "faithfulness=1")
+    assert code == 8 and "faithfulness 0." in err and "is below 1" in err
+    code, _, err = call("evaluate", write_log([{**GOOD, "response": ""}]), *bars, "faithfulness=0")
+    assert code == 8 and "faithfulness: no verdict has it" in err
+    for wrong in ("faithfulness", "faithfulness=2", "trust=0.5", "faithfulness=nan"):
+        code, _, err = call("evaluate", log, "--fail-under", wrong)
+        assert code == 2 and "must be SCORE=MEAN" in err
+
+
+def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+    log = write_log(range(200))
+    parts = [tmp_path / f"part-{number}.jsonl" for number in (1, 2)]
+    for number, part in enumerate(parts, start=1):
+        assert call("evaluate", log, "--out", part, "--shard", f"{number}/2")[0] == 0
+    code, _, err = call("merge", *parts, "--out", tmp_path / "all.jsonl")
+    assert code == 0 and "200 judged, 0 failed" in err
+    _, said, _ = call("evaluate", log)
+    assert (tmp_path / "all.jsonl").read_text(encoding="utf-8") == said
+    code, _, err = call("merge", parts[0], "--out", tmp_path / "more.jsonl")
+    assert code == 2 and "the files are the shards 1/2" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--out", "folder/v.jsonl"], "would stand in the folder that is read"),
+        (["--report", "r.html"], "give --out as well"),
+        (["--metadata", "a", "--no-metadata"], "give --metadata COLUMN or --no-metadata"),
+        (["--fields", "id,trust"], "no field trust in a verdict"),
+        (["--shard", "3/2"], "the first must be from 1 to the second"),
+    ],
+)
+def test_wrong_usage_is_refused_before_anything_is_judged(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "folder").mkdir()
+    code, out, err = call("evaluate", "folder", *words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_missing_columns_are_named_with_the_flag(
+    call: Call, write_log: WriteLog, tmp_path: Path
+) -> None:
+    row = {"question": "What?", "docs": ["The mill."], "response": "It is old."}
+    log, out = write_log([row]), tmp_path / "v.jsonl"
+    code, _, err = call("evaluate", log, "--out", out)
+    assert code == 2
+    assert "found question, docs, response); name the field with --map contexts=NAME" in err
+    assert not out.exists()
+    assert call("evaluate", log, "--out", out, "--map", "contexts=docs")[0] == 0
+
+
+def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: WriteLog) -> None:
+    bad: list[Any] = [
+        {**GOOD, "response": 3},
+        {**GOOD, "contexts": []},
+        '{"question": "\\ud800", "contexts": ["a"], "response": "b"}',
+        {**GOOD, "response": "word " * 2_000_000},
+        {"question": "What?"},
+        "{",
+    ]
+    log = write_log([GOOD, *bad, GOOD])
+    code, said, err = call("evaluate", log)
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert code == 1
+    assert [line.get("error", {}).get("line") for line in lines] == [None, *range(2, 8), None]
+    codes = [line["error"]["code"] for line in lines[1:-1]]
+    assert codes == [
+        "bad_field",
+        "empty_contexts",
+        "invalid_unicode",
+        "too_long",
+        "missing_field",
+        "malformed_line",
+    ]
+    assert all(line["error"]["message"].startswith("line ") for line in lines[1:-1])
+    assert "2 judged, 6 failed" in err
+    code, said, _ = call("evaluate", write_log([bad[2]]), "--bad-unicode", "replace")
+    assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
+
+
+def test_a_page_is_written_of_the_verdicts(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+    log, page = write_log([GOOD]), tmp_path / "report.html"
+    assert call("evaluate", log, "--out", tmp_path / "v.jsonl", "--report", page)[0] == 0
+    assert "The mill is old." in page.read_text(encoding="utf-8")
+    code, _, err = call("evaluate", log, "--out", tmp_path / "w.jsonl", "--report", log)
+    assert code == 2 and "would overwrite" in err
+    assert not (tmp_path / "w.jsonl").exists()

@@ -1,0 +1,88 @@
+"""A hundred thousand rows, killed twenty times: nothing lost, nothing doubled; a flat memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TOY_RUN = Path(__file__).with_name("toy_run.py")
+pytestmark = pytest.mark.slow
+
+WriteLog = Callable[..., Path]
+
+
+def start(bundle: Path, log: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(TOY_RUN), str(bundle), str(log), str(out)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> int:
+    process.communicate()
+    return process.returncode
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_twenty_kills_lose_and_double_nothing(
+    toy_bundle: Path, write_log: WriteLog, tmp_path: Path
+) -> None:
+    rows = 100_000
+    log, whole, out = write_log(range(rows)), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
+    assert finish(start(toy_bundle, log, whole)) == 0
+    random_, size = random.Random(0), whole.stat().st_size
+    for moment in sorted(random_.uniform(0.0, 0.97) * size for _ in range(20)):
+        process = start(toy_bundle, log, out)
+        while process.poll() is None and not (out.exists() and out.stat().st_size > moment):
+            time.sleep(0.002)
+        time.sleep(random_.uniform(0.0, 0.03))
+        assert process.poll() is None
+        process.kill()  # SIGKILL: nothing of the process runs any more
+        assert finish(process) != 0
+    assert finish(start(toy_bundle, log, out)) == 0
+    assert digest(out) == digest(whole)
+    with out.open("rb") as lines:
+        assert all(json.loads(line)["row"] == n for n, line in enumerate(lines, start=1))
+    with out.open("rb") as lines:
+        assert sum(1 for _ in lines) == rows
+
+
+def test_a_malformed_line_among_a_hundred_thousand_is_named(
+    toy_bundle: Path, write_log: WriteLog, tmp_path: Path
+) -> None:
+    def rows() -> Iterator[int | str]:
+        yield from range(49_999)
+        yield '{"question": "cut'
+        yield from range(50_000)
+
+    log, out = write_log(rows()), tmp_path / "v.jsonl"
+    assert finish(start(toy_bundle, log, out)) == 0
+    with out.open("rb") as lines:
+        failed = [record for line in lines if "error" in (record := json.loads(line))]
+    assert [(record["row"], record["error"]["line"]) for record in failed] == [(50_000, 50_000)]
+    counts = json.loads((tmp_path / "v.jsonl.run.json").read_bytes())["counts"]
+    assert (counts["judged"], counts["failed"]) == (99_999, 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_a_million_rows_take_no_more_memory_than_a_hundred_thousand(
+    toy_bundle: Path, write_log: WriteLog, tmp_path: Path
+) -> None:
+    log, out = write_log(range(1_000_000)), tmp_path / "v.jsonl"
+    process = start(toy_bundle, log, out)
+    printed, _ = process.communicate()
+    assert process.returncode == 0
+    memory = [int(line.split()[1]) for line in printed.splitlines()]
+    settled = memory[10:]
+    assert len(settled) > 80
+    assert (max(settled) - min(settled)) / 1024 < 20, settled

@@ -1,0 +1,105 @@
+"""Shards put together: the bytes of one run, or a refusal that says which part is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.batch.merge import merge
+from trivet.batch.run_record import RunRecord, read_record
+from trivet.batch.settings import Shard, parse_shard
+from trivet.records import DataError
+
+WriteLog = Callable[..., Path]
+Judge = Callable[..., RunRecord]
+
+
+@pytest.fixture
+def shards(write_log: WriteLog, judge: Judge, tmp_path: Path) -> list[Path]:
+    """Judge 400 rows, seven blocks, in three shards; one row is broken."""
+    rows: list[Any] = list(range(400))
+    rows[99] = "{broken"
+    log = write_log(rows)
+    outs = [tmp_path / f"part-{number}.jsonl" for number in (3, 1, 2)]
+    for out in outs:
+        judge(log, out, shard=Shard(int(out.stem[-1]), 3))
+    judge(log, tmp_path / "whole.jsonl")
+    return outs
+
+
+def test_merged_shards_are_what_one_run_writes(shards: list[Path], tmp_path: Path) -> None:
+    out, whole = tmp_path / "merged.jsonl", tmp_path / "whole.jsonl"
+    record, expected = merge(shards, out), read_record(whole)
+    assert out.read_bytes() == whole.read_bytes()
+    assert expected is not None
+    assert record.counts.failures == expected.counts.failures == {"malformed_line": 1}
+    assert (record.counts.judged, record.counts.counts) == (399, expected.counts.counts)
+    assert record.progress == expected.progress
+    assert record.settings == expected.settings
+    assert read_record(out) == record
+    assert not list(tmp_path.glob("*.lines"))
+    with pytest.raises(DataError, match=r"merged.jsonl: is there already"):
+        merge(shards, out)
+
+
+def test_more_shards_than_blocks_is_no_error(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    log = write_log(range(70))
+    outs = [tmp_path / f"part-{number}.jsonl" for number in (1, 2, 3)]
+    for number, out in enumerate(outs, start=1):
+        judge(log, out, shard=Shard(number, 3))
+    assert outs[2].read_bytes() == b""
+    assert merge(outs, tmp_path / "merged.jsonl").counts.judged == 70
+
+
+def test_what_is_missing_or_of_another_run_is_named(
+    shards: list[Path], judge: Judge, write_log: WriteLog, tmp_path: Path
+) -> None:
+    out = tmp_path / "merged.jsonl"
+    with pytest.raises(DataError, match="the files are the shards 3/3, 1/3; give each from 1/3"):
+        merge(shards[:2], out)
+    with pytest.raises(DataError, match="the shards 3/3, 3/3, 2/3"):
+        merge([shards[0], shards[0], shards[2]], out)
+    other = tmp_path / "other.jsonl"
+    judge(write_log(range(9), "other-log.jsonl"), other, shard=Shard(1, 3))
+    with pytest.raises(DataError, match=r"other.jsonl is of another run than .*: input.sha256"):
+        merge([shards[0], other, shards[2]], out)
+    with pytest.raises(DataError, match=r"there is no nothing.jsonl.run.json beside it"):
+        merge([tmp_path / "nothing.jsonl"], out)
+    with pytest.raises(DataError, match="shards are merged from JSON lines"):
+        merge([tmp_path / "part.parquet"], out)
+    assert not out.exists()
+
+
+def test_a_shard_that_was_tampered_with_is_refused(shards: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "merged.jsonl"
+    content = shards[0].read_bytes()
+    shards[0].write_bytes(content[:-1])
+    with pytest.raises(DataError, match=r"has not the [0-9]+ bytes that its run wrote"):
+        merge(shards, out)
+    shards[0].write_bytes(content.replace(b'"row": 129', b'"row": 128'))
+    with pytest.raises(DataError, match="row 128 stands twice in the files"):
+        merge(shards, out)
+    shards[0].write_bytes(content.replace(b'"row": 129', b'"row": 131'))
+    with pytest.raises(DataError, match="row 129 stands in none of the files"):
+        merge(shards, out)
+    shards[0].write_bytes(content.replace(b'{"row": 129', b'["row": 129'))
+    with pytest.raises(DataError, match="a line does not begin with its row"):
+        merge(shards, out)
+    assert not out.exists()
+    assert not list(tmp_path.glob("*.lines"))
+
+
+@pytest.mark.parametrize("text", ["2", "0/3", "4/3", "a/b", "1/0", "-1/3", "1/3/5"])
+def test_a_shard_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match="shard"):
+        parse_shard(text)
+
+
+def test_every_block_belongs_to_one_shard() -> None:
+    for block in range(20):
+        assert sum(Shard(number, 3).has(block) for number in (1, 2, 3)) == 1

@@ -1,0 +1,62 @@
+"""The file that a run appends to: a full disk, a lock, what cannot be opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from trivet.batch.errors import OutputFullError, OutputLockedError
+from trivet.batch.output import Output, no_room
+from trivet.records import DataError
+
+
+def test_what_is_appended_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))
+    with Output(tmp_path / "out") as output:
+        output.append(b"one\n")
+        output.append(b"two\n")
+        output.cut(4)
+        output.append(b"three\n")
+    assert (tmp_path / "out").read_bytes() == b"one\nthree\n"
+    assert synced == [4, 8, 10]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_leaves_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with Output(tmp_path / "out") as output:
+        output.append(b"one\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(OutputFullError, match=r"out: .*make room, and give the same"):
+                output.append(b"two\n")
+        assert output.size == 4
+        output.append(b"three\n")
+    assert (tmp_path / "out").read_bytes() == b"one\nthree\n"
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), no_room(tmp_path):
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_the_lock_ends_with_the_file(tmp_path: Path) -> None:
+    with Output(tmp_path / "out"), pytest.raises(OutputLockedError, match="another process"):
+        Output(tmp_path / "out")
+    with Output(tmp_path / "out") as output:
+        assert output.size == 0
+
+
+def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be written: No such file"):
+        Output(tmp_path / "no" / "where")
+    with pytest.raises(DataError, match="cannot be written: Is a directory"):
+        Output(tmp_path)

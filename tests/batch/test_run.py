@@ -1,0 +1,231 @@
+"""A run into a file: what stands in it, whatever stopped it on the way."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.batch import blocks, run
+from trivet.batch.errors import OutputLockedError, RunChangedError, StrictError
+from trivet.batch.output import Output
+from trivet.batch.run import Going
+from trivet.batch.run_record import RunRecord, record_path, write_record
+from trivet.data.log import Log
+from trivet.records import DataError
+
+WriteLog = Callable[..., Path]
+Judge = Callable[..., RunRecord]
+
+GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_one_verdict_a_row_with_its_number_and_what_came_with_it(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    contexts = [{"text": "The mill is old.", "id": 7}, "It is red."]
+    first = {**GOOD, "id": "a", "model": "m-1", "contexts": contexts, "long": "x" * 201}
+    log, out = write_log([first, "", "{broken", {**GOOD, "turn": 3}]), tmp_path / "v.jsonl"
+    record = judge(log, out)
+    one, broken, two = read(out)
+    assert (one["row"], one["id"], one["metadata"]) == (1, "a", {"model": "m-1"})
+    assert one["context_ids"] == ["7", None]
+    assert len(one["contexts"]) == 2
+    assert "texts" not in one
+    assert (broken["row"], broken["error"]["code"]) == (2, "malformed_line")
+    assert broken["error"]["line"] == 3
+    assert broken["error"]["message"].startswith("line 3: ")
+    assert (two["row"], two["id"], two["metadata"]) == (3, "line-4", {"turn": 3})
+    assert "context_ids" not in two
+    assert (record.counts.judged, record.counts.failed, record.finished) == (2, 1, True)
+    assert record.counts.counts["faithfulness"] == 2
+    written = json.loads(record_path(out).read_bytes())
+    assert written["input"]["path"] == str(log)
+    assert written["progress"] == {"rows": 3, "blocks": 1, "bytes": out.stat().st_size}
+    assert written["counts"]["scores"]["relevance"]["n"] == 2
+
+
+def test_fields_texts_and_metadata_are_chosen(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    log = write_log([{**GOOD, "model": "m", "tags": ["a"]}, {"question": 3, **GOOD, "contexts": 1}])
+    out = tmp_path / "v.jsonl"
+    judge(log, out, fields=("id", "faithfulness"))
+    assert [list(line) for line in read(out)] == [
+        ["row", "id", "faithfulness"],
+        ["row", "id", "error"],
+    ]
+    judge(log, out, going=Going(restart=True), texts=True, metadata=("tags", "none"))
+    one, failed = read(out)
+    assert one["texts"] == GOOD
+    assert one["metadata"] == {"tags": '["a"]'}
+    assert "texts" not in failed
+    with pytest.raises(DataError, match=r"no field score in a verdict; there are id, faithfulness"):
+        judge(log, out, fields=("score",))
+
+
+class PowerCut(BaseException):
+    """Nothing after it runs."""
+
+
+def cut_power(monkeypatch: pytest.MonkeyPatch, random_: random.Random) -> None:
+    """Let a run stop at some moment: within or after a write, before or after its record."""
+    left = random_.randrange(12)
+    append = Output.append
+
+    def moment() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    def append_and_stop(self: Output, content: bytes) -> None:
+        if moment():
+            append(self, content[: random_.randrange(len(content))])
+            raise PowerCut
+        append(self, content)
+
+    def write_and_stop(out: Path, record: RunRecord) -> None:
+        if moment():
+            raise PowerCut
+        write_record(out, record)
+
+    monkeypatch.setattr(Output, "append", append_and_stop)
+    monkeypatch.setattr(run, "write_record", write_and_stop)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_that_was_stopped_writes_the_bytes_of_one_that_was_not(
+    write_log: WriteLog, judge: Judge, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_CHARACTERS", 6000)
+    rows: list[Any] = list(range(700))
+    rows[97], rows[600] = "{broken", {**GOOD, "contexts": ["The mill is old. " * 300]}
+    log, whole, out = write_log(rows), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
+    expected = judge(log, whole)
+    random_, stops = random.Random(seed), 0
+    for _ in range(100):
+        with pytest.MonkeyPatch.context() as patch:
+            cut_power(patch, random_)
+            try:
+                record = judge(log, out)
+                break
+            except PowerCut:
+                stops += 1
+    assert stops > 1
+    assert record.finished
+    assert out.read_bytes() == whole.read_bytes()
+    assert record.counts == expected.counts
+    assert [line["row"] for line in read(out)] == list(range(1, 701))
+
+
+def test_a_finished_run_is_not_judged_again(
+    write_log: WriteLog, judge: Judge, tmp_path: Path, toy: Any
+) -> None:
+    log, out = write_log(range(70)), tmp_path / "v.jsonl"
+    first = judge(log, out)
+    calls = toy._backend.calls
+    assert judge(log, out) == first
+    assert toy._backend.calls == calls
+    out.unlink()  # whoever removes the output wants it anew
+    assert judge(log, out).counts == first.counts
+    assert len(read(out)) == 70
+
+
+def test_what_changed_is_named_and_refused_unless_told(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    log, out = write_log(range(130)), tmp_path / "v.jsonl"
+    judge(log, out)
+    before = out.read_bytes()
+    write_log(range(200))
+    with pytest.raises(
+        RunChangedError, match=r"input.sha256 was \w+, is \w+; .*--although-changed"
+    ):
+        judge(log, out)
+    with pytest.raises(RunChangedError, match=r"settings\.texts was False, is True"):
+        judge(log, out, texts=True)
+    assert out.read_bytes() == before
+    record = judge(log, out, going=Going(although_changed=True))
+    assert out.read_bytes().startswith(before)
+    assert [line["row"] for line in read(out)] == list(range(1, 201))
+    assert record.counts.judged == 200
+    assert len(record.changed) == 1
+    write_log(range(3))
+    with pytest.raises(RunChangedError, match="has 3 rows, but 200 of it were judged"):
+        judge(log, out, going=Going(although_changed=True))
+    judge(log, out, going=Going(restart=True))
+    assert len(read(out)) == 3
+
+
+def test_an_output_that_is_not_ours_is_left_alone(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    log, out = write_log(range(3)), tmp_path / "v.jsonl"
+    out.write_text("mine", encoding="utf-8")
+    with pytest.raises(
+        RunChangedError, match=r"without the record of its run \(v.jsonl.run.json\)"
+    ):
+        judge(log, out)
+    assert out.read_text(encoding="utf-8") == "mine"
+    out.unlink()
+    judge(log, out)
+    out.write_bytes(out.read_bytes() + b"more\n")
+    with pytest.raises(RunChangedError, match=r"has [0-9]+ bytes, but [0-9]+ were written"):
+        judge(log, out)
+    record_path(out).write_text("{", encoding="utf-8")
+    with pytest.raises(DataError, match=r"cannot be read .* begin anew with --restart"):
+        judge(log, out)
+    record_path(out).write_text('{"schema_version": 1}', encoding="utf-8")
+    with pytest.raises(DataError, match="is no record of a run"):
+        judge(log, out)
+
+
+def test_two_processes_cannot_write_one_output(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    log, out = write_log(range(3)), tmp_path / "v.jsonl"
+    with Output(out), pytest.raises(OutputLockedError, match="another process writes it now"):
+        judge(log, out)
+    judge(log, out)
+
+
+def test_strict_stops_at_the_first_bad_row_and_goes_on_without(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    rows: list[Any] = list(range(150))
+    rows[140] = {**GOOD, "contexts": []}
+    log, out, whole = write_log(rows), tmp_path / "v.jsonl", tmp_path / "whole.jsonl"
+    with pytest.raises(StrictError, match=r"line 141: there are no contexts.*--strict") as caught:
+        judge(log, out, going=Going(strict=True))
+    assert caught.value.code == "empty_contexts"
+    assert [line["row"] for line in read(out)] == list(range(1, 141))
+    judge(log, out)
+    judge(log, whole)
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_rows_before_the_place_where_a_log_breaks_off_are_judged(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_log: WriteLog
+) -> None:
+    log, out = write_log(range(100)), tmp_path / "v.jsonl"
+    rows = Log.rows
+
+    def broken(self: Log) -> Iterator[Any]:
+        for row in rows(self):
+            if row.number > 70:
+                raise DataError("the input breaks off after line 70")
+            yield row
+
+    monkeypatch.setattr(Log, "rows", broken)
+    with pytest.raises(DataError, match="breaks off after line 70"):
+        judge(log, out)
+    assert len(read(out)) == 70
+    assert not json.loads(record_path(out).read_bytes())["finished"]

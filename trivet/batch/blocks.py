@@ -1,0 +1,109 @@
+"""Rows judged block by block.
+
+Where a block ends depends on its rows alone, and what an engine answers may depend, in its last
+digits, on what it judges together. Resumed runs and shards keep whole blocks, and so write the very
+bytes that one uninterrupted run would have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from trivet.batch.errors import StrictError
+from trivet.batch.settings import RunSettings
+from trivet.batch.verdict_lines import to_line, verdict_record
+from trivet.data.records_in import LogRow
+from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample
+from trivet.serve.evaluator import Evaluator
+
+_ROWS = 64
+_CHARACTERS = 500_000
+
+
+@dataclass(frozen=True)
+class JudgedBlock:
+    """A block of rows and what was found of them.
+
+    Attributes:
+        rows: How many rows it has.
+        results: One for each row; none where the block belongs to another shard.
+        lines: Likewise, as they stand in the output.
+        stop: Why the run must stop here, behind ``lines``; the block is not whole then.
+    """
+
+    rows: int
+    results: Sequence[Evaluation | FailedEvaluation] = ()
+    lines: Sequence[bytes] = ()
+    stop: StrictError | None = None
+
+
+def judge_blocks(
+    evaluator: Evaluator,
+    rows: Iterable[LogRow],
+    settings: RunSettings,
+    *,
+    first_block: int = 0,
+    strict: bool = False,
+) -> Iterator[JudgedBlock]:
+    """Judge rows, lazily and in order.
+
+    Args:
+        evaluator: The judge.
+        rows: From the beginning of a block on.
+        settings: What is judged, and what is written of it.
+        first_block: The number of that block, counted from 0.
+        strict: Whether to stop at the first row that cannot be judged.
+
+    Raises:
+        DataError: The log breaks off; the rows before it were yielded.
+    """
+    for number, block in enumerate(_blocks(rows), start=first_block):
+        if not settings.shard.has(number):
+            yield JudgedBlock(len(block))
+            continue
+        examples = [row.example for row in block]
+        results = evaluator.evaluate_many(
+            examples, allow_empty_contexts=settings.allow_empty_contexts
+        )
+        placed = [_placed(result, row) for result, row in zip(results, block, strict=True)]
+        stop = next((n for n, r in enumerate(placed) if isinstance(r, FailedEvaluation)), None)
+        error = None
+        if strict and stop is not None and isinstance(failed := placed[stop], FailedEvaluation):
+            error = StrictError(f"{failed.message}; --strict stops there", failed.code)
+            block, placed = block[:stop], placed[:stop]
+        lines = [
+            to_line(verdict_record(row, result, fields=settings.fields, texts=settings.texts))
+            for row, result in zip(block, placed, strict=True)
+        ]
+        yield JudgedBlock(len(block), placed, lines, error)
+
+
+def _blocks(rows: Iterable[LogRow]) -> Iterator[list[LogRow]]:
+    """Group rows into blocks of a bounded number of rows and of characters."""
+    block: list[LogRow] = []
+    characters = 0
+    broken = None
+    try:
+        for row in rows:
+            block.append(row)
+            if isinstance(row.example, RagExample):
+                texts = (row.example.question, row.example.response, *row.example.contexts)
+                characters += sum(map(len, texts))
+            if len(block) >= _ROWS or characters >= _CHARACTERS:
+                yield block
+                block, characters = [], 0
+    except DataError as error:
+        broken = error
+    if block:
+        yield block
+    if broken:
+        raise broken
+
+
+def _placed(result: Evaluation | FailedEvaluation, row: LogRow) -> Evaluation | FailedEvaluation:
+    """Let a failure say where its row stands; one of reading says it already."""
+    place = f"{row.place}: "
+    if isinstance(result, FailedEvaluation) and not result.message.startswith(place):
+        return replace(result, message=place + result.message)
+    return result

@@ -1,0 +1,131 @@
+"""The shards of a log put together: the file that one run over the whole log would have written."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from trivet.batch.output import Output, no_room
+from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
+from trivet.batch.settings import parse_shard
+from trivet.batch.tally import Tally
+from trivet.batch.verdict_parquet import is_parquet, needs_pyarrow, write_parquet
+from trivet.records import DataError
+
+_ROW = re.compile(rb'\{"row": ([0-9]+)')
+_PIECE = 1 << 20  # bytes brought to the disk at once
+
+
+def merge(shards: Sequence[Path], out: Path) -> RunRecord:
+    """Merge the verdict files of all shards of one run, in the order of the log.
+
+    Args:
+        shards: Verdict files of JSON lines, in any order, each with its record beside it.
+        out: The merged file, with a record of its own; Parquet where its suffix says so.
+
+    Returns:
+        The record of the whole.
+
+    Raises:
+        DataError: A shard is missing, given twice, unfinished or of another run; or a row is
+            missing or stands twice. The message names it.
+        OutputFullError: The disk is full.
+    """
+    if is_parquet(out):
+        needs_pyarrow()
+    if out.exists() and out.stat().st_size:
+        raise DataError(f"{out}: is there already; choose another --out, or remove it")
+    records = [(shard, _record(shard)) for shard in shards]
+    whole = _check(records)
+    lines = out.with_name(f"{out.name}.lines")
+    try:
+        with Output(lines) as output, no_room(out):
+            output.cut(0)
+            _interleave(shards, output, whole.progress.rows)
+            whole = replace(whole, progress=replace(whole.progress, bytes=output.size))
+            if is_parquet(out):
+                write_parquet(lines, out)
+            else:
+                lines.replace(out)
+            write_record(out, whole)
+    finally:
+        lines.unlink(missing_ok=True)
+    return whole
+
+
+def _interleave(shards: Sequence[Path], output: Output, rows: int) -> None:
+    """Write the lines of all shards in the order of their rows, each row from 1 on once."""
+    piece: list[bytes] = []
+    held = last = 0
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(shard.open("rb")) for shard in shards]
+        for row, line in heapq.merge(*map(_numbered, files)):
+            if row <= last:
+                raise DataError(f"row {row} stands twice in the files")
+            if row > last + 1:
+                raise DataError(f"row {last + 1} stands in none of the files")
+            piece.append(line)
+            held, last = held + len(line), row
+            if held >= _PIECE:
+                output.append(b"".join(piece))
+                piece, held = [], 0
+    output.append(b"".join(piece))
+    if last != rows:
+        raise DataError(f"rows {last + 1} to {rows} stand in none of the files")
+
+
+def _record(shard: Path) -> RunRecord:
+    if is_parquet(shard):
+        raise DataError(
+            f"{shard}: shards are merged from JSON lines; give them --out NAME.jsonl, and the "
+            "merged file may be Parquet"
+        )
+    record = read_record(shard)
+    if record is None:
+        raise DataError(f"{shard}: there is no {record_path(shard).name} beside it")
+    if not record.finished:
+        raise DataError(f"{shard}: its run is not finished; give its command again")
+    if shard.stat().st_size != record.progress.bytes:
+        raise DataError(f"{shard}: has not the {record.progress.bytes} bytes that its run wrote")
+    return record
+
+
+def _check(records: Sequence[tuple[Path, RunRecord]]) -> RunRecord:
+    """Return the record of the whole run.
+
+    Raises:
+        DataError: The files are not all shards of one run, each once.
+    """
+    (first, kept), *others = records
+    for path, record in others:
+        theirs = replace(record, settings=record.settings | {"shard": kept.settings["shard"]})
+        if changes := kept.changes(theirs):
+            raise DataError(f"{path} is of another run than {first}: {'; '.join(changes)}")
+    shards = [parse_shard(record.settings["shard"]) for _, record in records]
+    count = shards[0].count
+    given = sorted(shard.number for shard in shards)
+    if {shard.count for shard in shards} != {count} or given != list(range(1, count + 1)):
+        names = ", ".join(f"{shard.number}/{shard.count}" for shard in shards)
+        raise DataError(
+            f"the files are the shards {names}; give each from 1/{count} to {count}/{count} once"
+        )
+    return replace(
+        kept,
+        started=min(record.started for _, record in records),
+        settings=kept.settings | {"shard": "1/1"},
+        progress=Progress(kept.progress.rows, kept.progress.blocks),
+        counts=Tally.total(record.counts for _, record in records),
+    )
+
+
+def _numbered(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    for line in file:
+        found = _ROW.match(line)
+        if found is None:
+            raise DataError(f"{file.name}: a line does not begin with its row; it was changed")
+        yield int(found[1]), line

@@ -1,0 +1,107 @@
+"""A file that one process appends to, brought to the disk piece by piece."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from trivet.batch.errors import OutputFullError, OutputLockedError, is_full
+from trivet.records import DataError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+class Output:
+    """An output file, locked against other processes until it is closed.
+
+    Attributes:
+        path: Where it stands.
+        size: Bytes that are known to be on the disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file, and lock it.
+
+        Raises:
+            DataError: It cannot be written.
+            OutputLockedError: Another process writes it.
+        """
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            self._file = os.fdopen(descriptor, "r+b", buffering=0)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+        try:
+            _lock(self._file.fileno())
+        except OSError as error:
+            self._file.close()
+            raise OutputLockedError(
+                f"{path}: another process writes it now; wait for that one, or choose another --out"
+            ) from error
+        self.size = self._file.seek(0, os.SEEK_END)
+
+    def cut(self, size: int) -> None:
+        """Drop what stands behind the first ``size`` bytes."""
+        self._file.truncate(size)
+        self.size = self._file.seek(size)
+
+    def append(self, content: bytes) -> None:
+        """Write at the end, and wait until the disk has it.
+
+        Raises:
+            OutputFullError: There is no room; the file then ends where it ended before.
+        """
+        before = self.size
+        try:
+            with no_room(self.path):
+                rest = memoryview(content)
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+                os.fsync(self._file.fileno())
+        except OutputFullError:
+            self.cut(before)
+            raise
+        self.size = before + len(content)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+@contextlib.contextmanager
+def no_room(path: Path) -> Iterator[None]:
+    """Turn the errors of a full disk into ``OutputFullError``."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise OutputFullError(
+            f"{path}: {error.strerror}; what was judged so far is kept: make room, and give the "
+            "same command to go on"
+        ) from error
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        # Windows locks bytes against reading too: one far behind what the file will ever hold.
+        os.lseek(descriptor, 1 << 62, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

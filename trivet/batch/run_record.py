@@ -1,0 +1,135 @@
+"""``OUT.run.json``: what a run is, how far it came, and what it found; beside its output.
+
+::
+
+    {"schema_version": 1, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
+     "input": {"path", "bytes", "sha256"},                 null bytes and hash: it was stdin
+     "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
+     "engine": {"name", "precision"},
+     "settings": {...},                                    `RunSettings.to_dict()`
+     "changed": [...],                                     what changed under a run that went on
+     "progress": {"rows", "blocks", "bytes"},              of the input, and of the output
+     "counts": {"judged", "failed", "failures", "windows", "scores"},
+     "finished": true}
+
+The output up to ``progress.bytes`` is what the run stands for; what is behind is written again. It
+is replaced after the output was brought to the disk, so it never promises more than there is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trivet.batch.tally import Tally
+from trivet.records import DataError
+
+SCHEMA = 1
+_WAY_OUT = "begin anew with --restart"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run came: always behind a whole block of rows.
+
+    Attributes:
+        rows: Rows of the input, other shards' included.
+        blocks: Blocks of them.
+        bytes: Of the output.
+    """
+
+    rows: int = 0
+    blocks: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class RunRecord:
+    """A run; see the top of this file for the fields."""
+
+    trivet: str
+    started: str
+    input: dict[str, Any]
+    bundle: dict[str, Any]
+    engine: dict[str, Any]
+    settings: dict[str, Any]
+    changed: list[str] = field(default_factory=list)
+    progress: Progress = field(default_factory=Progress)
+    counts: Tally = field(default_factory=Tally)
+    finished: bool = False
+
+    def changes(self, other: RunRecord) -> list[str]:
+        """Return what of another run would make other verdicts, each with both values."""
+        ours, theirs = self._fingerprint(), other._fingerprint()
+        found = [
+            f"{name} was {ours.get(name)}, is {value}"
+            for name, value in theirs.items()
+            if ours.get(name) != value
+        ]
+        if self.input["sha256"] is None and other.input["sha256"] is None:
+            found.append("input is stdin, of which nobody knows whether it is the same")
+        return found
+
+    def _fingerprint(self) -> dict[str, Any]:
+        return {
+            "trivet": self.trivet,
+            "input.sha256": self.input["sha256"],
+            "bundle.manifest_sha256": self.bundle["manifest_sha256"],
+            "engine.name": self.engine["name"],
+            "engine.precision": self.engine["precision"],
+            **{f"settings.{name}": value for name, value in self.settings.items()},
+        }
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        record = {"schema_version": SCHEMA} | vars(self)
+        record |= {"progress": asdict(self.progress), "counts": self.counts.to_dict()}
+        return json.dumps(record, indent=2) + "\n"
+
+
+def record_path(out: Path) -> Path:
+    """Return where the record of an output stands."""
+    return out.with_name(f"{out.name}.run.json")
+
+
+def read_record(out: Path) -> RunRecord | None:
+    """Read the record of an output; ``None`` where there is none.
+
+    Raises:
+        DataError: It is damaged, or from another version.
+    """
+    path = record_path(out)
+    try:
+        record = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); {_WAY_OUT}") from error
+    try:
+        if record.pop("schema_version") != SCHEMA:
+            raise DataError(f"{path}: its schema is not {SCHEMA}; {_WAY_OUT}")
+        progress = Progress(**record.pop("progress"))
+        counts = Tally.from_dict(record.pop("counts"))
+        return RunRecord(**record, progress=progress, counts=counts)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: is no record of a run ({error!r}); {_WAY_OUT}") from error
+
+
+def write_record(out: Path, record: RunRecord) -> None:
+    """Write or replace the record of an output, so that a crash leaves the old one or the new.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path = record_path(out)
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(record.to_json())
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

@@ -1,0 +1,149 @@
+"""A verdict file as Parquet: one column for each field, metadata and texts in columns of theirs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trivet.batch.verdict_lines import FIELDS
+from trivet.records import DataError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_ROWS = 1024  # of one row group
+_WHOLE = range(-(2**63), 2**63)
+
+
+def is_parquet(out: Path) -> bool:
+    """Say whether an output's name asks for Parquet."""
+    return out.suffix.lower() in (".parquet", ".pq")
+
+
+def needs_pyarrow() -> None:
+    """Refuse Parquet, before anything is judged, where its package is missing.
+
+    Raises:
+        DataError: It names the package.
+    """
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise DataError("Parquet needs a package: pip install 'trivet[parquet]'") from error
+
+
+def write_parquet(lines: Path, out: Path) -> None:
+    """Write a file of verdict lines as Parquet; a lone surrogate becomes U+FFFD.
+
+    The file is read twice, some rows at a time: first for the columns that it has. Metadata stands
+    in one column for each name (``metadata.model``); where its values are of several kinds, they
+    are text. The file appears at once, when it is whole.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    names, kinds = _columns(lines)
+    schema = _schema(names, kinds)
+    new = out.with_name(f"{out.name}.new")
+    with parquet.ParquetWriter(new, schema, compression="zstd") as writer:
+        records = (_row(record, kinds) for record in _records(lines))
+        while batch := list(itertools.islice(records, _ROWS)):
+            writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema=schema))
+    with new.open("rb+") as file:
+        os.fsync(file.fileno())
+    new.replace(out)
+
+
+def _records(lines: Path) -> Iterator[dict[str, Any]]:
+    with lines.open("rb") as file:
+        for line in file:
+            # Only a line that UTF-8 could not hold has such escapes.
+            record: dict[str, Any] = json.loads(line)
+            yield _without_surrogates(record) if b"\\ud" in line else record
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {name: _without_surrogates(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(member) for member in value]
+    return value
+
+
+def _columns(lines: Path) -> tuple[set[str], dict[str, set[str]]]:
+    """Return the fields of a file of lines, and the kinds of value of each metadata column."""
+    names: set[str] = set()
+    kinds: dict[str, set[str]] = {}
+    for record in _records(lines):
+        names |= record.keys()
+        for name, value in record.get("metadata", {}).items():
+            kinds.setdefault(name, set()).add(_kind(value))
+    return names, kinds
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int" if value in _WHOLE else "text"
+    return "float" if isinstance(value, float) else "text"
+
+
+def _one_kind(kinds: set[str]) -> str:
+    """Return the kind that holds all values of a column."""
+    if kinds == {"int", "float"}:
+        return "float"
+    return next(iter(kinds)) if len(kinds) == 1 else "text"
+
+
+def _row(record: dict[str, Any], kinds: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Return a record with its metadata beside the other columns."""
+    for name, value in record.pop("metadata", {}).items():
+        kind = _one_kind(kinds[name])
+        if kind == "text" and not isinstance(value, str):
+            value = json.dumps(value)
+        record[f"metadata.{name}"] = float(value) if kind == "float" else value
+    return record
+
+
+def _schema(names: set[str], kinds: Mapping[str, set[str]]) -> pyarrow.Schema:
+    import pyarrow as pa
+
+    whole, number, text, truth = pa.int64(), pa.float64(), pa.string(), pa.bool_()
+    place = [("start", whole), ("end", whole), ("text", text)]
+    context_sentence = pa.struct([*place, ("relevance", number), ("utilization", number)])
+    types = {
+        "row": whole,
+        "id": text,
+        "error": pa.struct([("code", text), ("message", text), ("line", whole)]),
+        "adherent": truth,
+        "unsupported": pa.list_(pa.struct([*place, ("probability", number)])),
+        "sentences": pa.list_(pa.struct([*place, ("support", number), ("supported", truth)])),
+        "contexts": pa.list_(
+            pa.struct(
+                [
+                    ("relevance", number),
+                    ("utilization", number),
+                    ("sentences", pa.list_(context_sentence)),
+                ]
+            )
+        ),
+        "context_ids": pa.list_(text),
+        "texts": pa.struct([("question", text), ("contexts", pa.list_(text)), ("response", text)]),
+    }
+    counts = ("windows", "window_size", "cut_question_tokens", "response_chunks")
+    types |= dict.fromkeys((*counts, "replaced_characters"), whole)
+    by_kind = {"int": whole, "float": number, "bool": truth, "text": text}
+    there = [name for name in ("row", *FIELDS, "error") if name in names and name != "metadata"]
+    columns = [(name, types.get(name, number)) for name in there]
+    columns += [(f"metadata.{n}", by_kind[_one_kind(kinds[n])]) for n in sorted(kinds)]
+    return pa.schema(columns or [("row", whole)])

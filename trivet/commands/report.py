@@ -1,0 +1,66 @@
+"""``trivet report``: verdicts as a page to read, or two runs compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    verdicts: Annotated[Path, typer.Argument(help="What `trivet evaluate --out` wrote.")],
+    other: Annotated[
+        Path | None,
+        typer.Argument(help="A second run over the same questions, to compare with."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page: one file, which loads nothing.")] = Path(
+        "report.html"
+    ),
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The log that was judged, for its texts; the one the run's record names if not "
+            "given. Repeat it for the second run."
+        ),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Group by this column of the metadata; all of few values if not given."),
+    ] = None,
+    low: Annotated[
+        list[str] | None,
+        typer.Option(help="SCORE=LIMIT: below it an answer counts as a failure; repeat it."),
+    ] = None,
+    shown: Annotated[int, typer.Option(min=0, help="How many answers, the worst first.")] = 500,
+) -> None:
+    """Write a page about verdicts: scores, what is wrong, groups, and the worst answers.
+
+    With a second file: paired differences, and the answers that changed most.
+    """
+    limits = _parse_limits(low or [])
+    from trivet.report.failure_kinds import Limits
+    from trivet.report.write_report import write_report
+
+    write_report(
+        [verdicts] if other is None else [verdicts, other],
+        out,
+        logs=data or [],
+        limits=Limits.from_words(limits),
+        by=by or [],
+        shown=shown,
+    )
+    print(out)
+
+
+def _parse_limits(pairs: list[str]) -> dict[str, float]:
+    limits = {}
+    for pair in pairs:
+        score, _, number = pair.partition("=")
+        try:
+            limits[score] = float(number)
+        except ValueError:
+            raise typer.BadParameter(
+                f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2"
+            ) from None
+    return limits
