@@ -22,8 +22,8 @@ def test_a_name_that_utf_8_cannot_hold_loses_no_figure(tmp_path: Path) -> None:
     write_measures(found, *files)
     (written,) = json.loads(files[0].read_text(encoding="utf-8"))["figures"]
     assert written["source"] == source
-    for file in files[1:]:
-        assert "odd \\ud800 name" in file.read_text(encoding="utf-8")
+    assert "odd \\ud800 name" in files[1].read_text(encoding="utf-8")
+    assert "odd [U+D800] name" in files[2].read_text(encoding="utf-8")
 
 
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from trivet.measures.intervals import auroc, calibration_error
 from trivet.report.plots import (
     ReliabilityBin,
     expected_calibration_error,
+    histogram_svg,
     interval_svg,
     reliability_bins,
     reliability_svg,
@@ -99,6 +100,24 @@ def test_a_roc_plot_names_its_curves_with_their_areas() -> None:
     texts = [text.text or "" for text in parsed(svg, "ROC").iter(f"{SVG}text")]
     assert "model <1> 1.000" in texts
     assert len(svg) < 20_000
+
+
+def test_a_histogram_has_a_bar_where_there_are_values() -> None:
+    svg = histogram_svg(np.array([0.0, 0.01, 0.5, 1.0, 1.0, 1.0]), "scores", "rows")
+    bars = list(parsed(svg, "scores").iter(f"{SVG}rect"))
+    heights = [float(bar.get("height") or 0) for bar in bars]
+    assert heights == pytest.approx([60, 30, 90])
+    assert not list(parsed(histogram_svg(np.zeros(0), "none", "rows"), "none").iter(f"{SVG}rect"))
+
+
+def test_an_axis_holds_the_value_that_it_must() -> None:
+    texts = [
+        text.text
+        for text in parsed(
+            interval_svg([("a", 0.5, 0.4, 0.6)], "differences", "change", around=0.0), "differences"
+        ).iter(f"{SVG}text")
+    ]
+    assert "0.0" in texts
 
 
 def test_an_interval_plot_has_a_dot_a_row_and_a_line_where_there_is_an_interval() -> None:

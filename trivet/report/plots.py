@@ -1,4 +1,6 @@
-"""Small plots as inline SVG text: reliability, ROC and intervals. No script, no plotting library.
+"""Small plots as inline SVG text: reliability, ROC, intervals and histograms.
+
+No script and no plotting library.
 
 Text and axes take the page's own colour (``currentColor``) and the series take CSS variables
 (``--series-1`` to ``--series-5``) with fallbacks that read on light and on dark; series differ by
@@ -188,7 +190,10 @@ def roc_svg(curves: Mapping[str, tuple[FloatArray, FloatArray]], title: str) -> 
 
 
 def interval_svg(
-    rows: Sequence[tuple[str, float, float | None, float | None]], title: str, unit: str
+    rows: Sequence[tuple[str, float, float | None, float | None]],
+    title: str,
+    unit: str,
+    around: float | None = None,
 ) -> str:
     """Draw one dot a row, with its interval where there is one.
 
@@ -196,6 +201,7 @@ def interval_svg(
         rows: Name, value, lower and upper end; both ends may be None.
         title: Above the plot.
         unit: What the values are, below the axis.
+        around: A value that the axis must hold, such as 0 for differences.
 
     Raises:
         ValueError: A number is not finite.
@@ -204,6 +210,7 @@ def interval_svg(
         if not all(number is None or math.isfinite(number) for number in numbers):
             raise ValueError(f"row {name!r}: {numbers} must be finite numbers or None")
     known = [number for _, *numbers in rows for number in numbers if number is not None]
+    known += [] if around is None else [around]
     ticks = _ticks(min(known, default=0.0), max(known, default=1.0))
     first, span = ticks[0], ticks[-1] - ticks[0]
     left = 14 + _LETTER * max((len(name) for name, *_ in rows), default=0)
@@ -231,6 +238,36 @@ def interval_svg(
             )
         parts.append(_dot(x(value), y, 0))
     return _svg(left + wide + 24, foot + 40, title, parts)
+
+
+def histogram_svg(values: FloatArray, title: str, unit: str, bins: int = 20) -> str:
+    """Draw how many values lie where between 0 and 1.
+
+    Args:
+        values: In [0, 1]. *Shape:* [n].
+        title: Above the plot.
+        unit: What is counted.
+        bins: How many bars, of equal width.
+    """
+    counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
+    most = max(int(counts.max()), 1)
+    wide, high = 200, 90
+    step = wide / bins
+    foot = _TOP + high
+    parts = [
+        f'<rect x="{_number(_LEFT + step * place)}" y="{_number(foot - high * count / most)}" '
+        f'width="{_number(step - 1)}" height="{_number(high * count / most)}" '
+        f'style="fill:{_colour(0)}"/>'
+        for place, count in enumerate(counts.tolist())
+        if count
+    ]
+    parts.append(f'<path d="M{_LEFT} {foot}h{wide}" stroke="currentColor" stroke-opacity=".5"/>')
+    for tick in (0.0, 0.5, 1.0):
+        parts.append(_text(_LEFT + wide * tick, foot + 15, f"{tick:g}", anchor="middle"))
+    parts.append(_text(_LEFT - 6, _TOP + 4, f"{counts.max():,}", anchor="end"))
+    parts.append(_text(_LEFT - 6, foot, "0", anchor="end"))
+    parts.append(_text(_LEFT + wide / 2, foot + 30, unit, anchor="middle"))
+    return _svg(_LEFT + wide + _RIGHT, foot + _BELOW, title, parts)
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -1,0 +1,149 @@
+"""Rows for the pages, made of any text, and fifty texts that would like to be more than text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from trivet.records import (
+    ContextSentence,
+    ContextVerdict,
+    Evaluation,
+    FailedEvaluation,
+    SentenceVerdict,
+    UnsupportedSpan,
+)
+from trivet.report.verdict_row import VerdictRow
+
+MakeRow = Callable[..., VerdictRow]
+
+PAYLOADS = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>",
+    "<iframe src=javascript:alert(1)>",
+    "<body onload=alert(1)>",
+    "<details open ontoggle=alert(1)>",
+    "<input autofocus onfocus=alert(1)>",
+    "<a href='javascript:alert(1)'>x</a>",
+    '"><script>alert(1)</script>',
+    "'><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "' onfocus='alert(1)' autofocus='",
+    "</title><script>alert(1)</script>",
+    "</style><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>",
+    "</option></select><img src=x onerror=alert(1)>",
+    "</p></article><script>alert(1)</script>",
+    "</summary></details><img src=x onerror=alert(1)>",
+    "<!-- --><script>alert(1)</script>",
+    "--><script>alert(1)</script>",
+    "<![CDATA[<script>alert(1)</script>]]>",
+    "]]><script>alert(1)</script>",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+    "<template><script>alert(1)</script></template>",
+    "<object data=javascript:alert(1)>",
+    "<embed src=javascript:alert(1)>",
+    "<link rel=stylesheet href=//evil.example/x.css>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<base href=//evil.example/>",
+    "<form action=//evil.example><button>x</button></form>",
+    "<style>@import url(//evil.example/x.css);</style>",
+    "<div style='background:url(//evil.example/x.png)'>x</div>",
+    "url(//evil.example/x.png)",
+    "{{ 7 * 7 }}{% raw %}",
+    "${alert(1)}`${alert(1)}`",
+    "{% include 'page.html' %}",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#60;script&#62;alert(1)&#60;/script&#62;",
+    "\\u003cscript\\u003ealert(1)\\u003c/script\\u003e",
+    "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
+    "<scr\x00ipt>alert(1)</scr\x00ipt>",
+    "<\x0cimg\x0csrc=x\x0bonerror=alert(1)>",
+    "\ufeff<script>alert(1)</script>",
+    "\u202e<script>alert(1)</script>\u202c",
+    "\u2066txt.exe\u2069<img src=x onerror=alert(1)>",
+    "\ud83c<img src=x onerror=alert(1)>\udf09",
+    "\ufffe\uffff<video><source onerror=alert(1)>",
+    "<marquee onstart=alert(1)>x</marquee>",
+    "javascript:alert(1)//",
+)
+
+
+@pytest.fixture(scope="session")
+def payloads() -> tuple[str, ...]:
+    """Return the hostile texts."""
+    assert len(set(PAYLOADS)) >= 50
+    return PAYLOADS
+
+
+@pytest.fixture(scope="session")
+def make_row() -> MakeRow:
+    """Return a function that makes a row; texts are one sentence each, the middle unsupported."""
+
+    def make(
+        row: int = 1,
+        faithfulness: float | None = 0.4,
+        *,
+        id_: str | None = "mill",
+        question: str | None = "When was the mill built?",
+        contexts: tuple[str, ...] | None = ("It was built of stone in 1817.",),
+        response: str | None = "The mill was built in 1871.",
+        metadata: Mapping[str, Any] | None = None,
+        context_ids: tuple[str | None, ...] = (),
+        error: FailedEvaluation | None = None,
+        texts: bool = True,
+        **scores: Any,
+    ) -> VerdictRow:
+        verdict = None
+        if error is None:
+            verdict = verdict_on(contexts or (), response or "", faithfulness, id_).to_dict()
+            verdict |= scores
+        return VerdictRow(
+            row=row,
+            id=id_,
+            question=question if texts else None,
+            contexts=contexts if texts else None,
+            response=response if texts else None,
+            verdict=verdict,
+            error=error,
+            metadata=metadata or {},
+            context_ids=context_ids,
+        )
+
+    return make
+
+
+def verdict_on(
+    contexts: tuple[str, ...], response: str, faithfulness: float | None, id_: str | None
+) -> Evaluation:
+    """Return a verdict whose spans cut right through the texts."""
+    end = len(response)
+    begin, stop = end // 3, 2 * end // 3 + 1
+    sentence = SentenceVerdict(0, end, response, 0.25, False)
+    span = UnsupportedSpan(begin, stop, response[begin:stop], 0.83)
+    return Evaluation(
+        id=id_,
+        faithfulness=faithfulness,
+        supported_share=0.0,
+        relevance=0.3,
+        utilization=0.2,
+        completeness=0.6,
+        adherent=None if faithfulness is None else faithfulness >= 0.5,
+        unsupported=(span,) if response else (),
+        sentences=(sentence,) if response else (),
+        contexts=tuple(
+            ContextVerdict(0.3, 0.2, (ContextSentence(0, len(text), text, 0.35, 0.21),))
+            for text in contexts
+        ),
+        windows=3,
+        window_size=512,
+        cut_question_tokens=7,
+        response_chunks=2,
+        replaced_characters=1,
+    )

@@ -1,0 +1,276 @@
+"""A real browser opens the pages: no dialog, no request, and everything can be reached by keys.
+
+Chromium is steered through two pipes, which is all its protocol needs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.records import FailedEvaluation
+from trivet.report.comparison_page import render_comparison
+from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdicts_page import render_verdicts
+
+MakeRow = Callable[..., VerdictRow]
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
+SILENCE = 60  # seconds after which a browser is given up
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",  # containers have no user namespaces; the pages are our own
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--remote-debugging-pipe",
+)
+
+
+class Tab:
+    """One tab; ``events`` is what the browser told, in order."""
+
+    def __init__(self, into: int, out: int) -> None:
+        self._into, self._out = into, out
+        self._rest = b""
+        self._number = 0
+        self._session: str | None = None
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Ask the browser for something, and wait for its answer."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._into, json.dumps(message).encode() + b"\0")
+        while (answer := self._read()).get("id") != self._number:
+            continue
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def open(self, page: str, file: Path) -> None:
+        """Open a page and wait until it is loaded."""
+        file.write_text(page, encoding="utf-8")
+        self.events.clear()
+        self.send("Page.navigate", url=file.as_uri())
+        while not any(name == "Page.loadEventFired" for name, _ in self.events):
+            self._read()
+
+    def ask(self, expression: str) -> Any:
+        """Return the value of an expression in the page."""
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press a key, as a person does."""
+        for kind in ("keyDown", "keyUp"):
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, text=key)
+
+    def size(self, width: int, height: int, mobile: bool = False) -> None:
+        """Make the window so large."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=mobile,
+        )
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._out], [], [], SILENCE)
+            assert ready, f"the browser said nothing for {SILENCE} s"
+            self._rest += os.read(self._out, 1 << 20)
+        line, _, self._rest = self._rest.partition(b"\0")
+        answer: dict[str, Any] = json.loads(line)
+        if "method" in answer:
+            self.events.append((answer["method"], answer.get("params", {})))
+            assert answer["method"] != "Page.javascriptDialogOpening", answer
+        return answer
+
+
+@contextmanager
+def a_pipe() -> Iterator[tuple[int, int]]:
+    """Give both ends of a pipe, under numbers that are not the browser's own 3 and 4."""
+    low = os.pipe()
+    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low]
+    try:
+        yield ends[0], ends[1]
+    finally:
+        for end in (*low, *ends):
+            os.close(end)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    profile = tmp_path_factory.mktemp("profile")
+    with a_pipe() as (to_browser, into), a_pipe() as (out, from_browser):
+
+        def take_pipes() -> None:
+            os.dup2(to_browser, 3)
+            os.dup2(from_browser, 4)
+
+        process = subprocess.Popen(
+            [str(CHROMIUM), *OPTIONS, f"--user-data-dir={profile}"],
+            preexec_fn=take_pipes,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield Tab(into, out)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def rows_of(make_row: MakeRow, count: int = 30) -> list[VerdictRow]:
+    rows = [
+        make_row(
+            n,
+            n / (count + 1),
+            id_=f"q{n}",
+            question=f"Question {n}?",
+            relevance=1 - n / (count + 1),
+            metadata={"model": f"m{n % 3}"},
+        )
+        for n in range(1, count + 1)
+    ]
+    return [*rows, make_row(99, error=FailedEvaluation("x", "empty_contexts", "none"))]
+
+
+def check_quiet(tab: Tab, file: Path) -> None:
+    """See that a page asked for itself alone, and that the browser had nothing to refuse."""
+    asked = [event["request"]["url"] for name, event in tab.events if name == REQUEST]
+    assert asked == [file.as_uri()]
+    told = [event for name, event in tab.events if name in ("Log.entryAdded", THROWN)]
+    assert told == []
+    assert tab.ask("document.scripts.length") == 1
+
+
+REQUEST, THROWN = "Network.requestWillBeSent", "Runtime.exceptionThrown"
+VISIBLE = "[...document.querySelectorAll('#answers > article')].filter(c => !c.hidden)"
+
+
+def test_hostile_texts_stay_texts(
+    tab: Tab, make_row: MakeRow, payloads: tuple[str, ...], tmp_path: Path
+) -> None:
+    rows = [
+        make_row(
+            n,
+            question=text,
+            contexts=(text,),
+            response=text * 3,
+            id_=text,
+            context_ids=(text,),
+            metadata={"column": text if n < 20 else "x", text: n % 2},
+        )
+        for n, text in enumerate(payloads, start=1)
+    ]
+    rows.append(make_row(99, error=FailedEvaluation(payloads[0], payloads[1], payloads[2])))
+    pages = (
+        render_verdicts(rows, dict.fromkeys(payloads, "x"), title=payloads[14], remarks=payloads),
+        render_comparison((rows, rows), (payloads[0], payloads[1]), ({}, {}), remarks=payloads),
+    )
+    for number, page in enumerate(pages):
+        file = tmp_path / f"page-{number}.html"
+        tab.open(page, file)
+        tab.ask("document.querySelectorAll('details').forEach(one => one.open = true)")
+        for key in "jjoko":
+            tab.press(key)
+        check_quiet(tab, file)
+        assert tab.ask("document.querySelectorAll('img, iframe, a, link, object').length") == 0
+        own = "[...document.querySelectorAll('*')].every(e => ![...e.attributes]"
+        assert tab.ask(f"{own}.some(a => a.name.startsWith('on')))")
+
+
+def test_filters_orders_and_keys(tab: Tab, make_row: MakeRow, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    tab.open(render_verdicts(rows_of(make_row), {"bundle": "tiny"}), file)
+    check_quiet(tab, file)
+    shown = "document.getElementById('shown').textContent"
+    form = "document.getElementById('filters')"
+    assert tab.ask(shown) == "30 of 30"
+    change = "dispatchEvent(new Event('input', {bubbles: true}))"
+
+    def choose(name: str, value: str) -> None:
+        tab.ask(f"(f => {{ f.elements['{name}'].value = '{value}'; f.{change}; }})({form})")
+
+    assert tab.ask(f"{form}.hidden") is False
+    tab.ask(f"{form}.elements.kind[1].click()")  # made up: faithfulness below one half
+    assert tab.ask(shown) == "15 of 30"
+    choose("most", "0.1")
+    assert tab.ask(shown) == "3 of 30"
+    tab.ask(f"{form}.elements.kind[0].click()")
+    choose("most", "")
+    assert tab.ask(shown) == "30 of 30"
+    column = f"{form}.querySelector('[data-column]')"
+    tab.ask(f"{column}.value = '1'")
+    choose("most", "0.5")
+    assert tab.ask(shown) == "5 of 30"
+    tab.ask(f"{column}.value = ''")
+    choose("most", "")
+    order = f"{form}.elements.order"
+    tab.ask(f"(o => {{ o.value = '1'; o.{change}; }})({order})")
+    assert tab.ask(f"{VISIBLE}[0].querySelector('h3').textContent").startswith("row 30 ")
+    tab.ask("document.activeElement.blur()")
+    for key, row in (("j", "row 30"), ("j", "row 29"), ("k", "row 30")):
+        tab.press(key)
+        heading = tab.ask("document.activeElement.querySelector('h3').textContent")
+        assert heading.startswith(row), key
+    tab.press("o")
+    assert tab.ask("document.activeElement.querySelector('details').open") is True
+
+
+def test_paper_phone_and_dark(tab: Tab, make_row: MakeRow, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    tab.open(render_verdicts(rows_of(make_row), {"bundle": "tiny"}), file)
+    wide = "document.documentElement.scrollWidth <= window.innerWidth"
+    for width in (1200, 400):
+        tab.size(width, 800, mobile=width < 500)
+        assert tab.ask(wide) is True, width
+    tab.send("Emulation.clearDeviceMetricsOverride")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = tab.ask(colour)
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    tab.send("Emulation.setEmulatedMedia", features=dark)
+    assert tab.ask(colour) != light
+    tab.send("Emulation.setEmulatedMedia", media="print", features=dark)
+    assert tab.ask(colour) == light  # paper is white
+    assert tab.ask("getComputedStyle(document.getElementById('filters')).display") == "none"
+    tab.size(720, 1000)  # a page of A4 without its margins
+    assert tab.ask(wide) is True
+    tab.send("Emulation.clearDeviceMetricsOverride")
+    tab.send("Emulation.setEmulatedMedia", media="", features=[])
+    count = "document.querySelectorAll('details[open]').length"
+    tab.ask(f"addEventListener('beforeprint', () => {{ window.unfolded = {count}; }})")
+    pdf = b64decode(tab.send("Page.printToPDF")["data"])
+    assert pdf.startswith(b"%PDF")
+    # Contexts are unfolded for paper, and folded again.
+    assert (tab.ask("window.unfolded"), tab.ask(count)) == (30, 0)

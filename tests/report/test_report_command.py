@@ -1,0 +1,88 @@
+"""``trivet report`` from files to a file, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trivet.__main__ import app
+from trivet.records import ConfigError, DataError
+from trivet.report.verdict_row import VerdictRow
+
+MakeRow = Callable[..., VerdictRow]
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path, make_row: MakeRow) -> Path:
+    path = tmp_path / "verdicts.jsonl"
+    rows = [make_row(n, n / 10, id_=f"q{n}", metadata={"model": f"m{n % 2}"}) for n in range(1, 9)]
+    lines = [
+        json.dumps({"row": row.row, **(row.verdict or {}), "metadata": dict(row.metadata)})
+        for row in rows
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def run(*words: str | Path) -> str:
+    result = CliRunner().invoke(app, ["report", *map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_one_file_becomes_a_page(verdicts: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run(verdicts, "--out", page, "--shown", "3", "--by", "model").strip() == str(page)
+    text = page.read_text(encoding="utf-8")
+    assert "Verdicts: verdicts.jsonl" in text and text.count("<article") == 3
+    assert "<h2>By model</h2>" in text
+    run(verdicts, "--out", page, "--low", "faithfulness=0.45", "--low", "relevance=0.2")
+    assert "faithfulness below 0.45" in page.read_text(encoding="utf-8")
+
+
+def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
+    other, page = tmp_path / "other.jsonl", tmp_path / "page.html"
+    other.write_bytes(verdicts.read_bytes())
+    run(verdicts, other, "--out", page)
+    text = page.read_text(encoding="utf-8")
+    assert "verdicts.jsonl and other.jsonl compared" in text
+    assert "+0.000" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["--out", "nowhere/page.html"], DataError, "there is no folder nowhere"),
+        (["--by", "prompt"], DataError, "column 'prompt' is in no row"),
+        (["--low", "trust=0.5"], ConfigError, "no score 'trust'"),
+        (["--data", "none.jsonl"], DataError, "no such file: none.jsonl"),
+        (["--data", "a", "--data", "b"], DataError, "1 verdict files and 2 logs were given"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    verdicts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    error: type[Exception],
+    message: str,
+) -> None:
+    monkeypatch.chdir(verdicts.parent)
+    with pytest.raises(error, match=message):
+        run(verdicts, *words)
+    assert not (verdicts.parent / "report.html").exists()
+
+
+def test_an_input_is_never_overwritten(verdicts: Path) -> None:
+    before = verdicts.read_bytes()
+    with pytest.raises(DataError, match="would overwrite what the report is about"):
+        run(verdicts, "--out", verdicts)
+    assert verdicts.read_bytes() == before
+
+
+def test_a_limit_that_is_no_number(verdicts: Path) -> None:
+    result = CliRunner().invoke(app, ["report", str(verdicts), "--low", "relevance=low"])
+    assert result.exit_code == 2

@@ -1,0 +1,160 @@
+"""Verdict files, with their texts from the file itself or from the log; no line is lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.records import DataError
+from trivet.report.run_facts import read_run_facts
+from trivet.report.verdict_files import VerdictFile
+from trivet.report.verdict_row import VerdictRow
+
+MakeRow = Callable[..., VerdictRow]
+
+
+def line(row: VerdictRow, **more: Any) -> dict[str, Any]:
+    return {"row": row.row, **(row.verdict or {}), "metadata": dict(row.metadata), **more}
+
+
+def write(path: Path, records: Sequence[dict[str, Any] | str]) -> Path:
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in records]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def log_row(row: VerdictRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "prompt": row.question,
+        "contexts": [{"id": f"doc-{row.row}", "text": text} for text in row.contexts or ()],
+        "response": row.response,
+    }
+
+
+def write_record(out: Path, log: Path, **more: Any) -> None:
+    record = {
+        "trivet": "0.1.0",
+        "started": "2026-01-01T00:00:00+00:00",
+        "input": {"path": str(log), "bytes": 1, "sha256": "0" * 64},
+        "bundle": {"name": "tiny", "manifest_sha256": "0123456789abcdef", "thresholds": {"a": 0.5}},
+        "engine": {"name": "onnx", "precision": "int8"},
+        "settings": {"mapping": {"question": "prompt"}, "format": None, "shard": "1/1"},
+        "changed": [],
+        "finished": True,
+    }
+    out.with_name(f"{out.name}.run.json").write_text(json.dumps(record | more), encoding="utf-8")
+
+
+@pytest.fixture
+def rows(make_row: MakeRow) -> list[VerdictRow]:
+    return [
+        make_row(n, question=f"Question {n}?", id_=f"q{n}", metadata={"model": "m", "try": n})
+        for n in (1, 2, 4, 7)
+    ]
+
+
+def test_texts_in_the_file_are_taken_from_there(tmp_path: Path, rows: list[VerdictRow]) -> None:
+    texts = [
+        {"question": row.question, "contexts": row.contexts, "response": row.response}
+        for row in rows
+    ]
+    records = [line(row, texts=own) for row, own in zip(rows, texts, strict=True)]
+    found = list(VerdictFile(write(tmp_path / "v.jsonl", records)))
+    assert [(row.row, row.question, row.metadata) for row in found] == [
+        (row.row, row.question, row.metadata) for row in rows
+    ]
+    assert found[0].contexts == rows[0].contexts
+
+
+def test_the_log_that_the_record_names_gives_the_texts(
+    tmp_path: Path, rows: list[VerdictRow], make_row: MakeRow
+) -> None:
+    # The log has rows that are in no verdict: another shard's.
+    log = write(
+        tmp_path / "log.jsonl",
+        [log_row(make_row(n, question=f"Question {n}?")) for n in range(1, 9)],
+    )
+    out = write(tmp_path / "v.jsonl", [line(row) for row in rows])
+    write_record(out, log)
+    for _ in range(2):  # a file is read anew each time
+        found = list(VerdictFile(out))
+        assert [row.question for row in found] == [row.question for row in rows]
+        assert found[2].context_ids == ("doc-4",)
+        assert found[0].response == rows[0].response
+    log.unlink()
+    assert [row.question for row in VerdictFile(out)] == [None] * 4
+    moved = write(tmp_path / "moved.jsonl", [log_row(row) for row in rows[:2]])
+    assert [row.question for row in VerdictFile(out, str(moved))] == [
+        *("Question 1?", "Question 2?", None, None)
+    ]
+
+
+def test_lines_that_are_no_verdicts_become_rows_that_failed(
+    tmp_path: Path, rows: list[VerdictRow]
+) -> None:
+    error = {"row": 2, "id": "q2", "error": {"code": "empty_contexts", "message": "none"}}
+    out = write(tmp_path / "v.jsonl", [line(rows[0]), error, '{"row": 3, "faith', {"row": 4}])
+    found = list(VerdictFile(out))
+    assert [row.error and row.error.code for row in found] == [
+        *(None, "empty_contexts", "malformed_line", "no_verdict")
+    ]
+    assert found[2].error is not None and "line 3 of the verdicts" in found[2].error.message
+
+
+def test_a_file_without_verdicts_is_refused(tmp_path: Path, rows: list[VerdictRow]) -> None:
+    log = write(tmp_path / "log.jsonl", [log_row(rows[0])])
+    with pytest.raises(DataError, match=r"line 1 holds no score \(found id, prompt, contexts, "):
+        list(VerdictFile(log))
+    with pytest.raises(DataError, match="no such file"):
+        VerdictFile(tmp_path / "none.jsonl")
+    with pytest.raises(DataError, match="no such file"):
+        VerdictFile(log, str(tmp_path / "none.jsonl"))
+
+
+def test_a_log_that_breaks_off_costs_texts_and_not_the_report(
+    tmp_path: Path, rows: list[VerdictRow], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = write(tmp_path / "log.jsonl", ["[]"] * 70)
+    out = write(tmp_path / "v.jsonl", [line(row) for row in rows])
+    write_record(out, log)
+    with caplog.at_level(logging.WARNING):
+        assert [row.question for row in VerdictFile(out)] == [None] * 4
+    assert "the report shows fewer texts" in caplog.text
+    with pytest.raises(DataError, match="none of the first"):
+        list(VerdictFile(out, str(log)))
+
+
+def test_the_facts_of_a_run(tmp_path: Path) -> None:
+    out = tmp_path / "v.jsonl"
+    assert "is unknown" in read_run_facts(out).remarks[0]
+    write_record(out, tmp_path / "log.jsonl", finished=False, changed=["trivet was 1, is 2"])
+    facts = read_run_facts(out)
+    assert facts.about["bundle"] == "tiny, manifest 0123456789ab"
+    assert facts.about["input"] == "log.jsonl"
+    assert facts.about["settings"] == 'mapping {"question": "prompt"}, shard 1/1'
+    assert facts.mapping == {"question": "prompt"}
+    assert "not finished" in facts.remarks[0] and "trivet was 1, is 2" in facts.remarks[1]
+    for damaged in ("{", "[]", '{"input": 3, "settings": [], "bundle": null}'):
+        out.with_name("v.jsonl.run.json").write_text(damaged, encoding="utf-8")
+        assert read_run_facts(out).input is None
+
+
+def test_parquet(tmp_path: Path, rows: list[VerdictRow]) -> None:
+    pytest.importorskip("pyarrow")
+    from trivet.batch.verdict_parquet import write_parquet
+
+    error = {"row": 5, "id": "q5", "error": {"code": "empty_contexts", "message": "none"}}
+    lines = write(tmp_path / "v.lines", [*(line(row) for row in rows), error])
+    out = tmp_path / "v.parquet"
+    write_parquet(lines, out)
+    found = list(VerdictFile(out))
+    assert [row.row for row in found] == [1, 2, 4, 7, 5]
+    assert found[0].metadata == rows[0].metadata
+    assert found[4].error is not None and found[4].error.code == "empty_contexts"
+    assert (found[0].verdict or {})["sentences"] == list((rows[0].verdict or {})["sentences"])

@@ -1,0 +1,83 @@
+"use strict";
+(() => {
+  const form = document.getElementById("filters");
+  const list = document.getElementById("answers");
+  const shown = document.getElementById("shown");
+  const written = Array.from(list.children);
+  const cards = written.map((card) => ({
+    card,
+    kinds: card.dataset.kinds.split(" "),
+    scores: card.dataset.scores.split(" ").map((word) => (word === "-" ? NaN : Number(word))),
+    codes: card.dataset.codes.split(" "),
+  }));
+
+  function choose() {
+    const kind = form.elements.kind.value;
+    const score = Number(form.elements.score.value);
+    const most = form.elements.most.value === "" ? NaN : Number(form.elements.most.value);
+    const columns = Array.from(form.querySelectorAll("[data-column]")).filter((one) => one.value);
+    let count = 0;
+    for (const one of cards) {
+      const fits =
+        (kind === "" || one.kinds.includes(kind)) &&
+        (Number.isNaN(most) || one.scores[score] <= most) &&
+        columns.every((column) => one.codes[Number(column.dataset.column)] === column.value);
+      one.card.hidden = !fits;
+      count += fits ? 1 : 0;
+    }
+    shown.textContent = `${count} of ${cards.length}`;
+  }
+
+  function arrange() {
+    const by = form.elements.order.value;
+    const ranked = cards.slice();
+    const place = (one) => (Number.isNaN(one.scores[by]) ? Infinity : one.scores[by]);
+    if (by !== "") ranked.sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
+    list.append(...ranked.map((one) => one.card));
+  }
+
+  function unfold(open) {
+    for (const one of list.querySelectorAll("details")) one.open = open;
+  }
+
+  function step(way) {
+    const open = Array.from(list.children).filter((card) => !card.hidden);
+    const at = open.indexOf(document.activeElement.closest("article"));
+    const next = open[at < 0 ? 0 : Math.min(open.length - 1, Math.max(0, at + way))];
+    if (next) {
+      next.focus({ preventScroll: true });
+      next.scrollIntoView({ block: "start" });
+    }
+  }
+
+  form.addEventListener("input", (event) => {
+    const name = event.target.name;
+    if (name === "order") arrange();
+    else if (name === "unfold") unfold(event.target.checked);
+    else if (name === "numbers") list.classList.toggle("tv-numbers", event.target.checked);
+    else choose();
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input:not([type=radio], [type=checkbox]), select")) return;
+    if (event.key === "j") step(1);
+    else if (event.key === "k") step(-1);
+    else if (event.key === "o") {
+      const card = document.activeElement.closest("article");
+      for (const one of card ? card.querySelectorAll("details") : []) one.open = !one.open;
+    }
+  });
+  // Paper cannot unfold.
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    folded = Array.from(list.querySelectorAll("details:not([open])"));
+    for (const one of folded) one.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const one of folded) one.open = false;
+  });
+  form.reset();
+  form.hidden = false;
+  choose();
+})();
