@@ -1,3 +1,5 @@
+"""What the benchmarks work out without a clock: cost, operations, shares."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Every benchmark's command runs on a small case and writes its tables."""
+
 from __future__ import annotations
 
 import importlib

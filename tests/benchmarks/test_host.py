@@ -1,3 +1,5 @@
+"""The naive host gives the scores of ours, and reads the same windows."""
+
 from __future__ import annotations
 
 import numpy as np

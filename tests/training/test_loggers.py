@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,10 +33,11 @@ def run(
 
 def test_tensorboard_holds_losses_and_dev(run: Callable[[str], Path]) -> None:
     pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    reader = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = importlib.import_module(reader).EventAccumulator
 
     (events,) = (run("tensorboard") / "tensorboard").rglob("events.out.*")
-    found = EventAccumulator(str(events))
+    found = accumulator(str(events))
     found.Reload()
     assert {"loss/total", "head/support", "dev/score"} <= set(found.Tags()["scalars"])
 
