@@ -1,0 +1,99 @@
+"""A judge that counts what it is asked, on the embedded bundle, and rows for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import trivet
+from trivet.records import Evaluation, FailedEvaluation, RagExample
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "question": "When was the bridge built?",
+        "contexts": ["The bridge was built in 1790.", "The mill is made of wood."],
+        "response": "The bridge was built in 1790.",
+    },
+    {
+        "question": "Who keeps the lighthouse?",
+        "contexts": ["The lighthouse has had no keeper since 1931."],
+        "response": "A keeper of the name of Jonas lives there with two dogs.",
+    },
+    {
+        "question": "Where does the ferry cross?",
+        "contexts": ["The ferry crosses north of the town.", "Bread is sold at the pier."],
+        "response": "It crosses north of the town. Tickets cost four euros.",
+    },
+]
+
+
+class CountingJudge:
+    """An evaluator that remembers what it was asked.
+
+    Attributes:
+        calls: How many examples each call had.
+    """
+
+    def __init__(self, evaluator: trivet.Evaluator) -> None:
+        self.evaluator = evaluator
+        self.bundle = evaluator.bundle
+        self.calls: list[int] = []
+
+    def evaluate(self, question: str, contexts: Sequence[str], response: str) -> Evaluation:
+        self.calls.append(1)
+        return self.evaluator.evaluate(question, contexts, response)
+
+    def evaluate_many(
+        self, examples: Iterable[RagExample]
+    ) -> Iterator[Evaluation | FailedEvaluation]:
+        asked = list(examples)
+        self.calls += [len(asked)] if asked else []
+        return self.evaluator.evaluate_many(asked)
+
+
+class SingleJudge:
+    """A judge that has ``evaluate`` alone, as a client over a network may."""
+
+    def __init__(self, evaluator: trivet.Evaluator) -> None:
+        self.evaluate = evaluator.evaluate
+
+
+@pytest.fixture(scope="session")
+def embedded() -> trivet.Evaluator:
+    return trivet.Evaluator(threads=1)
+
+
+@pytest.fixture
+def judge(embedded: trivet.Evaluator) -> CountingJudge:
+    return CountingJudge(embedded)
+
+
+@pytest.fixture
+def single_judge(embedded: trivet.Evaluator) -> SingleJudge:
+    return SingleJudge(embedded)
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    return [dict(row) for row in ROWS]
+
+
+@pytest.fixture(scope="session")
+def verdicts(embedded: trivet.Evaluator) -> list[Evaluation]:
+    """Return the verdicts on the rows."""
+    return [embedded.evaluate(**row) for row in ROWS]
+
+
+@pytest.fixture
+def expected(verdicts: list[Evaluation]) -> Callable[[str], Any]:
+    """Return a function: the values that a field has in the rows' verdicts, approximately.
+
+    What is judged together may differ from what is judged alone in its last digits.
+    """
+
+    def values(field: str) -> Any:
+        return pytest.approx([getattr(verdict, field) for verdict in verdicts], abs=0.02)
+
+    return values

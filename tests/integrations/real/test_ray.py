@@ -1,0 +1,54 @@
+"""Ray Data scores a data set with two actors on two CPUs, and does not wait for ever."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import trivet
+from trivet.integrations.ray import score
+from trivet.records import ConfigError, DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+def test_two_actors_score_all_rows(
+    ray: Any, rows: list[dict[str, Any]], expected: Callable[[str], Any]
+) -> None:
+    many = [{"number": number, **rows[number % 3]} for number in range(150)]
+    many[70]["contexts"] = [""]
+    data = ray.data.from_items(many, override_num_blocks=4)
+    scored = sorted(score(data, actors=2).take_all(), key=lambda row: row["number"])
+    assert len(scored) == 150
+    assert [row["trivet_faithfulness"] for row in scored[:3]] == expected("faithfulness")
+    assert scored[70]["trivet_error"].startswith("empty_contexts: ")
+    assert scored[70]["trivet_verdict"] is None
+    assert sum(row["trivet_error"] is None for row in scored) == 149
+
+
+def test_a_judge_of_ones_own_is_loaded_in_the_actors(ray: Any, rows: list[dict[str, Any]]) -> None:
+    load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
+    (scored,) = score(ray.data.from_items(rows[:1]), load, prefix="").take_all()
+    assert scored["error"].startswith("too_long: ")
+
+
+def test_a_pool_that_would_starve_the_reader_is_refused(
+    ray: Any, rows: list[dict[str, Any]]
+) -> None:
+    data = ray.data.from_items(rows)
+    with pytest.raises(ConfigError, match=r"actors=2 with cpus=1 leave 0 of 2 CPUs"):
+        score(data, actors=2, cpus=1)
+    with pytest.raises(DataError, match="columns trivet_error are there already"):
+        score(data.add_column("trivet_error", lambda batch: batch["question"]))

@@ -1,0 +1,54 @@
+"""Spark scores a frame; what cannot be judged is an error in its row."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from trivet.integrations.spark import score
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    sql = pytest.importorskip("pyspark.sql")
+    pytest.importorskip("pandas")
+    builder = (
+        sql.SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)  # else it takes the first one on the path
+        session = builder.getOrCreate()
+        yield session
+        session.stop()
+
+
+def test_a_frame_gets_its_scores(
+    spark: Any, rows: list[dict[str, Any]], expected: Callable[[str], Any]
+) -> None:
+    many = [{"number": number, **rows[number % 3]} for number in range(90)]
+    many[40]["contexts"] = [""]
+    frame = spark.createDataFrame(many).repartition(4)
+    scored = sorted(score(frame).collect(), key=lambda row: row["number"])
+    assert len(scored) == 90
+    assert [row["trivet_faithfulness"] for row in scored[:3]] == expected("faithfulness")
+    assert scored[40]["trivet_error"].startswith("empty_contexts: ")
+    assert scored[40]["trivet_faithfulness"] is None  # null, not NaN
+    assert scored[40]["trivet_adherent"] is None
+    assert isinstance(scored[0]["trivet_adherent"], bool)
+    assert sum(row["trivet_error"] is None for row in scored) == 89
+
+
+def test_a_partition_of_failures_alone_keeps_its_types(
+    spark: Any, rows: list[dict[str, Any]]
+) -> None:
+    (row,) = score(spark.createDataFrame([{**rows[0], "contexts": [""]}])).collect()
+    assert row["trivet_relevance"] is None
+    assert row["trivet_error"].startswith("empty_contexts: ")

@@ -1,0 +1,58 @@
+"""LettuceDetect's call: spans and tokens of the same verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trivet.integrations.lettucedetect import HallucinationDetector
+from trivet.records import ExampleError
+
+
+def call(row: dict[str, Any]) -> dict[str, Any]:
+    return {"context": row["contexts"], "question": row["question"], "answer": row["response"]}
+
+
+def test_spans_are_the_verdicts_unsupported_ones(
+    judge: Any, rows: list[dict[str, Any]], verdicts: list[Any]
+) -> None:
+    detector = HallucinationDetector(judge)
+    for row, verdict in zip(rows, verdicts, strict=True):
+        found = detector.predict(**call(row), output_format="spans")
+        assert found == [
+            {"start": s.start, "end": s.end, "confidence": s.probability, "text": s.text}
+            for s in verdict.unsupported
+        ]
+        assert all(row["response"][s["start"] : s["end"]] == s["text"] for s in found)
+    sure = detector.predict(**call(rows[1]), output_format="spans", min_confidence=1.0)
+    assert sure == []
+
+
+def test_tokens_cover_the_answer_and_agree_with_the_spans(
+    embedded: Any, rows: list[dict[str, Any]], verdicts: list[Any]
+) -> None:
+    found = HallucinationDetector(embedded).predict(**call(rows[1]))
+    assert "".join(token["token"] for token in found) == rows[1]["response"].replace(" ", "")
+    threshold = embedded.bundle.info.thresholds.span
+    assert all(token["pred"] == int(1 - token["prob"] < threshold) for token in found)
+    assert any(token["pred"] for token in found)
+    tokens = embedded.evaluate_tokens(**rows[1])
+    sentence = verdicts[1].sentences[0]
+    assert sum(t.support for t in tokens) / len(tokens) == pytest.approx(sentence.support, abs=1e-5)
+    assert [rows[1]["response"][t.start : t.end] for t in tokens] == [t.text for t in tokens]
+
+
+def test_what_cannot_be_answered_is_refused(
+    judge: Any, embedded: Any, rows: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(ValueError, match="no output_format 'words'; use 'tokens' or 'spans'"):
+        HallucinationDetector(judge).predict(**call(rows[0]), output_format="words")  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match="CountingJudge gives no tokens; use output_format='spans'"
+    ):
+        HallucinationDetector(judge).predict(**call(rows[0]))
+    with pytest.raises(ValueError, match=r"min_confidence must be in \[0, 1\], got 2"):
+        HallucinationDetector(judge).predict(**call(rows[0]), min_confidence=2)
+    with pytest.raises(ExampleError, match="there are no contexts"):
+        HallucinationDetector(embedded).predict(context=[], answer="Here.")

@@ -1,0 +1,101 @@
+"""What the adapters do without their tool: LangSmith's function, merged runs, columns, rooms."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trivet.integrations import haystack, trulens
+from trivet.integrations.deepeval import _threshold
+from trivet.integrations.langsmith import evaluator
+from trivet.integrations.llama_index import passing
+from trivet.integrations.mlflow import merged
+from trivet.integrations.ray import check_room
+from trivet.integrations.score_columns import score_columns
+from trivet.records import ConfigError, ExampleError, FailedEvaluation
+
+
+def test_langsmith_is_given_a_list_of_scores(
+    judge: Any, rows: list[dict[str, Any]], verdicts: list[Any]
+) -> None:
+    row = rows[1]
+    given = evaluator(judge, {"question": "ask"})(
+        {"ask": row["question"]}, {"answer": row["response"], "documents": row["contexts"]}
+    )
+    assert [set(each) for each in given] == [{"key", "score", "comment"}] * 4
+    assert given[0]["key"] == "faithfulness"
+    assert given[0]["score"] == verdicts[1].faithfulness
+    assert given[0]["comment"].startswith("unsupported: ")
+    assert given[1] | {"comment": ""} == {
+        "key": "context_relevance",
+        "score": verdicts[1].relevance,
+        "comment": "",
+    }
+    with pytest.raises(ExampleError, match="has no contexts"):
+        evaluator(judge)({"question": "q"}, {"answer": "r"})
+
+
+def test_a_run_of_mlflow_is_one_row() -> None:
+    spans = [SimpleNamespace(outputs=["a"]), SimpleNamespace(outputs=[{"page_content": "b"}])]
+    trace = SimpleNamespace(search_spans=lambda span_type: spans)
+    assert merged({"question": "q"}, "r", trace) == {
+        "contexts": ["a", {"page_content": "b"}],
+        "question": "q",
+        "response": "r",
+    }
+    assert merged("q", {"answer": "r", "contexts": ["c"]}, trace)["contexts"] == ["c"]
+    nothing = SimpleNamespace(search_spans=lambda span_type: [SimpleNamespace(outputs=None)])
+    assert "contexts" not in merged("q", "r", nothing)
+
+
+def test_a_mean_says_what_it_leaves_out(verdicts: list[Any]) -> None:
+    columns = score_columns([verdicts[0], FailedEvaluation(None, "too_long", "long"), verdicts[1]])
+    column = columns["context_relevance"]
+    values = [verdicts[0].relevance, None, verdicts[1].relevance]
+    assert column["individual_scores"] == values
+    assert column["score"] == (values[0] + values[2]) / 2
+    assert (column["n"], column["n_failed"]) == (2, 1)
+    assert column["errors"] == [None, "too_long: long", None]
+    assert score_columns([])["faithfulness"]["score"] is None
+
+
+def test_passing_is_the_bundles_own_where_nobody_says_otherwise(verdicts: list[Any]) -> None:
+    supported, unsupported, _ = verdicts
+    assert passing(supported, "faithfulness", None) is True
+    assert passing(unsupported, "faithfulness", None) is False
+    assert passing(supported, "faithfulness", 1.0) is False
+    assert passing(supported, "utilization", None) is None
+    assert passing(supported, "utilization", 0.0) is True
+
+
+def test_faithfulness_has_the_bundles_threshold(judge: Any, single_judge: Any) -> None:
+    assert _threshold(judge) == judge.bundle.info.thresholds.adherence
+    assert _threshold(single_judge) == 0.5
+
+
+def test_a_pool_of_actors_leaves_a_cpu_to_the_reader() -> None:
+    check_room(2, 0.5, 2)
+    check_room(100, 0, 1)
+    with pytest.raises(ConfigError, match=r"actors=2 with cpus=0.9 leave 0.2 of 2 CPUs"):
+        check_room(2, 0.9, 2)
+
+
+def test_functions_of_trulens_are_found_by_name(rows: list[dict[str, Any]]) -> None:
+    function = trulens.utilization
+    assert (function.__module__, function.__name__) == (
+        "trivet.integrations.trulens",
+        "utilization",
+    )
+    value, said = function(**rows[0])
+    assert 0.0 <= value <= 1.0
+    assert said["reason"].startswith("by context: ")
+    with pytest.raises(ExampleError, match="there is no utilization without a response"):
+        function(**{**rows[0], "response": ""})
+
+
+@pytest.mark.parametrize("module", [haystack, trulens])
+def test_a_module_has_no_other_names(module: Any) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = module.Nothing

@@ -1,0 +1,72 @@
+"""Rows under any of the known names, with contexts that are objects of any tool."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trivet.integrations.rows import example, judge_rows, read_row
+from trivet.records import DataError, Evaluation, ExampleError, FailedEvaluation
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "The mill.",
+        {"text": "The mill."},
+        {"page_content": "The mill.", "metadata": {}},
+        SimpleNamespace(page_content="The mill.", metadata={}),
+        SimpleNamespace(content="The mill.", id="d1"),
+        SimpleNamespace(text="The mill.", score=0.5),
+        SimpleNamespace(context="The mill.", source="here"),
+    ],
+)
+def test_a_context_of_any_tool_is_its_text(context: Any) -> None:
+    assert example("q", [context], "r").contexts == ("The mill.",)
+    row = read_row({"query": "q", "documents": [context], "answer": "r"})
+    assert (row.question, row.contexts, row.response) == ("q", ("The mill.",), "r")
+    assert row.id is None
+
+
+def test_arrays_none_and_own_names_are_read() -> None:
+    row = read_row(
+        {"id": 7, "prompt": "q", "contexts": np.array(["a", "b"], dtype=object), "response": None},
+        {"question": "prompt"},
+    )
+    assert (row.id, row.question, row.contexts, row.response) == ("7", "q", ("a", "b"), "")
+    assert example(None, ("a",), None).question == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        (
+            {"question": "q", "response": "r"},
+            "missing_field",
+            r"the row has no contexts .*; found question, response\); name the field with "
+            r"mapping: contexts=NAME",
+        ),
+        ({"question": 3, "contexts": ["a"], "response": "r"}, "bad_field", "question is a number"),
+        ({"question": "q", "contexts": [3], "response": "r"}, "bad_field", r"contexts\[0\] is a n"),
+    ],
+)
+def test_what_cannot_be_read_says_why(fields: Any, code: str, message: str) -> None:
+    with pytest.raises(ExampleError, match=message) as caught:
+        read_row(fields)
+    assert caught.value.code == code
+
+
+def test_a_field_that_we_do_not_have_is_refused() -> None:
+    with pytest.raises(DataError, match="no field 'prompt'"):
+        read_row({}, {"prompt": "question"})
+
+
+def test_rows_are_judged_together_and_failures_stay_in_place(
+    judge: Any, rows: list[dict[str, Any]]
+) -> None:
+    results = judge_rows(judge, [rows[0], {"question": "q"}, rows[1]])
+    assert [type(result) for result in results] == [Evaluation, FailedEvaluation, Evaluation]
+    assert judge.calls == [2]

@@ -1,0 +1,71 @@
+"""Rows with verdicts beside them, as Ray's actors and Spark's workers make them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+import trivet
+from trivet.integrations.ray import RowActor
+from trivet.integrations.scored_rows import COLUMNS, RowScoring
+from trivet.integrations.spark import frame_scorer
+from trivet.records import DataError
+
+
+@pytest.fixture(scope="session")
+def scoring() -> RowScoring:
+    """Return what has been to another process."""
+    scoring: RowScoring = pickle.loads(pickle.dumps(RowScoring.of(None, None, "t_")))
+    return scoring
+
+
+def test_a_row_has_its_verdict_or_its_error(
+    scoring: RowScoring, rows: list[dict[str, Any]], expected: Any
+) -> None:
+    scored = scoring.score([*rows, {**rows[0], "contexts": []}])
+    assert scored.keys() == scoring.columns(["question"]).keys()
+    assert len(scored) == len(COLUMNS)
+    assert scored["t_relevance"][:3] == expected("relevance")
+    assert scored["t_error"][:3] == [None] * 3
+    assert scored["t_error"][3].startswith("empty_contexts: there are no contexts")
+    assert [scored[name][3] for name in scored if name != "t_error"] == [None] * 7
+    assert json.loads(scored["t_verdict"][0])["relevance"] == scored["t_relevance"][0]
+    for name, kind in scoring.columns([]).items():
+        assert all(value is None or type(value) is kind for value in scored[name]), name
+
+
+def test_columns_that_are_there_are_not_written_over(scoring: RowScoring) -> None:
+    with pytest.raises(DataError, match="columns t_error, t_verdict are there already; choose"):
+        scoring.columns(["t_verdict", "t_error", "question"])
+
+
+def test_a_judge_of_ones_own_is_loaded(rows: list[dict[str, Any]]) -> None:
+    load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
+    (error,) = RowScoring.of(load, None, "").score(rows[:1])["error"]
+    assert error.startswith("too_long: ")
+    with pytest.raises(DataError, match="cannot be sent to another process"):
+        RowScoring.of(lambda: trivet.Evaluator(), None, "")
+
+
+def test_an_actor_adds_columns_to_a_table(scoring: RowScoring, rows: list[dict[str, Any]]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    failures = pyarrow.Table.from_pylist([{**rows[0], "contexts": [""]}])
+    actor = RowActor(scoring)
+    table = actor(failures)
+    assert table.column_names == ["question", "contexts", "response", *scoring.columns([])]
+    # A batch of failures alone has the types of any other: blocks can be put together.
+    assert table.schema == actor(pyarrow.Table.from_pylist(rows)).schema
+
+
+def test_a_worker_adds_columns_to_frames(
+    scoring: RowScoring, rows: list[dict[str, Any]], expected: Any
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame(rows[:2]), pandas.DataFrame(rows[2:])]
+    scored = list(frame_scorer(scoring)(iter(frames)))
+    assert [len(frame) for frame in scored] == [2, 1]
+    assert list(pandas.concat(scored)["t_faithfulness"]) == expected("faithfulness")
