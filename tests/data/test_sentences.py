@@ -74,6 +74,27 @@ def test_long_dull_texts_take_linear_time(unit: str) -> None:
     assert sum(span.end - span.start for span in spans) <= len(text)
 
 
+@pytest.mark.parametrize("unit", ["'", '",', "\u201c", "It is so. ", "Dr. No said so. "])
+def test_a_line_is_read_in_stretches_of_bounded_length(
+    unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = sentencex.get_sentence_boundaries
+    whole = read("en", text := unit * (50_000 // len(unit)))
+    lengths: list[int] = []
+
+    def counted(language: str, line: str) -> Any:
+        lengths.append(len(line))
+        return read(language, line)
+
+    monkeypatch.setattr(sentencex, "get_sentence_boundaries", counted)
+    spans = split_sentences(text)
+    # Quotes take the splitter the square of their number: bounded stretches keep that small.
+    assert max(lengths) <= 20_000
+    assert len(lengths) <= 4
+    # Where a stretch ends is no sentence's end.
+    assert len(spans) == len(whole)
+
+
 class PanicException(BaseException):
     """Named as the panics of Rust libraries are."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+import trivet
 from trivet.integrations.lettucedetect import HallucinationDetector
 from trivet.records import ExampleError
 
@@ -41,6 +43,17 @@ def test_tokens_cover_the_answer_and_agree_with_the_spans(
     sentence = verdicts[1].sentences[0]
     assert sum(t.support for t in tokens) / len(tokens) == pytest.approx(sentence.support, abs=1e-5)
     assert [rows[1]["response"][t.start : t.end] for t in tokens] == [t.text for t in tokens]
+
+
+def test_a_token_is_held_against_the_threshold_of_spans(rows: list[dict[str, Any]]) -> None:
+    evaluator = trivet.Evaluator(threads=1)
+    info = evaluator.bundle.info
+    thresholds = dataclasses.replace(info.thresholds, span=0.33, sentence=0.9)
+    changed = info.model_copy(update={"thresholds": thresholds})
+    evaluator.bundle = dataclasses.replace(evaluator.bundle, info=changed)
+    tokens = evaluator.evaluate_tokens(**rows[1])
+    assert [token.supported for token in tokens] == [token.support >= 0.33 for token in tokens]
+    assert {token.supported for token in tokens} == {True, False}
 
 
 def test_what_cannot_be_answered_is_refused(

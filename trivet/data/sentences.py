@@ -30,6 +30,8 @@ _PLAIN_SPACE = str.maketrans(
         " ",
     )
 )
+# Characters that the splitter reads at once: quotes cost it the square of how many there are.
+_STRETCH = 20_000
 _LINE_BREAK = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\s*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\u2029")
 _LETTERED_ITEM = re.compile(r"\w{1,4}[.)]\s")
@@ -92,7 +94,24 @@ def _split_line(line: str, offset: int) -> list[Span]:
 
 
 def _sentence_starts(line: str) -> list[int]:
-    """Return where each sentence of a line starts, by sentencex, or by syntok where that panics."""
+    """Return where the sentences of a line start, but for the first; long lines in stretches.
+
+    The last sentence of a stretch may go on behind it, so the next stretch begins with it again.
+    """
+    starts: list[int] = []
+    begin = 0
+    while begin < len(line):
+        stretch = line[begin : begin + _STRETCH]
+        found = [begin + start for start in _starts_in(stretch) if start > 0]
+        starts += found
+        begin += len(stretch)
+        if found and begin < len(line):  # else to the end, or on within one very long sentence
+            begin = found[-1]
+    return starts
+
+
+def _starts_in(line: str) -> list[int]:
+    """Return where sentences start, by sentencex, or by syntok where that panics."""
     import sentencex
 
     try:
