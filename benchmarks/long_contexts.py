@@ -1,6 +1,6 @@
 """What becomes of the verdicts where the passages are many and most of them are a stranger's?
 
-python benchmarks/long_contexts.py --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
+python -m benchmarks.long_contexts --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
 
 Every answer is judged with its own passages, and with passages of other documents' rows put among
 them. The labels stay: what a stranger's passage says supports nothing that was unsupported.
@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.altered_rows import measured
 from trivet.data.lengthened import lengthen
 from trivet.data.sources import load_source
 from trivet.measures.lengths import count_tokens
-from trivet.metrics import Judged, measure, to_markdown
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.loading import load_tokenizer
 
@@ -35,17 +35,9 @@ def main() -> None:
     for passages in given.passages:
         longer = lengthen(examples, passages, seed=0)
         inputs = [labelled.example for labelled in longer]
-        rows = [
-            Judged(labelled, result)
-            for labelled, result in zip(longer, evaluator.evaluate_many(inputs), strict=True)
-        ]
-        figures = [
-            figure
-            for figure in measure(rows)
-            if figure.measure in MEASURES and figure.generator is None
-        ]
+        table = measured(evaluator, longer, inputs, MEASURES)
         tokens = sum(count_tokens(inputs, tokenizer)) / len(inputs)
-        print(f"{passages} foreign passages, {tokens:.0f} tokens\n\n{to_markdown(figures)}")
+        print(f"{passages} foreign passages, {tokens:.0f} tokens\n\n{table}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Does the model read the passages, or the style of the answer?
 
-python benchmarks/swapped_contexts.py --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
+python -m benchmarks.swapped_contexts --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
 
 Every answer is judged twice: with its own contexts and with those of the next source document. The
 labels stay. A model that reads the passages loses its AUROC on swapped ones; what is left is what
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.altered_rows import measured
 from trivet.data.sources import load_source
-from trivet.metrics import Judged, measure, to_markdown
 from trivet.records import LabelledExample, RagExample
 from trivet.serve.evaluator import Evaluator
 
@@ -46,16 +46,8 @@ def main() -> None:
         ("own contexts", [labelled.example for labelled in examples]),
         ("swapped contexts", swapped(examples)),
     ):
-        rows = [
-            Judged(labelled, result)
-            for labelled, result in zip(examples, evaluator.evaluate_many(inputs), strict=True)
-        ]
-        figures = [
-            figure
-            for figure in measure(rows)
-            if figure.measure == "hallucination_auroc" and figure.generator is None
-        ]
-        print(f"{name}\n\n{to_markdown(figures)}")
+        table = measured(evaluator, examples, inputs, ["hallucination_auroc"])
+        print(f"{name}\n\n{table}")
 
 
 if __name__ == "__main__":

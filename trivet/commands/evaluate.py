@@ -14,6 +14,7 @@ from trivet.commands.shared import (
     EngineOption,
     PrecisionOption,
     ThreadsOption,
+    parse_level,
 )
 
 if TYPE_CHECKING:
@@ -202,15 +203,12 @@ def _parse_bars(pairs: list[str]) -> dict[str, float]:
 
     bars = {}
     for pair in pairs:
-        score, _, number = pair.partition("=")
-        try:
-            bars[score] = float(number)
-        except ValueError:
-            bars[score] = -1.0
-        if score not in SCORES or not 0.0 <= bars[score] <= 1.0:
-            raise typer.BadParameter(
-                f"--fail-under {pair} must be SCORE=MEAN, a mean from 0 to 1 of {', '.join(SCORES)}"
-            )
+        scores = ", ".join(SCORES)
+        refusal = f"--fail-under {pair} must be SCORE=MEAN, a mean from 0 to 1 of {scores}"
+        score, bar = parse_level(pair, refusal)
+        if score not in SCORES or not 0.0 <= bar <= 1.0:
+            raise typer.BadParameter(refusal)
+        bars[score] = bar
     return bars
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from trivet.commands.shared import parse_level
+
 
 def report(
     verdicts: Annotated[Path, typer.Argument(help="What `trivet evaluate --out` wrote.")],
@@ -38,7 +40,10 @@ def report(
 
     With a second file: paired differences, and the answers that changed most.
     """
-    limits = _parse_limits(low or [])
+    limits = dict(
+        parse_level(pair, f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2")
+        for pair in low or []
+    )
     from trivet.report.failure_kinds import Limits
     from trivet.report.write_report import write_report
 
@@ -51,16 +56,3 @@ def report(
         shown=shown,
     )
     print(out)
-
-
-def _parse_limits(pairs: list[str]) -> dict[str, float]:
-    limits = {}
-    for pair in pairs:
-        score, _, number = pair.partition("=")
-        try:
-            limits[score] = float(number)
-        except ValueError:
-            raise typer.BadParameter(
-                f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2"
-            ) from None
-    return limits

@@ -49,3 +49,12 @@ def needs_extra(name: str) -> Iterator[None]:
             f"trivet: {error.name} is not installed; pip install 'trivet[{name}]'", file=sys.stderr
         )
         raise typer.Exit(USAGE) from error
+
+
+def parse_level(pair: str, refusal: str) -> tuple[str, float]:
+    """Read ``SCORE=NUMBER``; ``refusal`` is what is said of anything else."""
+    score, _, number = pair.partition("=")
+    try:
+        return score, float(number)
+    except ValueError:
+        raise typer.BadParameter(refusal) from None
