@@ -93,5 +93,7 @@ def full_windows(count: int, length: int, vocabulary: int) -> Windows:
         response_at=copies[None],
         context_at=places,
         context_weight=np.full(places.shape, 1 / places.size, dtype=np.float32),
+        question_overlap=rng.random(places.shape, dtype=np.float32),
+        response_overlap=rng.random(places.shape, dtype=np.float32),
         sentence_pool=pool[None].astype(np.float32),
     )

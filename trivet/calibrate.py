@@ -74,6 +74,8 @@ class Choices:
         weighing: Whether each example counts once in a fit, or each sentence.
         only: Prefixes of the sources to use; all by default.
         thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
+        overlap: Whether the context heads are told how many words a sentence shares with the
+            question (relevance) and with the response (utilization); for ``platt``.
         least_precision: Thresholds flag as much as they can with this precision, in (0, 1]; None
             chooses the best F1.
     """
@@ -85,6 +87,7 @@ class Choices:
     only: tuple[str, ...] = ()
     thresholds_from: tuple[str, ...] = ()
     least_precision: float | None = None
+    overlap: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,7 @@ def _fit_heads(
                 level=choices.level,
                 faithfulness=info.faithfulness,
                 weighing=choices.weighing,
+                overlap=choices.overlap,
             )
 
         after: Probabilities | None = None
@@ -252,6 +256,8 @@ def _put(model: RagModel, name: str, found: Map) -> None:
         model.calibration[name] = PiecewiseLinear(found.x, found.y)
     else:
         fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
+        if name in model.overlap:
+            model.overlap[name] = found.scale * model.overlap[name] + found.overlap
 
 
 def _described(
@@ -271,7 +277,9 @@ def _described(
             continue
         one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
         heads[name] = PlattInfo(
-            scale=found.scale * one.scale, shift=found.scale * one.shift + found.shift
+            scale=found.scale * one.scale,
+            shift=found.scale * one.shift + found.shift,
+            overlap=found.scale * one.overlap + found.overlap,
         )
     by_name = {report.name: report.errors[0] for report in reports}
     errors = {

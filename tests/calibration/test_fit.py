@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -63,6 +66,21 @@ def test_a_fit_finds_the_scale_and_shift_that_made_the_marks() -> None:
     assert found.shift == pytest.approx(-1.0, abs=0.06)
     found = linear(fit(head(logits, drawn(sigmoid(3 * logits))), "temperature", what="made up"))
     assert found.scale == pytest.approx(3, abs=0.2) and found.shift == 0
+
+
+def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> None:
+    random = np.random.default_rng(0)
+    logits, overlap = random.normal(size=N) * 2, random.random(N)
+    marks = drawn(sigmoid(0.5 * logits - 1 + 3 * overlap))
+    given_head = dataclasses.replace(head(logits, marks), overlap=torch.from_numpy(overlap))
+    found = linear(fit(given_head, "platt", what="made up", overlap=True))
+    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.1)
+    assert found.overlap == pytest.approx(3.0, abs=0.2)
+    tokens = probabilities(given_head, found).tokens
+    assert tokens.numpy() == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
+    for method, asked in (("platt", False), ("temperature", True)):
+        alone = fit(given_head, cast(Method, method), what="made up", overlap=asked)
+        assert linear(alone).overlap == 0
 
 
 def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:

@@ -99,6 +99,8 @@ def test_extra_padding_changes_nothing(model: RagModel, layouts: list[Layout]) -
         response_at=moved(windows.response_at),
         context_at=moved(windows.context_at),
         context_weight=np.pad(windows.context_weight, ((0, 0), (0, 2))),
+        question_overlap=np.pad(windows.question_overlap, ((0, 0), (0, 2))),
+        response_overlap=np.pad(windows.response_overlap, ((0, 0), (0, 2))),
         sentence_pool=np.pad(windows.sentence_pool, ((0, 0), (0, 1), (0, 2))),
     )
     assert_same(judge(model, padded), judge(model, windows))

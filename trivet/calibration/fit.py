@@ -7,7 +7,8 @@ can be fitted on whole responses as well, whose probability is that of their wea
 Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
 piecewise linear, at most 16 knots). The support head has three logits; all three are scaled, the
 shift is entailment's, and z is entailment against the other two. So a linear map can be folded into
-any head's last layer.
+any head's last layer. A Platt map of a context head may weigh the overlap of its sentences' words
+as well (``data.overlap``): scale * z + shift + weight * overlap, and the model adds that term.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """
@@ -40,10 +41,11 @@ _TAIL = 0.005  # share of the logits beyond the outer knots
 
 @dataclass(frozen=True)
 class LinearMap:
-    """scale * z + shift, scale > 0."""
+    """scale * z + shift, scale > 0; of a context head also + overlap * its tokens' overlap."""
 
     scale: float = 1.0
     shift: float = 0.0
+    overlap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class HeadLogits:
         truth: 1 or 0, NaN where unknown. *Shape:* [S].
         verdict: 1, 0 or NaN of whole responses; all NaN for the context heads. *Shape:* [B].
         weight: Of each example. *Shape:* [B].
+        overlap: Of each copy, what ``data.overlap`` says of its sentence; None for support.
+            *Shape:* [M].
     """
 
     logits: Tensor
@@ -79,6 +83,7 @@ class HeadLogits:
     truth: Tensor
     verdict: Tensor
     weight: Tensor
+    overlap: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,10 @@ def probabilities(
         piecewise = PiecewiseLinear(found.x, found.y).double()
         return _joined(head, piecewise(_margin(head.logits)), faithfulness)
     shift = torch.tensor(found.shift, dtype=torch.float64)
-    return _joined(head, _linear(head.logits, torch.tensor(found.scale), shift), faithfulness)
+    margins = _linear(head.logits, torch.tensor(found.scale), shift)
+    if head.overlap is not None:
+        margins = margins + found.overlap * head.overlap
+    return _joined(head, margins, faithfulness)
 
 
 def fit(
@@ -110,6 +118,7 @@ def fit(
     level: Level = "sentence",
     faithfulness: Reduction = "weakest_sentence",
     weighing: Weighing = "example",
+    overlap: bool = False,
 ) -> Map:
     """Return the map under which the labels are most likely.
 
@@ -122,6 +131,7 @@ def fit(
             kind of label is missing altogether the other decides.
         faithfulness: What a response's weakest part is.
         weighing: Whether each example counts once, or each sentence.
+        overlap: Whether a Platt map weighs overlaps, where the head has them.
 
     Raises:
         DataError: Nothing is known, all known labels are the same, or they run against the logits.
@@ -142,7 +152,8 @@ def fit(
             total = total - (weight * likelihood).sum() / weight.sum() / len(terms)
         return total
 
-    linear = _fit_linear(head, loss, what, shifted=method != "temperature")
+    overlap = overlap and method == "platt" and head.overlap is not None
+    linear = _fit_linear(head, loss, what, method != "temperature", overlap)
     return _fit_knots(head, loss, linear) if method == "isotonic" else linear
 
 
@@ -163,6 +174,7 @@ def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
         truth=head.truth[sentences],
         verdict=head.verdict[rows],
         weight=head.weight[rows],
+        overlap=None if head.overlap is None else head.overlap[copies],
     )
 
 
@@ -182,7 +194,7 @@ def _terms(head: HeadLogits, level: Level, weighing: Weighing) -> list[tuple[str
 
 
 def _fit_linear(
-    head: HeadLogits, loss: Callable[[Tensor], Tensor], what: str, shifted: bool
+    head: HeadLogits, loss: Callable[[Tensor], Tensor], what: str, shifted: bool, overlap: bool
 ) -> LinearMap:
     # In units of the logits' own middle and spread, so that any head starts near its fit.
     margins = _margin(head.logits)
@@ -193,16 +205,19 @@ def _fit_linear(
         return scale, values[1] - scale * middle if shifted else torch.zeros_like(scale)
 
     def objective(values: Tensor) -> Tensor:
-        return loss(_linear(head.logits, *read(values))) + _PRIOR * values.square().sum()
+        margins = _linear(head.logits, *read(values))
+        if overlap and head.overlap is not None:
+            margins = margins + values[2] * head.overlap
+        return loss(margins) + _PRIOR * values.square().sum()
 
-    found = _minimum(objective, torch.zeros(2 if shifted else 1, dtype=torch.float64))
+    found = _minimum(objective, torch.zeros(1 + shifted + overlap, dtype=torch.float64))
     if float(found[0].exp()) < _LEAST_SPREAD:
         raise DataError(
             f"{what}: the labels run against the logits or do not depend on them (fitted, the "
             f"logits' spread is {float(found[0].exp()):.3f}); not fitted"
         )
     scale, shift = (float(value) for value in read(found))
-    return LinearMap(scale, shift)
+    return LinearMap(scale, shift, float(found[2]) if overlap else 0.0)
 
 
 def _fit_knots(head: HeadLogits, loss: Callable[[Tensor], Tensor], linear: LinearMap) -> Map:

@@ -41,6 +41,13 @@ ThresholdsFrom = Annotated[
     list[str] | None,
     typer.Option(help="Sources (prefixes) that choose the thresholds; all if not given."),
 ]
+Overlap = Annotated[
+    bool,
+    typer.Option(
+        help="Also weigh how many words a sentence shares with the question (relevance) and with "
+        "the response (utilization)."
+    ),
+]
 Report = Annotated[
     Path | None, typer.Option(help="FILE.html or a folder: errors and reliability curves.")
 ]

@@ -14,7 +14,6 @@ from trivet.calibration.fit import HeadLogits
 from trivet.data.module import Item, collate_items
 from trivet.data.spans import mark_tokens
 from trivet.data.tokens import BoolArray, IntArray
-from trivet.model.aggregate import gather_tokens
 from trivet.model.bundle_info import HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
@@ -31,6 +30,7 @@ class _Row:
     copies: IntArray
     sentence: IntArray
     truth: FloatArray
+    overlap: FloatArray | None = None
 
 
 def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadName, HeadLogits]:
@@ -79,19 +79,21 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
     found: dict[HeadName, _Row] = {"support": support}
     # Without a response nothing is utilized, and no utilization is reported.
     utilized = labels.utilized if answered else None
-    contexts: tuple[tuple[HeadName, Tensor, Sequence[ContextSpan] | None], ...] = (
-        ("relevance", logits.relevance, labels.relevant),
-        ("utilization", logits.utilization, utilized),
+    contexts: tuple[tuple[HeadName, Tensor, Tensor, Sequence[ContextSpan] | None], ...] = (
+        ("relevance", logits.relevance, windows.question_overlap, labels.relevant),
+        ("utilization", logits.utilization, windows.response_overlap, utilized),
     )
-    for name, values, spans in contexts:
+    for name, values, overlap, spans in contexts:
+        overlap = overlap[0, : len(context_at)]
         found[name] = _Row(
-            logits=gather_tokens(values.reshape(-1), context_at).numpy(),
+            logits=model.with_overlap(name, values, context_at, overlap).numpy(),
             copies=np.ones(len(context_at), dtype=np.int64),
             sentence=read.context_sentence,
             truth=_known(
                 None if spans is None else _marked(read.context_sentence_spans, spans),
                 len(read.context_sentence_spans),
             ),
+            overlap=overlap.numpy().astype(np.float64),
         )
     return found
 
@@ -114,6 +116,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
     several = bool((copies != 1).any())
+    overlaps = [row.overlap for row in rows if row.overlap is not None]
     return HeadLogits(
         logits=torch.from_numpy(np.concatenate([row.logits for row in rows]).astype(np.float64)),
         token=torch.from_numpy(np.repeat(np.arange(len(copies)), copies)) if several else None,
@@ -124,6 +127,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
         truth=torch.from_numpy(np.concatenate([row.truth for row in rows])),
         verdict=verdict,
         weight=weight,
+        overlap=torch.from_numpy(np.concatenate(overlaps)) if overlaps else None,
     )
 
 

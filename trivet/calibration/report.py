@@ -137,6 +137,8 @@ def _map_words(report: HeadReport) -> str:
     words = "as it was"
     if isinstance(found, LinearMap):
         words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
+        if found.overlap:
+            words += f", overlap {found.overlap:.3f}"
     elif found is not None:
         words = f"{len(found.x)} knots"
     return f"{words} ({report.note})" if report.note else words

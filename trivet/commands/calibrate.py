@@ -22,12 +22,15 @@ def calibrate(
     only: calibration_options.Only = None,
     precision_at_least: calibration_options.PrecisionAtLeast = None,
     thresholds_from: calibration_options.ThresholdsFrom = None,
+    overlap: calibration_options.Overlap = False,
     report: calibration_options.Report = None,
 ) -> None:
     """Fit a bundle's probabilities and thresholds on dev rows; export again afterwards.
 
     Where no threshold is justified the old one stays, and the exit code is 4.
     """
+    if overlap and method != "platt":
+        raise typer.BadParameter(f"--overlap is fitted with --method platt, not {method}")
     with needs_extra("train"):
         from trivet.calibrate import Choices
         from trivet.calibrate import calibrate as fit_heads
@@ -42,6 +45,7 @@ def calibrate(
         only=tuple(only or ()),
         thresholds_from=tuple(thresholds_from or ()),
         least_precision=precision_at_least,
+        overlap=overlap,
     )
     found = fit_heads(bundle, data, split, choices)
     print("\n".join(calibration_report.lines(found.reports, found.uses)))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trivet.data.overlap import context_overlap
 from trivet.data.reading import ReadExample
 from trivet.data.tokens import FloatArray, IntArray, SpecialTokens
 from trivet.records import WindowError
@@ -130,6 +131,8 @@ class Layout:
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Its column.
         context_weight: 1 / (sentences x tokens in the token's sentence). *Shape:* [C].
+        question_overlap: How many words the token's sentence shares with the question. *Shape:* [C].
+        response_overlap: Likewise with the response.
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
         row_context: First and one-past-last context token that each row shows. *Shape:* [rows, 2].
@@ -145,6 +148,8 @@ class Layout:
     context_row: IntArray
     context_column: IntArray
     context_weight: FloatArray
+    question_overlap: FloatArray
+    response_overlap: FloatArray
     response_sentence: IntArray
     sentences: int
     row_context: IntArray
@@ -165,6 +170,9 @@ class Windows(NamedTuple):
             *Shape:* [B, C] int64.
         context_weight: Sums to 1 over an example's context tokens, 0 on padding.
             *Shape:* [B, C] float32.
+        question_overlap: In [0, 1]: how many words the token's sentence shares with the question,
+            beside other sentences (``data.overlap``); 0 on padding. *Shape:* [B, C] float32.
+        response_overlap: Likewise with the response. *Shape:* [B, C] float32.
         sentence_pool: Row s averages the tokens of response sentence s; zero rows are padding.
             *Shape:* [B, S, R] float32.
     """
@@ -175,6 +183,8 @@ class Windows(NamedTuple):
     response_at: Array
     context_at: Array
     context_weight: Array
+    question_overlap: Array
+    response_overlap: Array
     sentence_pool: Array
 
 
@@ -234,6 +244,8 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
         context_row=context_row,
         context_column=context_column,
         context_weight=_sentence_weights(read.context_sentence),
+        question_overlap=context_overlap(read, read.question.ids),
+        response_overlap=context_overlap(read, read.response.ids),
         response_sentence=read.response_sentence,
         sentences=len(read.response_sentence_spans),
         row_context=np.asarray(row_context, dtype=np.int64).reshape(-1, 2),
@@ -294,6 +306,8 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
         response_at=np.full((examples, tokens, copies), -1, dtype=np.int64),
         context_at=np.full((examples, contexts), -1, dtype=np.int64),
         context_weight=np.zeros((examples, contexts), dtype=np.float32),
+        question_overlap=np.zeros((examples, contexts), dtype=np.float32),
+        response_overlap=np.zeros((examples, contexts), dtype=np.float32),
         sentence_pool=np.zeros((examples, sentences, tokens), dtype=np.float32),
     )
     first = 0
@@ -311,6 +325,8 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
         held = len(layout.context_row)
         windows.context_at[b, :held] = (first + layout.context_row) * width + layout.context_column
         windows.context_weight[b, :held] = layout.context_weight
+        windows.question_overlap[b, :held] = layout.question_overlap
+        windows.response_overlap[b, :held] = layout.response_overlap
         if length:
             counts = np.bincount(layout.response_sentence, minlength=layout.sentences)
             windows.sentence_pool[b, layout.response_sentence, np.arange(length)] = (
@@ -343,6 +359,8 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
             context_row=renumber[layout.context_row[held]],
             context_column=layout.context_column[held],
             context_weight=layout.context_weight[held],
+            question_overlap=layout.question_overlap[held],
+            response_overlap=layout.response_overlap[held],
             response_sentence=layout.response_sentence,
             sentences=layout.sentences,
             row_context=layout.row_context[chosen],

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from trivet.model.engine_info import EngineInfo
 from trivet.model.openvino_info import OpenVinoInfo
+from trivet.model.quantized_info import QuantizedInfo
 from trivet.records import BundleError
 
 SCHEMA_VERSION = 1
@@ -25,6 +26,7 @@ Faithfulness = Literal["weakest_token", "weakest_sentence"]
 HeadName = Literal["support", "relevance", "utilization"]
 TrunkKind = Literal["shared", "separate", "partial"]
 Granularity = Literal["token", "example"]
+GraphPrecision = Literal["fp32", "int8", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
 
 
 class _Part(BaseModel):
@@ -97,14 +99,15 @@ class GraphInfo(_Part):
 
     Attributes:
         file: Its file name.
-        precision: What its large products are computed in.
+        precision: What its large products are computed in; ``int8`` is for CPUs, ``int8-qdq`` and
+            ``fp8-qdq`` are for cards (``model.qdq``).
         opset: The version of the standard ONNX operators it is written in.
         portable: Whether standard ONNX operators are all it uses, so that any engine can read it.
         difference: Largest difference of any output from the weights, over the parity grid.
     """
 
     file: str
-    precision: Literal["fp32", "int8", "bf16", "fp16"]
+    precision: GraphPrecision
     opset: int = Field(gt=0)
     portable: bool
     difference: float | None = Field(default=None, ge=0)
@@ -156,17 +159,20 @@ class ScoreInfo(_Part):
     failed: int = Field(default=0, ge=0)
     date: str
     command: str
-    precision: Literal["fp32", "int8", "bf16", "fp16"]
+    precision: GraphPrecision
 
 
 class PlattInfo(_Part):
     """A head answers sigmoid(scale * logit + shift); both are folded into its weights already.
 
-    Of the support head, whose three logits are all scaled, the shift is entailment's.
+    Of the support head, whose three logits are all scaled, the shift is entailment's. A context
+    head's logit also gains ``overlap`` times what ``data.overlap`` says of a token's sentence; that
+    term is added in the graph.
     """
 
     scale: float = Field(gt=0)
     shift: float
+    overlap: float = 0.0
 
 
 class KnotsInfo(_Part):
@@ -217,6 +223,8 @@ INPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="response_at", dtype="int64", dims=("B", "R", "K")),
     TensorInfo(name="context_at", dtype="int64", dims=("B", "C")),
     TensorInfo(name="context_weight", dtype="float32", dims=("B", "C")),
+    TensorInfo(name="question_overlap", dtype="float32", dims=("B", "C")),
+    TensorInfo(name="response_overlap", dtype="float32", dims=("B", "C")),
     TensorInfo(name="sentence_pool", dtype="float32", dims=("B", "S", "R")),
 )
 OUTPUTS: tuple[TensorInfo, ...] = (
@@ -260,6 +268,7 @@ class BundleInfo(_Part):
         graphs: The ONNX graphs in the bundle; ``trivet export`` adds them.
         engines: What was built of them on graphics cards; the engines themselves stay there.
         openvino: What OpenVINO runs, where it was chosen on labelled rows.
+        quantized: What graphs with products in eight bits for cards lose on labelled rows.
         inputs: The model's inputs, in order; one meaning for torch and every engine.
         outputs: The model's outputs, in order.
         labels: What each output means.
@@ -284,6 +293,7 @@ class BundleInfo(_Part):
     graphs: tuple[GraphInfo, ...] = ()
     engines: tuple[EngineInfo, ...] = ()
     openvino: OpenVinoInfo | None = None
+    quantized: tuple[QuantizedInfo, ...] = ()
     inputs: tuple[TensorInfo, ...] = INPUTS
     outputs: tuple[TensorInfo, ...] = OUTPUTS
     labels: dict[str, str] = LABELS

@@ -15,9 +15,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from trivet.model.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle, BundleInfo
+from trivet.model.bundle_info import HeadName
 from trivet.model.rag_model import RagModel
 from trivet.records import BundleError, ConfigError
 
+_CONTEXT_HEADS: tuple[HeadName, ...] = ("relevance", "utilization")
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
 # What bundles written before these keys were known mean by their absence.
 _LATER: dict[str, Any] = {
@@ -26,6 +28,7 @@ _LATER: dict[str, Any] = {
     "granularity": "token",
     "calibration": {},
     "matches": False,
+    "overlap": {},
 }
 # With these the library would fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(
@@ -95,6 +98,7 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         ("shared_layers", info.shared_layers, architecture["shared_layers"]),
         ("granularity", info.granularity, architecture["granularity"]),
         ("calibration", _knots(info), architecture["calibration"]),
+        ("overlap", _overlap(info), architecture["overlap"]),
     ):
         if said != found:
             raise BundleError(
@@ -102,6 +106,15 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
                 "to different models"
             )
     return architecture
+
+
+def _overlap(info: BundleInfo) -> dict[str, float]:
+    """Return the weights of overlaps as ``encoder.json`` holds them: all, or none if all are 0."""
+    heads = info.calibration.heads
+    weights = {
+        name: heads[name].overlap if name in heads else 0.0 for name in _CONTEXT_HEADS
+    }
+    return weights if any(weights.values()) else {}
 
 
 def _knots(info: BundleInfo) -> dict[str, dict[str, list[float]]]:

@@ -84,7 +84,8 @@ def _calibration(calibration: CalibrationInfo) -> str:
     parts = []
     if calibration.heads:
         fitted = ", ".join(
-            f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f})"
+            f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f}"
+            f"{f', overlap {head.overlap:.3f}' if head.overlap else ''})"
             for name, head in sorted(calibration.heads.items())
         )
         parts.append(f"Platt scaling, folded into the weights, of {fitted}")

@@ -53,8 +53,17 @@ def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
         response_at=_places(random, real, (b, r, k)),
         context_at=context_at,
         context_weight=(weight / np.where(totals > 0, totals, 1)).astype(np.float32),
+        question_overlap=_shares(random, context_at),
+        response_overlap=_shares(random, context_at),
         sentence_pool=np.broadcast_to(means, (b, s, r)).astype(np.float32),
     )
+
+
+def _shares(
+    random: np.random.Generator, context_at: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Choose numbers in [0, 1), and 0 on padding."""
+    return np.where(context_at < 0, 0.0, random.random(context_at.shape)).astype(np.float32)
 
 
 def _places(

@@ -58,7 +58,8 @@ def initial_model(
         changed: dict[str, Any] = {
             "faithfulness": faithfulness,
             "granularity": granularity,
-            "calibration": {},  # of the old weights
+            "calibration": {},  # of the old weights, and the overlap with it
+            "overlap": {},
             "dropout": head_dropout,
         }
         if attention_dropout is not None:

@@ -44,6 +44,9 @@ class RagModel(nn.Module):
         granularity: ``token``: every position has logits of its own. ``example``: one decision a
             window, read at its first position, holds for all of it.
         calibration: By head, the keyword arguments of ``PiecewiseLinear``: the map of its logits.
+        overlap: By context head, what its logit gains where a sentence's words all stand in the
+            question (relevance) or in the response (utilization); 0 if not given. Chosen by
+            calibration: trained along, it would be learned where the encoder knows the rows.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class RagModel(nn.Module):
         pooled_support: bool = False,
         granularity: Granularity = "token",
         calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+        overlap: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.trunk = trunk
@@ -64,6 +68,7 @@ class RagModel(nn.Module):
         self.calibration = nn.ModuleDict(
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
+        self.overlap = {"relevance": 0.0, "utilization": 0.0} | dict(overlap or {})
         self.heads = nn.ModuleDict(
             {
                 name: TokenHead(
@@ -87,6 +92,8 @@ class RagModel(nn.Module):
         }
         if self.matches:
             architecture["matches"] = True
+        if any(self.overlap.values()):
+            architecture["overlap"] = dict(self.overlap)
         if self.calibration:  # most models have none
             architecture["calibration"] = {
                 name: {"x": list(one.x), "y": list(one.y)}
@@ -128,6 +135,7 @@ class RagModel(nn.Module):
             pooled_support=architecture["pooled_support"],
             granularity=architecture.get("granularity", "token"),
             calibration=architecture.get("calibration"),
+            overlap=architecture.get("overlap"),
         )
 
     def read(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> TokenLogits:
@@ -162,24 +170,36 @@ class RagModel(nn.Module):
         response_at: Tensor,
         context_at: Tensor,
         context_weight: Tensor,
+        question_overlap: Tensor,
+        response_overlap: Tensor,
         sentence_pool: Tensor,
     ) -> Outputs:
         """Join the windows' logits into probabilities of tokens, sentences and examples."""
-        support, relevance, utilization = (
-            self._probs(name, values).reshape(-1) for name, values in logits._asdict().items()
+        support = self._probs("support", logits.support).reshape(-1)
+        relevance = self.with_overlap("relevance", logits.relevance, context_at, question_overlap)
+        utilization = self.with_overlap(
+            "utilization", logits.utilization, context_at, response_overlap
         )
+        real = context_at >= 0
         return join(
             support_probs=supported_anywhere(support, response_at),
-            relevance_probs=gather_tokens(relevance, context_at),
-            utilization_probs=gather_tokens(utilization, context_at),
+            relevance_probs=torch.where(real, self._probs("relevance", relevance), 0.0),
+            utilization_probs=torch.where(real, self._probs("utilization", utilization), 0.0),
             response_mask=response_at.amax(dim=-1) >= 0,
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
         )
 
+    def with_overlap(
+        self, name: str, logits: Tensor, context_at: Tensor, overlap: Tensor
+    ) -> Tensor:
+        """Return a context head's logits of its tokens. *Shapes:* [N, L], [B, C] x 2 -> [B, C]."""
+        gathered: Tensor = gather_tokens(logits.reshape(-1), context_at)
+        return gathered + self.overlap[name] * overlap
+
     def _probs(self, name: str, logits: Tensor) -> Tensor:
-        """Return a head's probabilities of every position, calibrated where its map is in here."""
+        """Return a head's probabilities, calibrated where its map is in here."""
         if name not in self.calibration:
             return support_probs(logits) if name == "support" else logits.sigmoid()
         if name == "support":
@@ -195,11 +215,21 @@ class RagModel(nn.Module):
         response_at: Tensor,
         context_at: Tensor,
         context_weight: Tensor,
+        question_overlap: Tensor,
+        response_overlap: Tensor,
         sentence_pool: Tensor,
     ) -> Outputs:
         """Judge a batch; the arguments are the fields of ``Windows``, in order."""
         logits = self.read(input_ids, attention_mask, segment_ids)
-        return self.join(logits, response_at, context_at, context_weight, sentence_pool)
+        return self.join(
+            logits,
+            response_at,
+            context_at,
+            context_weight,
+            question_overlap,
+            response_overlap,
+            sentence_pool,
+        )
 
 
 def as_tensors(windows: Sequence[Any], device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
