@@ -27,9 +27,9 @@ from trivet.data.json_rows import read_document
 from trivet.data.reading import read_examples
 from trivet.data.sentences import split_sentences
 from trivet.data.spans import unsupported_spans
-from trivet.data.tokens import SegmentTokenizer, replace_surrogates
+from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import WindowSettings, lay_out
-from trivet.records import ExampleError, RagExample
+from trivet.records import ExampleError, RagExample, replace_surrogates
 from trivet.report.shown_text import shown_text
 from trivet.serve.terminal import visible
 
@@ -88,7 +88,7 @@ def build_functions(tokenizer: SegmentTokenizer) -> dict[str, Function]:
 
     return {
         "data.tokens: encode": lambda text: tokenizer.encode([text]),
-        "data.tokens: replace_surrogates": replace_surrogates,
+        "records: replace_surrogates": replace_surrogates,
         "data.sentences: split_sentences": split_sentences,
         "data.reading, data.windows: read and cut": cut,
         "data.tokens, data.spans: unsupported_spans": spans,

@@ -41,6 +41,8 @@ LIGHT = (
     "trivet.report.write_report",
     "trivet.report.notebook",
     "trivet.batch.run",
+    "trivet.client.client",
+    "trivet.client.async_client",
     "trivet.commands.merge",
     "trivet.__main__",
 )
@@ -120,7 +122,7 @@ def test_mypy_strict_has_nothing_to_say(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
-DEV = ("zstd", "train", "export", "openvino", "openvino-export", "dev")
+DEV = ("zstd", "train", "export", "openvino", "openvino-export", "serve", "otel", "client", "dev")
 
 
 def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> None:

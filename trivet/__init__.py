@@ -19,17 +19,22 @@ from trivet.records import (
     FailedEvaluation,
     LabelledExample,
     RagExample,
+    ServerError,
     Span,
     WindowError,
 )
 
 if TYPE_CHECKING:
+    from trivet.client.async_client import AsyncClient
+    from trivet.client.client import Client
     from trivet.serve.evaluator import Evaluator, evaluate
 
     __version__: str
 
 __all__ = [
+    "AsyncClient",
     "BundleError",
+    "Client",
     "ConfigError",
     "ContextSpan",
     "DataError",
@@ -40,11 +45,14 @@ __all__ = [
     "FailedEvaluation",
     "LabelledExample",
     "RagExample",
+    "ServerError",
     "Span",
     "WindowError",
     "__version__",
     "evaluate",
 ]
+
+_CLIENTS = {"Client": "client", "AsyncClient": "async_client"}
 
 
 def __getattr__(name: str) -> Any:
@@ -53,6 +61,8 @@ def __getattr__(name: str) -> Any:
         from trivet.serve import evaluator
 
         return getattr(evaluator, name)
+    if name in _CLIENTS:
+        return _client(name)
     if name == "__version__":
         from importlib import metadata
 
@@ -61,6 +71,18 @@ def __getattr__(name: str) -> Any:
         except metadata.PackageNotFoundError:
             return "0+source"  # run from a checkout that was never installed
     raise AttributeError(f"module 'trivet' has no attribute {name!r}")
+
+
+def _client(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        module = import_module(f"trivet.client.{_CLIENTS[name]}")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"trivet.{name} needs {error.name}: pip install 'trivet[client]'", name=error.name
+        ) from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

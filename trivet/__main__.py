@@ -21,6 +21,7 @@ from trivet.commands.export import export
 from trivet.commands.info import info
 from trivet.commands.merge import merge
 from trivet.commands.report import report
+from trivet.commands.serve import serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.test import test
 from trivet.commands.train import train
@@ -41,7 +42,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (evaluate, merge, report, test, train, ablate, calibrate, export, info):
+for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, export, info):
     app.command()(command)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -265,6 +266,14 @@ def to_json_text(record: dict[str, Any]) -> str:
     return text
 
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> tuple[str, int]:
+    """Replace each lone surrogate by U+FFFD, so that offsets hold; return text and count."""
+    return _SURROGATES.subn("\ufffd", text)
+
+
 @dataclass(frozen=True, slots=True)
 class FailedEvaluation:
     """An example that could not be judged, in the place where its verdict would stand.
@@ -314,4 +323,32 @@ class DivergedError(RuntimeError):
 
 
 class EngineError(RuntimeError):
-    """An engine failed or answered with something that is not a probability."""
+    """An engine failed, or answered with something that is not a probability; ``code`` says."""
+
+    def __init__(self, message: str, code: str = "engine_failed") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServerError(RuntimeError):
+    """A server gave no verdict, for a reason that lies in no example.
+
+    Attributes:
+        status: The HTTP status; ``None`` where no answer came.
+        error_type: What the server calls the reason, such as ``overloaded`` or ``unauthorized``;
+            without an answer ``unreachable`` or ``timeout``, and ``invalid_answer`` where what
+            answered is no Trivet server.
+        request_id: The name under which the server's log has the request.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        error_type: str = "invalid_answer",
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_type = error_type
+        self.request_id = request_id

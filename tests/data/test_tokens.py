@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
 
-from trivet.data.tokens import SegmentTokenizer, replace_surrogates
-from trivet.records import BundleError
+from trivet.data.tokens import SegmentTokenizer
+from trivet.records import BundleError, replace_surrogates
 
 ODD = ["\x00", "\ud800", "\udfff", "\ufffd", "\u200d", "\u3000", "\x85", "\u2029", "é", "e\u0301"]
 ODD += ["🌉", "👩‍🌾", "جسر", "今日", "[SEP]", "［SEP］", "[CLS]", "[PAD]", "[UNK]", " ", "  ", "\n"]

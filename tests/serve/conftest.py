@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from trivet.model.aggregate import Outputs, Reduction, gather_tokens, join, supp
 from trivet.model.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
 from trivet.records import EngineError
 from trivet.serve import evaluator
+from trivet.serve.backend import Backend
 from trivet.serve.evaluator import Evaluator
 
 TinyInfo = Callable[[SegmentTokenizer], BundleInfo]
@@ -62,9 +65,60 @@ class FormulaBackend:
         )
 
 
+class GatedBackend:
+    """Answers as another engine does, but begins each call only to wait until it is let through.
+
+    Attributes:
+        calls: The token ids of each window of every call, in the order in which they began.
+    """
+
+    name = "gated"
+
+    def __init__(self, inner: Backend) -> None:
+        self.calls: list[list[set[int]]] = []
+        self._inner = inner
+        self._let = threading.Semaphore(0)
+
+    def run(self, windows: Windows) -> Outputs:
+        self.calls.append([set(row) for row in windows.input_ids.tolist()])
+        if not self._let.acquire(timeout=30):
+            raise AssertionError("nobody let this call through")
+        return self._inner.run(windows)
+
+    def let(self, calls: int = 1) -> None:
+        """Let some calls through."""
+        self._let.release(calls)
+
+    def windows_with(self, token: int) -> list[int]:
+        """Count the windows of every call that show a token."""
+        return [sum(token in ids for ids in call) for call in self.calls]
+
+    async def begun(self, calls: int) -> None:
+        """Wait until as many calls have begun."""
+        await until(lambda: len(self.calls) >= calls)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what another thread does."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
 @pytest.fixture
 def formula() -> FormulaBackend:
     return FormulaBackend()
+
+
+@pytest.fixture
+def gated(formula: FormulaBackend) -> GatedBackend:
+    return GatedBackend(formula)
+
+
+@pytest.fixture
+def gated_judge(judge: Evaluator, gated: GatedBackend) -> Evaluator:
+    """Return an evaluator whose engine is ``gated``: four windows of 48 a call."""
+    return Evaluator(judge.bundle.folder, backend=gated, positions=192)
 
 
 def formula_judge(

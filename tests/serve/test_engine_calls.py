@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trivet.data.reading import read_examples
@@ -17,16 +18,14 @@ from trivet.data.windows import Layout, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs, Reduction
 from trivet.records import EngineError, RagExample
 from trivet.serve.backend import Backend, probabilities
-from trivet.serve.engine_calls import pack, run_layouts
+from trivet.serve.engine_calls import Filling, Gathering, pack, run_layouts, run_parts
 
 
 def layouts_of(
     examples: Sequence[RagExample], tokenizer: SegmentTokenizer, size: int = 48
 ) -> list[Layout]:
-    settings = WindowSettings(size=size)
-    return [
-        lay_out(read, settings, tokenizer.special) for read in read_examples(examples, tokenizer)
-    ]
+    cut = WindowSettings(size=size)
+    return [lay_out(read, cut, tokenizer.special) for read in read_examples(examples, tokenizer)]
 
 
 def judged(
@@ -136,3 +135,70 @@ def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
     for wrong in (float("nan"), float("inf"), 1.1, -0.1):
         with pytest.raises(EngineError, match=r"x = .* \(1 of 2 values"):
             probabilities([wrong, 0.5], "x")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_in_whatever_parts_windows_run_the_example_is_the_same(
+    rag_examples: tuple[RagExample, ...],
+    tokenizer: SegmentTokenizer,
+    formula: Any,
+    data: st.DataObject,
+) -> None:
+    layouts = layouts_of(rag_examples, tokenizer)
+    places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
+    order = data.draw(st.permutations(places))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=6)))
+    gatherings = [Gathering(layout) for layout in layouts]
+    for start, stop in itertools.pairwise([0, *cuts, len(order)]):
+        rows_of: dict[int, list[int]] = {}
+        for example, row in order[start:stop]:
+            rows_of.setdefault(example, []).append(row)
+        parts = {example: gatherings[example].take(rows) for example, rows in rows_of.items()}
+        if parts:
+            answer = run_parts(list(parts.values()), formula, 0)
+            for b, (example, part) in enumerate(parts.items()):
+                gatherings[example].add(part, answer, b)
+    whole = judged(layouts, formula, "weakest_sentence", 100_000)
+    for gathering, expected in zip(gatherings, whole, strict=True):
+        found = gathering.join("weakest_sentence")
+        assert isinstance(found, Outputs)
+        for name in Outputs._fields:
+            np.testing.assert_allclose(
+                getattr(found, name), getattr(expected, name), atol=2e-6, err_msg=name
+            )
+
+
+def test_an_error_of_one_part_is_that_of_the_example(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    (layout,) = layouts_of([RagExample("Who?", ("The boat was old.",) * 9, "Red.")], tokenizer)
+    assert len(layout.rows) > 1
+    gathering = Gathering(layout)
+    for row in range(len(layout.rows)):
+        part = gathering.take([row])
+        answer = run_parts([part], formula, 0)
+        if row == 0:
+            answer = answer._replace(relevance_probs=answer.relevance_probs * np.nan)
+        gathering.add(part, answer, 0)
+    found = gathering.join("weakest_token")
+    assert found is gathering.error
+    assert "relevance_probs = nan" in str(found)
+
+
+@given(
+    st.integers(1, 5000),
+    st.integers(1, 5000),
+    st.sampled_from([1, 32, 64]),
+    st.none() | st.integers(1, 9),
+)
+def test_a_call_has_room_for_what_fits_padding_included(
+    length: int, positions: int, step: int, most_windows: int | None
+) -> None:
+    filling = Filling(positions, step, most_windows)
+    padded, room = filling.padded(length), filling.room(length)
+    assert padded % step == 0
+    assert length <= padded < length + step
+    assert room == 1 or room * padded <= positions
+    assert most_windows is None or room <= most_windows
+    assert (room + 1) * padded > positions or room == most_windows

@@ -19,7 +19,7 @@ BundleOption = Annotated[
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="Threads of the engine; one a core if not given.")
 ]
-Precision = Literal["int8", "fp32", "bf16", "fp16"]
+Precision = Literal["int8", "fp32", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Which graph; the fastest if not given.")
 ]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.data.sentences import split_sentences
-from trivet.data.tokens import IntArray, Segment, SegmentTokenizer, replace_surrogates
-from trivet.records import ContextSpan, ExampleError, RagExample, Span
+from trivet.data.tokens import IntArray, Segment, SegmentTokenizer
+from trivet.records import ContextSpan, ExampleError, RagExample, Span, replace_surrogates
 
 
 @dataclass(frozen=True, slots=True)

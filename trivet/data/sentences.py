@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from trivet.data.tokens import replace_surrogates
-from trivet.records import Span
+from trivet.records import Span, replace_surrogates
 
 LANGUAGE = "en"
 """The language whose abbreviations are known; the stops of other scripts divide all the same."""

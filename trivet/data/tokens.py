@@ -7,7 +7,6 @@ response) is tokenized alone, so that its ids are the same in every window that 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from trivet.records import BundleError
+from trivet.records import BundleError, replace_surrogates
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 # White space up to U+3000, the last there is; the entry behind it stands for every later character.
 _IS_SPACE = np.asarray([chr(code).isspace() for code in range(0x3001)] + [False])
 # BERT and DeBERTa name theirs in brackets, RoBERTa in angles.
@@ -59,11 +57,6 @@ class SpecialTokens:
     cls: int
     sep: int
     pad: int
-
-
-def replace_surrogates(text: str) -> tuple[str, int]:
-    """Replace each lone surrogate by U+FFFD, so that offsets hold; return text and count."""
-    return _SURROGATES.subn("\ufffd", text)
 
 
 class SegmentTokenizer:

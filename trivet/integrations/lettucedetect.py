@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from trivet.integrations.judging import Judge, default_judge
 from trivet.integrations.rows import example
+from trivet.serve.lettucedetect import lettucedetect_spans
 
 
 class HallucinationDetector:
@@ -60,16 +61,7 @@ class HallucinationDetector:
         if output_format == "tokens":
             return self._tokens(asked.question, asked.contexts, asked.response)
         verdict = self.judge.evaluate(asked.question, asked.contexts, asked.response)
-        return [
-            {
-                "start": span.start,
-                "end": span.end,
-                "confidence": span.probability,
-                "text": span.text,
-            }
-            for span in verdict.unsupported
-            if span.probability >= min_confidence
-        ]
+        return lettucedetect_spans(verdict, least=min_confidence)
 
     def _tokens(
         self, question: str, contexts: Sequence[str], response: str

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from trivet.records import DataError, Evaluation
 from trivet.report.cutting_marks import ContextPiece, Stretch, cut_context, cut_response
-from trivet.report.verdict_row import VerdictRow, read_evaluation, read_scores
+from trivet.report.verdict_row import VerdictRow
 from trivet.report.verdict_texts import Placed, matches, rebuilt_contexts, rebuilt_response
+from trivet.verdict_json import read_evaluation, read_scores
 
 _LONGEST = 20_000  # characters of one text that a page shows
 _LONGEST_CONTEXTS = 60_000  # of all contexts of one answer

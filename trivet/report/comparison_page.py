@@ -15,8 +15,9 @@ from trivet.report.pairing import Pairing, pair
 from trivet.report.plots import interval_svg
 from trivet.report.statistic_sections import about_section, interval, number, short
 from trivet.report.tally import tally
-from trivet.report.verdict_row import SCORES, VerdictRow
+from trivet.report.verdict_row import VerdictRow
 from trivet.report.verdicts_page import SHOWN
+from trivet.verdict_json import SCORES
 
 _SMALL = 0.05  # a change of a score that is not called a change
 _NEW, _GONE = "newly {}", "no longer {}"

@@ -29,11 +29,11 @@ def render(template: str, script: str | None = None, /, **values: object) -> str
     """
     code = "" if script is None else ENVIRONMENT.get_template(script).render()
     return ENVIRONMENT.get_template(template).render(
-        script=Markup(code), content_policy=_content_policy(code), **values
+        script=Markup(code), content_policy=content_policy(code), **values
     )
 
 
-def _content_policy(code: str) -> str:
+def content_policy(code: str) -> str:
     """Return what a page may load: nothing; and run: nothing but ``code``."""
     rules = ["default-src 'none'", "style-src 'unsafe-inline'", "base-uri 'none'"]
     rules.append("form-action 'none'")

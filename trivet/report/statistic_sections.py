@@ -12,7 +12,7 @@ from trivet.report.pages import Section
 from trivet.report.plots import histogram_svg, interval_svg
 from trivet.report.shown_text import shown_text
 from trivet.report.tally import MOST_VALUES, Column, Tally
-from trivet.report.verdict_row import SCORES
+from trivet.verdict_json import SCORES
 
 _LONGEST_NAME = 40  # characters of a value, in a drawing
 

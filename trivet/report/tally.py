@@ -17,7 +17,8 @@ import numpy.typing as npt
 from trivet.records import DataError, FailedEvaluation
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.failure_kinds import KINDS, Limits
-from trivet.report.verdict_row import SCORES, VerdictRow, read_scores
+from trivet.report.verdict_row import VerdictRow
+from trivet.verdict_json import SCORES, read_scores
 
 MOST_VALUES = 20  # of a column that rows are grouped by; more are names, not groups
 _NO_QUESTION = 0

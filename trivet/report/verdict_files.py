@@ -15,7 +15,8 @@ from trivet.data.log import Format, Log, SourceRow
 from trivet.data.records_in import Columns, LogRow, read_rows
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
 from trivet.report.run_facts import RunFacts, read_run_facts
-from trivet.report.verdict_row import SCORES, VerdictRow
+from trivet.report.verdict_row import VerdictRow
+from trivet.verdict_json import SCORES
 
 logger = logging.getLogger(__name__)
 

@@ -1,29 +1,12 @@
-"""One row of a judged log as the pages take it, and its verdict read back with every check.
-
-Verdict files pass through many hands, so nothing in them is believed: a number that is no
-probability, or a span that does not lie in its text, is an error that names it.
-"""
+"""One row of a judged log as the pages take it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from trivet.records import (
-    ContextSentence,
-    ContextVerdict,
-    DataError,
-    Evaluation,
-    FailedEvaluation,
-    SentenceVerdict,
-    UnsupportedSpan,
-)
-
-SCORES = ("faithfulness", "relevance", "utilization", "completeness")
-Part = TypeVar("Part")
-_LONGEST = 10_000_000  # characters; no text of a verdict is longer, and no memory is spent on one
+from trivet.records import FailedEvaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,130 +34,3 @@ class VerdictRow:
     error: FailedEvaluation | None = None
     metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     context_ids: tuple[str | None, ...] = ()
-
-
-def read_scores(verdict: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the four scores; a field that was left out is ``None``.
-
-    Raises:
-        DataError: One is neither a probability nor null.
-    """
-    return {name: _probability_or_none(verdict, name) for name in SCORES}
-
-
-def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
-    """Read a verdict back from its dictionary; fields that were left out are empty.
-
-    Raises:
-        DataError: A field is not what `Evaluation` says; the message names it.
-    """
-    return Evaluation(
-        id=_text_or_none(verdict, "id"),
-        supported_share=_probability_or_none(verdict, "supported_share"),
-        adherent=_truth_or_none(verdict, "adherent"),
-        unsupported=_parts(verdict, "unsupported", _unsupported),
-        sentences=_parts(verdict, "sentences", _sentence),
-        contexts=_parts(verdict, "contexts", _context),
-        windows=_count(verdict, "windows"),
-        window_size=_count(verdict, "window_size"),
-        cut_question_tokens=_count(verdict, "cut_question_tokens"),
-        response_chunks=_count(verdict, "response_chunks"),
-        replaced_characters=_count(verdict, "replaced_characters"),
-        **read_scores(verdict),
-    )
-
-
-def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
-    start, end, text = _place(record)
-    return UnsupportedSpan(start, end, text, _probability(record, "probability"))
-
-
-def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
-    supported = _truth_or_none(record, "supported")
-    return SentenceVerdict(*_place(record), _probability(record, "support"), supported is True)
-
-
-def _context(record: Mapping[str, Any]) -> ContextVerdict:
-    return ContextVerdict(
-        relevance=_probability_or_none(record, "relevance"),
-        utilization=_probability_or_none(record, "utilization"),
-        sentences=_parts(record, "sentences", _context_sentence),
-    )
-
-
-def _context_sentence(record: Mapping[str, Any]) -> ContextSentence:
-    utilization = _probability_or_none(record, "utilization")
-    return ContextSentence(*_place(record), _probability(record, "relevance"), utilization)
-
-
-def _place(record: Mapping[str, Any]) -> tuple[int, int, str]:
-    start, end, text = _count(record, "start"), _count(record, "end"), record.get("text")
-    if not isinstance(text, str) or end - start != len(text):
-        raise DataError(
-            f"a span from {start} to {end} must hold a text of {end - start} characters"
-        )
-    if end > _LONGEST:
-        raise DataError(f"a span ends at character {end}; no text is that long")
-    return start, end, text
-
-
-def _parts(
-    record: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], Part]
-) -> tuple[Part, ...]:
-    parts = record.get(name)
-    if parts is None:
-        return ()
-    if not isinstance(parts, Iterable) or isinstance(parts, str | bytes | Mapping):
-        raise DataError(f"{name} must be a list")
-    found = []
-    for number, part in enumerate(parts):
-        if not isinstance(part, Mapping):
-            raise DataError(f"{name}[{number}] must be an object")
-        try:
-            found.append(read(part))
-        except DataError as error:
-            raise DataError(f"{name}[{number}]: {error}") from error
-    return tuple(found)
-
-
-def _probability(record: Mapping[str, Any], name: str) -> float:
-    value = _probability_or_none(record, name)
-    if value is None:
-        raise DataError(f"{name} is missing")
-    return value
-
-
-def _probability_or_none(record: Mapping[str, Any], name: str) -> float | None:
-    value = record.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise DataError(f"{name} is {_short(value)}, which is no number from 0 to 1")
-    return float(value)
-
-
-def _count(record: Mapping[str, Any], name: str) -> int:
-    value = record.get(name)
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise DataError(f"{name} is {_short(value)}, which is no whole number from 0")
-    return value
-
-
-def _truth_or_none(record: Mapping[str, Any], name: str) -> bool | None:
-    value = record.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise DataError(f"{name} is {_short(value)}, which is neither true nor false")
-    return value
-
-
-def _text_or_none(record: Mapping[str, Any], name: str) -> str | None:
-    value = record.get(name)
-    return None if value is None else str(value)
-
-
-def _short(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return repr(value)[:60]

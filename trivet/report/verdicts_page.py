@@ -18,7 +18,8 @@ from trivet.report.statistic_sections import (
     score_section,
 )
 from trivet.report.tally import Tally, tally
-from trivet.report.verdict_row import SCORES, VerdictRow
+from trivet.report.verdict_row import VerdictRow
+from trivet.verdict_json import SCORES
 
 SHOWN = 500  # answers on a page, if not told otherwise
 _SOUND = "none of these"

@@ -92,7 +92,8 @@ def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
         name: The field of ``Outputs`` it stands in, for the message.
 
     Raises:
-        EngineError: A value is not finite, or lies outside [0, 1] by more than rounding.
+        EngineError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
+            more than rounding.
     """
     array = np.asarray(values, dtype=np.float32)
     usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
@@ -100,6 +101,8 @@ def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
         culprit = array[~usable].flat[0]
         raise EngineError(
             f"the engine answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
-            "values are no probability); the model or its engine is broken, export the bundle again"
+            "values are no probability); the model or its engine is broken, export the bundle "
+            "again",
+            code="engine_failed" if np.isfinite(array).all() else "non_finite",
         )
     return np.clip(array, 0.0, 1.0)

@@ -2,15 +2,15 @@
 
 The windows of all examples are sorted by length and packed into calls of a bounded number of
 positions. An example whose windows are spread over several calls is put together again with the
-functions that the graph itself uses (``model.aggregate``).
+functions that the graph itself uses (``model.aggregate``). Who comes first where requests compete
+is decided elsewhere (``serve.window_queue``).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,27 +28,139 @@ POSITIONS = 1024
 _BLOCK = 512
 
 
-@dataclass
-class _TokenProbs:
-    """What is known so far of one example; each call adds the windows it ran.
+class Filling(NamedTuple):
+    """How full an engine wants its calls.
 
     Attributes:
-        support: *Shape:* [R].
-        relevance: *Shape:* [C].
-        utilization: *Shape:* [C].
+        positions: The most positions of one call, padding included; a window that is longer alone
+            gets a call of its own.
+        step: The engine pads windows to multiples of it.
+        most_windows: The most windows of one call, however short they are.
     """
 
-    support: FloatArray
-    relevance: FloatArray
-    utilization: FloatArray
+    positions: int = POSITIONS
+    step: int = 1
+    most_windows: int | None = None
+
+    def padded(self, length: int) -> int:
+        """Return the positions that a window of ``length`` tokens takes."""
+        return math.ceil(max(1, length) / self.step) * self.step
+
+    def room(self, length: int) -> int:
+        """Return how many windows fit in one call of which the longest has ``length`` tokens."""
+        room = max(1, self.positions // self.padded(length))
+        return room if self.most_windows is None else min(room, self.most_windows)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Some windows of an example, and the numbers of the tokens that they hold."""
 
     layout: Layout
     response: IntArray
     context: IntArray
+
+
+class Gathering:
+    """One layout on its way through several engine calls, and what is known of it so far.
+
+    Windows are taken, run by whoever took them, and added; after the last it is joined. ``take``
+    may run in one thread while another adds; two must not add at once.
+
+    Attributes:
+        layout: The layout.
+        error: What befell it; its other windows need not run.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.error: EngineError | None = None
+        # Before any window ran, nothing is supported, relevant or utilized.
+        tokens = len(layout.context_row)
+        self._support: FloatArray = np.zeros(len(layout.response_sentence), np.float32)
+        self._relevance: FloatArray = np.zeros(tokens, np.float32)
+        self._utilization: FloatArray = np.zeros(tokens, np.float32)
+
+    def take(self, rows: Sequence[int]) -> Part:
+        """Take some windows, with the response tokens that they show.
+
+        The part is one single sentence to the engine: only token probabilities are read from its
+        answer, and a pool of all sentences of a very long response would not fit in memory.
+        """
+        part, context = take_windows(self.layout, rows)
+        response = np.flatnonzero((part.response_row >= 0).any(axis=1))
+        shown = dataclasses.replace(
+            part,
+            response_row=part.response_row[response],
+            response_column=part.response_column[response],
+            response_sentence=np.zeros(len(response), dtype=np.int64),
+            sentences=1,
+        )
+        return Part(shown, response, context)
+
+    def add(self, part: Part, answer: Outputs, b: int) -> None:
+        """Add what row ``b`` of an engine's answer says of a part; keep the error if it is none.
+
+        Args:
+            part: The windows that ran.
+            answer: The engine's answer to the call.
+            b: The part's row in it.
+        """
+        response, context = len(part.response), len(part.context)
+        try:
+            support = probabilities(answer.support_probs[b, :response], "support_probs")
+            relevance = probabilities(answer.relevance_probs[b, :context], "relevance_probs")
+            utilization = probabilities(answer.utilization_probs[b, :context], "utilization_probs")
+        except EngineError as error:
+            self.error = error
+            return
+        if response:
+            # What was known and what came are two copies of each token, reduced as in the graph.
+            copies = np.arange(2 * response).reshape(1, 2, response).swapaxes(1, 2)
+            known = np.concatenate([self._support[part.response], support])
+            self._support[part.response] = supported_anywhere(known, copies)[0]
+        self._relevance[part.context] = relevance
+        self._utilization[part.context] = utilization
+
+    def join(self, faithfulness: Reduction) -> Outputs | EngineError:
+        """Reduce the token probabilities to the example's scores, or return what befell it.
+
+        A pool of sentences x tokens would grow with the square of a long response, so whole
+        sentences are joined block by block; a minimum of minima is the minimum.
+
+        Args:
+            faithfulness: The bundle's reduction from tokens to one number.
+
+        Returns:
+            Numpy, B = 1 and without padding (an empty segment keeps one position).
+        """
+        if self.error is not None:
+            return self.error
+        sentence = self.layout.response_sentence
+        blocks = [
+            join(
+                **_block(self._support[start:stop], sentence[start:stop]),
+                relevance_probs=self._relevance[None],
+                utilization_probs=self._utilization[None],
+                context_weight=self.layout.context_weight[None],
+                faithfulness=faithfulness,
+            )
+            for start, stop in _blocks(sentence)
+        ]
+        weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
+        return blocks[0]._replace(
+            support_probs=self._support[None],
+            sentence_support=np.concatenate([block.sentence_support for block in blocks], axis=-1),
+            faithfulness=weakest(weakest_of_each, np.ones_like(weakest_of_each, dtype=np.bool_)),
+        )
+
+
+def run_parts(parts: Sequence[Part], backend: Backend, pad: int) -> Outputs:
+    """Run parts of any mix of examples in one call; the answer has a row for each, in order.
+
+    Raises:
+        EngineError: The engine failed.
+    """
+    return backend.run(collate([part.layout for part in parts], pad))
 
 
 def pack(
@@ -61,22 +173,21 @@ def pack(
 
     Args:
         lengths: Tokens of each window.
-        positions: The most positions of one call, padding included; a window that is longer alone
-            gets a call of its own.
-        step: The engine pads windows to multiples of it.
-        most_windows: The most windows of one call, however short they are.
+        positions: As in ``Filling``.
+        step: As in ``Filling``.
+        most_windows: As in ``Filling``.
 
     Returns:
         The numbers of the windows of each call, longest windows first.
     """
+    filling = Filling(positions, step, most_windows)
     calls: list[list[int]] = []
     room = 0
     for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if room < 1:
             calls.append([])
             # Longest first: the first window of a call decides how many fit.
-            padded = math.ceil(max(1, lengths[number]) / step) * step
-            room = min(max(1, positions // padded), most_windows or len(lengths))
+            room = filling.room(lengths[number])
         calls[-1].append(number)
         room -= 1
     return calls
@@ -98,127 +209,41 @@ def run_layouts(
         backend: The engine.
         pad: The id that fills a window up.
         faithfulness: The bundle's reduction from tokens to one number.
-        positions: The most positions of one call.
-        step: As in ``pack``.
-        most_windows: As in ``pack``.
+        positions: As in ``Filling``.
+        step: As in ``Filling``.
+        most_windows: As in ``Filling``.
 
     Returns:
         For each layout its outputs, numpy, B = 1 and without padding (an empty segment keeps one
         position); or the error that befell it. An error of one call is that of all its examples.
     """
     places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
-    gathered = [_nothing_yet(layout) for layout in layouts]
-    failed: dict[int, EngineError] = {}
+    gathered = [Gathering(layout) for layout in layouts]
     lengths = [len(layouts[e].rows[row]) for e, row in places]
     for call in pack(lengths, positions, step, most_windows):
         rows_of: dict[int, list[int]] = {}
         for number in call:
             example, row = places[number]
-            if example not in failed:
+            if gathered[example].error is None:
                 rows_of.setdefault(example, []).append(row)
         if rows_of:
-            failed |= _run_call(layouts, rows_of, backend, pad, gathered)
-    return [
-        failed.get(e) or _join(layout, gathered[e], faithfulness)
-        for e, layout in enumerate(layouts)
-    ]
+            _run_call([(gathered[e], rows) for e, rows in rows_of.items()], backend, pad)
+    return [each.join(faithfulness) for each in gathered]
 
 
 def _run_call(
-    layouts: Sequence[Layout],
-    rows_of: Mapping[int, Sequence[int]],
-    backend: Backend,
-    pad: int,
-    gathered: Sequence[_TokenProbs],
-) -> dict[int, EngineError]:
-    """Run some windows of some examples in one call; add to ``gathered``, return who failed."""
-    parts = [_take_part(layouts[e], sorted(rows)) for e, rows in rows_of.items()]
+    chosen: Sequence[tuple[Gathering, Sequence[int]]], backend: Backend, pad: int
+) -> None:
+    """Run some windows of some examples in one call, and add the answer to each."""
+    parts = [gathering.take(sorted(rows)) for gathering, rows in chosen]
     try:
-        answer = backend.run(collate([part.layout for part in parts], pad))
+        answer = run_parts(parts, backend, pad)
     except EngineError as error:
-        return dict.fromkeys(rows_of, error)
-    failed = {}
-    for b, (e, part) in enumerate(zip(rows_of, parts, strict=True)):
-        try:
-            _add(gathered[e], part, answer, b)
-        except EngineError as error:
-            failed[e] = error
-    return failed
-
-
-def _nothing_yet(layout: Layout) -> _TokenProbs:
-    """Return the state before any window ran: nothing is supported, relevant or utilized."""
-    response, context = len(layout.response_sentence), len(layout.context_row)
-    return _TokenProbs(
-        np.zeros(response, np.float32), np.zeros(context, np.float32), np.zeros(context, np.float32)
-    )
-
-
-def _take_part(layout: Layout, rows: Sequence[int]) -> _Part:
-    """Take some windows of an example, with the response tokens that they show.
-
-    The part is one single sentence to the engine: only token probabilities are read from its
-    answer, and a pool of all sentences of a very long response would not fit in memory.
-    """
-    part, context = take_windows(layout, rows)
-    response = np.flatnonzero((part.response_row >= 0).any(axis=1))
-    shown = dataclasses.replace(
-        part,
-        response_row=part.response_row[response],
-        response_column=part.response_column[response],
-        response_sentence=np.zeros(len(response), dtype=np.int64),
-        sentences=1,
-    )
-    return _Part(shown, response, context)
-
-
-def _add(so_far: _TokenProbs, part: _Part, answer: Outputs, b: int) -> None:
-    """Add what row ``b`` of an engine's answer says of a part of an example.
-
-    Args:
-        so_far: The example; changed in place.
-        part: The windows that ran.
-        answer: The engine's answer to the call.
-        b: The example's row in it.
-
-    Raises:
-        EngineError: A value is no probability.
-    """
-    response, context = len(part.response), len(part.context)
-    support = probabilities(answer.support_probs[b, :response], "support_probs")
-    relevance = probabilities(answer.relevance_probs[b, :context], "relevance_probs")
-    utilization = probabilities(answer.utilization_probs[b, :context], "utilization_probs")
-    # What was known and what came are two copies of each token, reduced as in the graph.
-    copies = np.arange(2 * response).reshape(1, 2, response).swapaxes(1, 2)
-    known = np.concatenate([so_far.support[part.response], support])
-    if response:
-        so_far.support[part.response] = supported_anywhere(known, copies)[0]
-    so_far.relevance[part.context] = relevance
-    so_far.utilization[part.context] = utilization
-
-
-def _join(layout: Layout, known: _TokenProbs, faithfulness: Reduction) -> Outputs:
-    """Reduce one example's token probabilities to its scores.
-
-    A pool of sentences x tokens would grow with the square of a long response, so whole sentences
-    are joined block by block; a minimum of minima is the minimum.
-    """
-    blocks = [
-        join(
-            **_block(known.support[start:stop], layout.response_sentence[start:stop]),
-            relevance_probs=known.relevance[None],
-            utilization_probs=known.utilization[None],
-            context_weight=layout.context_weight[None],
-            faithfulness=faithfulness,
-        )
-        for start, stop in _blocks(layout.response_sentence)
-    ]
-    weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
-    return blocks[0]._replace(
-        support_probs=known.support[None],
-        sentence_support=np.concatenate([block.sentence_support for block in blocks], axis=-1),
-        faithfulness=weakest(weakest_of_each, np.ones_like(weakest_of_each, dtype=np.bool_)),
-    )
+        for gathering, _ in chosen:
+            gathering.error = error
+        return
+    for b, ((gathering, _), part) in enumerate(zip(chosen, parts, strict=True)):
+        gathering.add(part, answer, b)
 
 
 def _blocks(sentence: IntArray) -> list[tuple[int, int]]:

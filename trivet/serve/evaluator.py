@@ -1,33 +1,37 @@
 """One call from texts to verdicts, for one example or a stream of them.
 
-Reading, cutting, running and joining happen elsewhere; here is their order, which inputs are
-refused before any of it, and whose error is whose.
+Checking, reading, cutting, running and joining happen elsewhere; here is their order, and whose
+error is whose. Who shares an engine among many callers goes through the same stages one by one.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from trivet.data.reading import ReadExample, read_examples
-from trivet.data.windows import Layout, WindowSettings, lay_out
+from trivet.data.reading import ReadExample
+from trivet.data.windows import Layout, WindowSettings
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import Bundle, Thresholds, read_bundle
 from trivet.records import (
     EngineError,
     Evaluation,
-    ExampleError,
     FailedEvaluation,
     RagExample,
     TokenVerdict,
-    WindowError,
 )
 from trivet.serve.backend import Backend, ShapedBackend
-from trivet.serve.engine_calls import POSITIONS, run_layouts
+from trivet.serve.engine_calls import (
+    POSITIONS,
+    Filling,
+    Gathering,
+    Part,
+    run_layouts,
+    run_parts,
+)
 from trivet.serve.loading import (
     DEFAULT_BUNDLE,
     EngineName,
@@ -36,6 +40,17 @@ from trivet.serve.loading import (
     load_backend,
     load_tokenizer,
 )
+from trivet.serve.preparing import (
+    MAX_CHARACTERS,
+    MAX_WINDOWS,
+    Preparation,
+    Prepared,
+    Refusal,
+    as_passages,
+    attempt,
+    count_characters,
+    failure_of,
+)
 from trivet.serve.verdict import read_tokens, read_verdict
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
@@ -43,18 +58,7 @@ from trivet.serve.verdict import read_tokens, read_verdict
 _BLOCK_EXAMPLES = 64
 _BLOCK_CHARACTERS = 500_000
 
-MAX_CHARACTERS = 2_000_000
-MAX_WINDOWS = 20_000
-
-_ALLOW = (
-    "nothing can be supported or relevant; allow_empty_contexts (--allow-empty-contexts) judges "
-    "the response against nothing"
-)
-
-S = TypeVar("S")
 T = TypeVar("T")
-P = ParamSpec("P")
-Refusal: TypeAlias = ExampleError | WindowError | EngineError
 Reading: TypeAlias = Callable[[RagExample, ReadExample, Layout, Outputs, Thresholds], T]
 
 
@@ -64,6 +68,7 @@ class Evaluator:
     Attributes:
         bundle: The bundle that answers.
         precision: Of the graph that answers.
+        filling: How full the engine wants its calls.
     """
 
     def __init__(
@@ -104,10 +109,10 @@ class Evaluator:
         self.precision: Precision = precision or "fp32"
         if backend is None:
             self.precision = answering_precision(self.bundle, precision, engine)
-        self._filling: tuple[int, int, int | None] = (positions, 1, None)
+        self.filling = Filling(positions)
         if isinstance(self._backend, ShapedBackend):
             shaped = self._backend
-            self._filling = (shaped.positions, shaped.step, shaped.most_windows)
+            self.filling = Filling(shaped.positions, shaped.step, shaped.most_windows)
         window = self.bundle.info.window
         self._settings = WindowSettings(
             window.size, window.overlap, window.sizes, window.break_even
@@ -147,7 +152,7 @@ class Evaluator:
                 ``too_long``, ``invalid_row``.
             EngineError: The engine failed.
         """
-        example = RagExample(question, _as_passages(contexts), response, id)
+        example = RagExample(question, as_passages(contexts), response, id)
         return self._judge_one(example, allow_empty_contexts, read_verdict)
 
     def evaluate_tokens(
@@ -164,7 +169,7 @@ class Evaluator:
             One for each token of the bundle's tokenizer, in order. One is supported when it reaches
             the bundle's span threshold; unsupported spans are merged from those that do not.
         """
-        example = RagExample(question, _as_passages(contexts), response)
+        example = RagExample(question, as_passages(contexts), response)
         return self._judge_one(example, allow_empty_contexts, read_tokens)
 
     def _judge_one(self, example: RagExample, allow_empty_contexts: bool, reading: Reading[T]) -> T:
@@ -199,91 +204,81 @@ class Evaluator:
                     yield example
                     continue
                 result = next(judged)
-                yield _failure(result, example) if isinstance(result, Refusal) else result
+                yield failure_of(result, example) if isinstance(result, Refusal) else result
+
+    def prepare(
+        self, examples: Sequence[RagExample], *, allow_empty_contexts: bool = False
+    ) -> list[Prepared | Refusal]:
+        """Check examples, tokenize them in one batch and lay them out; no engine is needed.
+
+        Args:
+            examples: What is to be judged.
+            allow_empty_contexts: As in ``evaluate``.
+
+        Returns:
+            For each example what the engine needs, or the error that ``evaluate`` would raise.
+        """
+        return Preparation(
+            self._tokenizer,
+            self._settings,
+            self._max_characters,
+            self._max_windows,
+            allow_empty_contexts,
+        ).prepare(examples)
+
+    def run(self, parts: Sequence[Part]) -> Outputs:
+        """Run parts of layouts, of any mix of examples, in one engine call; see ``run_parts``.
+
+        Raises:
+            EngineError: The engine failed.
+        """
+        return run_parts(parts, self._backend, self._tokenizer.special.pad)
+
+    def join(self, gathering: Gathering) -> Outputs | EngineError:
+        """Reduce what is known of an example to its scores; see ``Gathering.join``."""
+        return gathering.join(self.bundle.info.faithfulness)
+
+    def finish(self, prepared: Prepared, outputs: Outputs) -> Evaluation:
+        """Read the verdict off what the engine answered.
+
+        Args:
+            prepared: The example.
+            outputs: Joined, B = 1.
+
+        Raises:
+            EngineError: A number that is to be reported is not finite or no probability.
+        """
+        return self._finish(prepared, outputs, read_verdict)
+
+    def _finish(self, prepared: Prepared, outputs: Outputs, reading: Reading[T]) -> T:
+        thresholds = self.bundle.info.thresholds
+        return reading(prepared.example, prepared.read, prepared.layout, outputs, thresholds)
 
     def _judge(
         self, examples: Sequence[RagExample], allow_empty_contexts: bool, reading: Reading[T]
     ) -> list[T | Refusal]:
         """Judge examples together; return for each what was read of it, or its error."""
-        judged: dict[int, T | Refusal] = {}
-
-        def go_on(stage: Mapping[int, S | Refusal]) -> dict[int, S]:
-            """Put what failed in its example's place; return what is left, by its number."""
-            left: dict[int, S] = {}
-            for number, value in stage.items():
-                if isinstance(value, Refusal):
-                    judged[number] = value
-                else:
-                    left[number] = value
-            return left
-
-        checked = go_on(
-            {n: _attempt(self._check, e, allow_empty_contexts) for n, e in enumerate(examples)}
-        )
-        reads = go_on(dict(zip(checked, self._read(list(checked.values())), strict=True)))
-        layouts = go_on(
-            {n: _attempt(self._lay_out, read, allow_empty_contexts) for n, read in reads.items()}
-        )
-        answers = run_layouts(
-            list(layouts.values()),
-            self._backend,
-            self._tokenizer.special.pad,
-            self.bundle.info.faithfulness,
-            *self._filling,
-        )
-        for n, outputs in go_on(dict(zip(layouts, answers, strict=True))).items():
-            judged[n] = _attempt(
-                reading,
-                examples[n],
-                reads[n],
-                layouts[n],
-                outputs,
-                self.bundle.info.thresholds,
+        prepared = self.prepare(examples, allow_empty_contexts=allow_empty_contexts)
+        answers = iter(
+            run_layouts(
+                [each.layout for each in prepared if isinstance(each, Prepared)],
+                self._backend,
+                self._tokenizer.special.pad,
+                self.bundle.info.faithfulness,
+                *self.filling,
             )
-        return [judged[number] for number in range(len(examples))]
-
-    def _check(self, example: RagExample, allow_empty_contexts: bool) -> RagExample:
-        """Refuse what cannot be judged, before a tokenizer sees it."""
-        passages = _as_passages(example.contexts)
-        texts = {"question": example.question, "response": example.response}
-        texts |= {f"context {number}": text for number, text in enumerate(passages)}
-        for name, text in texts.items():
-            if not isinstance(text, str):
-                raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
-            if len(text) > self._max_characters:
-                raise ExampleError(
-                    f"{name} has {len(text)} characters, more than max_characters="
-                    f"{self._max_characters}; split it, or raise Evaluator(max_characters=...)",
-                    code="too_long",
-                )
-        if not allow_empty_contexts and not any(text.strip() for text in passages):
-            what = "all contexts are empty" if passages else "there are no contexts"
-            raise ExampleError(f"{what}; {_ALLOW}", code="empty_contexts")
-        return _without_blanks(replace(example, contexts=passages))
-
-    def _read(self, examples: Sequence[RagExample]) -> Sequence[ReadExample | ExampleError]:
-        """Tokenize in one batch; where an example is refused, one by one to find out which."""
-        try:
-            return read_examples(examples, self._tokenizer)
-        except ExampleError as error:
-            if len(examples) == 1:
-                return [error]
-        return [read for example in examples for read in self._read([example])]
-
-    def _lay_out(self, read: ReadExample, allow_empty_contexts: bool) -> Layout:
-        """Cut an example, unless no token is left to judge or there are far too many."""
-        if not len(read.context) and not allow_empty_contexts:
-            raise ExampleError(f"the contexts hold no token; {_ALLOW}", code="empty_contexts")
-        windows = self._settings.plan(read).windows
-        if windows > self._max_windows:
-            # The maps of so many windows alone would fill the memory.
-            raise ExampleError(
-                f"{len(read.context)} context tokens and {len(read.response)} response tokens make "
-                f"about {windows} windows, more than max_windows={self._max_windows}; judge fewer "
-                "contexts or a shorter response, or raise Evaluator(max_windows=...)",
-                code="too_long",
-            )
-        return lay_out(read, self._settings, self._tokenizer.special)
+        )
+        judged: list[T | Refusal] = []
+        for each in prepared:
+            if not isinstance(each, Prepared):
+                judged.append(each)
+                continue
+            answer = next(answers)
+            if isinstance(answer, EngineError):
+                judged.append(answer)
+            else:
+                judged.append(attempt(self._finish, each, answer, reading))
+        return judged
 
 
 def evaluate(
@@ -308,48 +303,6 @@ def _default_evaluator() -> Evaluator:
     return Evaluator()
 
 
-def _as_passages(contexts: object) -> tuple[str, ...]:
-    """Return contexts as a tuple; a bare string would be read letter by letter."""
-    if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Iterable):
-        raise ExampleError(
-            f"contexts must be a list of passages, not {type(contexts).__name__}; "
-            "write contexts=[text]"
-        )
-    return tuple(contexts)
-
-
-def _without_blanks(example: RagExample) -> RagExample:
-    """Empty the texts that are white space alone: some tokenizers would make a token of it."""
-    blank = [not text.strip() for text in example.contexts]
-    if any(blank):
-        brought = example.context_sentences
-        texts = zip(example.contexts, blank, strict=True)
-        example = replace(example, contexts=tuple("" if empty else text for text, empty in texts))
-        if brought is not None and len(brought) == len(blank):
-            spans = zip(brought, blank, strict=True)
-            kept = tuple(() if empty else own for own, empty in spans)
-            example = replace(example, context_sentences=kept)
-    if not example.response.strip():
-        example = replace(example, response="", response_sentences=None)
-    return example
-
-
-def _attempt(step: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | Refusal:
-    """Return what ``step`` returns, or the error that concerns its example alone."""
-    try:
-        return step(*arguments, **named)
-    except (ExampleError, WindowError, EngineError) as error:
-        return error
-
-
-def _failure(error: Refusal, example: RagExample) -> FailedEvaluation:
-    """Return the failure that stands in an example's place."""
-    code = {EngineError: "engine_failed", WindowError: "window"}.get(type(error))
-    if code is None:
-        return FailedEvaluation.of(error, example.id)
-    return FailedEvaluation(example.id, code, str(error))
-
-
 def _blocks(
     examples: Iterable[RagExample | FailedEvaluation],
 ) -> Iterator[list[RagExample | FailedEvaluation]]:
@@ -358,18 +311,9 @@ def _blocks(
     characters = 0
     for example in examples:
         block.append(example)
-        characters += _length(example)
+        characters += count_characters(example)
         if len(block) >= _BLOCK_EXAMPLES or characters >= _BLOCK_CHARACTERS:
             yield block
             block, characters = [], 0
     if block:
         yield block
-
-
-def _length(example: RagExample | FailedEvaluation) -> int:
-    """Return about how many characters an example has; what is no text counts as nothing."""
-    if isinstance(example, FailedEvaluation):
-        return 0
-    contexts = example.contexts if isinstance(example.contexts, tuple | list) else ()
-    texts = (example.question, example.response, *contexts)
-    return sum(len(text) for text in texts if isinstance(text, str))

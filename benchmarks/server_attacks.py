@@ -1,0 +1,219 @@
+"""What hostile connections cost: time-outs kept, memory held, a good client served meanwhile.
+
+python -m benchmarks.server_attacks [--timeout 3] [--bundle DIR]
+
+Slow headers, slow bodies and silence, all at once, beside a good client; then floods of chunks and
+of headers, a body that is too large, and requests with two ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.engines import tokenizer_of
+from benchmarks.inputs import build_example
+from benchmarks.report import Table, publish
+from benchmarks.server_clients import (
+    Answer,
+    good_client,
+    in_a_process,
+    percentile,
+    post,
+    statuses,
+)
+from benchmarks.server_process import HOST, ServerProcess, server_parser, serving
+
+HEADERS, BODIES, SILENT = 300, 50, 50
+HEAD = f"POST /v1/evaluate HTTP/1.1\r\nHost: {HOST}\r\n".encode()
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+SMUGGLED = f"GET /v1/info HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+PROBES = {
+    "CL and TE": HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "TE and CL": CHUNKED[:-2] + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
+    "two lengths": HEAD + b"Content-Length: 0\r\nContent-Length: 44\r\n\r\n",
+    "a list of lengths": HEAD + b"Content-Length: 0, 44\r\n\r\n",
+    "a signed length": HEAD + b"Content-Length: +0\r\n\r\n",
+    "an unknown coding": HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "two codings": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "space before the colon": HEAD + b"Content-Length : 0\r\n\r\n",
+    "bare line feeds": HEAD.replace(b"\r\n", b"\n") + b"\n",
+    "a folded line": HEAD + b"X: a\r\n Content-Length: 44\r\n\r\n",
+    "a chunk size with a space": CHUNKED + b"0 \r\n\r\n",
+    "no Host": b"POST /v1/evaluate HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+}
+_PACE_SECONDS = 0.2
+
+
+class Hostile(NamedTuple):
+    """The end of one hostile connection.
+
+    Attributes:
+        kind: What it did.
+        seconds: Until it was closed.
+        said: What the server said on it.
+    """
+
+    kind: str
+    seconds: float
+    said: bytes
+
+
+async def trickle(kind: str, port: int, first: bytes, drip: bytes) -> Hostile:
+    """Open a connection, say something, then let bytes drip until the server has enough of it."""
+    began, said = time.perf_counter(), b""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(first)
+
+    async def drop() -> None:
+        with contextlib.suppress(ConnectionError):
+            while drip:
+                writer.write(drip)
+                await writer.drain()
+                await asyncio.sleep(_PACE_SECONDS)
+
+    dripping = asyncio.create_task(drop())
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(65_536):
+            said += piece
+    dripping.cancel()
+    writer.close()
+    return Hostile(kind, time.perf_counter() - began, said)
+
+
+def siege(
+    port: int, raw: bytes, seconds: float, besieged: bool
+) -> tuple[list[Answer], list[Hostile]]:
+    """Let a good client ask, and the slow ones do what they do meanwhile."""
+
+    async def run() -> tuple[list[Answer], list[Hostile]]:
+        hostile: list[Coroutine[Any, Any, Hostile]] = []
+        if besieged:
+            body = HEAD + b"Content-Length: 100000\r\n\r\n"
+            hostile = [
+                *(trickle("slow headers", port, HEAD, b"X") for _ in range(HEADERS)),
+                *(trickle("slow bodies", port, body, b" ") for _ in range(BODIES)),
+                *(trickle("silent", port, b"", b"") for _ in range(SILENT)),
+            ]
+        attack = asyncio.gather(*hostile)
+        good = await good_client(port, raw, seconds, 0.05)
+        return good, await attack
+
+    return asyncio.run(run())
+
+
+def flood(port: int, parts: Sequence[bytes]) -> Hostile:
+    """Say it all as fast as it goes; return how the server took it."""
+
+    async def run() -> Hostile:
+        began, said = time.perf_counter(), b""
+        reader, writer = await asyncio.open_connection(HOST, port)
+
+        async def pour() -> None:
+            with contextlib.suppress(ConnectionError):
+                for part in parts:
+                    writer.write(part)
+                    await writer.drain()
+
+        pouring = asyncio.create_task(pour())
+        answered = 0.0
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(65_536):
+                answered = answered or time.perf_counter() - began
+                said += piece
+                if b"connection: close" not in said and said.endswith(b"}"):
+                    break  # the server would go on with this connection
+        pouring.cancel()
+        writer.close()
+        return Hostile("flood", answered, said)
+
+    return asyncio.run(run())
+
+
+def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Table]:
+    """Measure the slow ones and the good client."""
+    seconds = 2 * given_timeout + 2
+    before = server.descriptors()
+    alone, _ = in_a_process(siege, server.port, raw, seconds, False)
+    good, ends = in_a_process(siege, server.port, raw, seconds, True)
+    rows = []
+    for kind in ("slow headers", "slow bodies", "silent"):
+        took = [end.seconds for end in ends if end.kind == kind]
+        said = sum(b" 408 " in end.said for end in ends if end.kind == kind)
+        rows.append((kind, len(took), said, f"{min(took):.2f}", f"{max(took):.2f}"))
+    ms = [[1000 * answer.seconds for answer in answers] for answers in (alone, good)]
+    p99 = [percentile(each, 0.99) for each in ms]
+    return [
+        Table(
+            f"Closed by the server, time-out {given_timeout:g} s",
+            ("connections", "how many", "told 408", "first, s", "last, s"),
+            rows,
+        ),
+        Table(
+            f"A good client meanwhile: p99 {p99[1] / p99[0]:.2f} times as long; descriptors "
+            f"{before} before, {server.descriptors()} after",
+            ("", "p50, ms", "p99, ms", "answers"),
+            [
+                (name, f"{percentile(each, 0.5):.1f}", f"{last:.1f}", statuses(answers))
+                for name, each, last, answers in zip(
+                    ("alone", "besieged"), ms, p99, (alone, good), strict=True
+                )
+            ],
+        ),
+    ]
+
+
+def floods(server: ServerProcess) -> Table:
+    """Measure what is too much: the answer, its time, and the memory it took."""
+    bodies: dict[str, Callable[[], list[bytes]]] = {
+        "500,000 chunks of a byte": lambda: [CHUNKED, *[b"1\r\n \r\n" * 5000] * 100, b"0\r\n\r\n"],
+        "a body of 3 MB": lambda: [HEAD + b"Content-Length: 3000000\r\n\r\n", *[b" " * 10**6] * 3],
+        "the same, in chunks": lambda: [CHUNKED, *[b"f4240\r\n" + b" " * 10**6 + b"\r\n"] * 3],
+        "a header of 64 KB": lambda: [HEAD + b"X: " + b"a" * 65_536 + b"\r\n\r\n"],
+        "2,000 headers": lambda: [HEAD + b"X: a\r\n" * 2000 + b"\r\n"],
+        "a trailer without end": lambda: [CHUNKED + b"0\r\nX: ", *[b"a" * 10**6] * 20],
+        "10,000 requests at once": lambda: [SMUGGLED * 10_000],
+    }
+    rows = []
+    for name, parts in bodies.items():
+        in_a_process(flood, server.port, [*parts()[:1], b"\r\n\r\n"])  # code paths, buffers
+        before = server.forget_peak_mb()
+        end = in_a_process(flood, server.port, parts())
+        grown = server.peak_mb() - before
+        told = end.said[9:12].decode() or "closed"
+        rows.append((name, told, f"{1000 * end.seconds:.1f}", f"{grown:+.1f}"))
+    return Table("Too much", ("what", "answer", "after, ms", "peak memory, MB"), rows)
+
+
+def probes(server: ServerProcess) -> Table:
+    """Send requests with two ends, each with another request behind it."""
+    rows = []
+    for name, probe in PROBES.items():
+        end = in_a_process(flood, server.port, [probe + SMUGGLED])
+        answers = end.said.count(b"HTTP/1.1 ") - end.said.count(b"no HTTP/1.1 ")
+        closed = "yes" if b"connection: close" in end.said else "no"
+        rows.append((name, end.said[9:12].decode(), answers, closed))
+    return Table("Smuggling", ("probe", "answer", "answers in all", "closed"), rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Attack, and print what came of it."""
+    flags = server_parser(__doc__, repeats=1)
+    flags.add_argument("--timeout", type=float, default=3.0, help="seconds, of headers and bodies")
+    given = flags.parse_args(arguments)
+    raw = post(build_example(tokenizer_of(given.bundle), 200))
+    seconds = f"{given.timeout:g}"
+    limits = ("--header-timeout", seconds, "--body-timeout", seconds)
+    with serving(given, *limits) as server:
+        tables = sieges(server, raw, given.timeout)
+        tables += [floods(server), probes(server)]
+    publish("server_attacks", tables, given)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""What HTTP leaves of the engine's speed: few clients and many, twice too much, a cold start.
+
+python -m benchmarks.server_load [--seconds 15] [--bundle DIR] [--engine onnx]
+
+The requests are the fixed sample of logs that other benchmarks use. The bare engine runs the very
+same windows, packed as for a log, in a process of its own and in turns with the server; clients
+have a process too. Goodput counts the windows of verdicts alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.engines import tokenizer_of
+from benchmarks.inputs import build_example, sample_requests
+from benchmarks.report import Table, publish, spread
+from benchmarks.server_clients import (
+    Answer,
+    Connection,
+    closed_loop,
+    goodput,
+    in_a_process,
+    open_loop,
+    percentile,
+    post,
+    statuses,
+)
+from benchmarks.server_process import ServerProcess, server_parser, serving
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import read_bundle
+from trivet.serve.backend import Backend
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.loading import EngineName, load_backend
+
+CLIENTS = (1, 8, 64)
+REFUSED_CLIENTS = 200
+OVERLOAD = 2.0
+# A queue that fills within the benchmark's seconds; the default's holds a minute of work.
+SHORT_QUEUE = ("--max-requests", "64")
+TIMEOUT_MS = 3000
+_SKIP_SECONDS = 2.0
+_WARM_REQUESTS = 30
+
+
+def bare_windows_a_second(bundle: Path, threads: int, engine: EngineName, seconds: float) -> float:
+    """Run the sample's windows on the engine alone, over and over; return windows a second."""
+    backend = load_backend(read_bundle(bundle), threads, engine=engine)
+    calls: list[Windows] = []
+
+    class Recorder:
+        """Remembers what it is asked, and has the engine's own wishes for the size of calls."""
+
+        name = "recorder"
+
+        def __getattr__(self, wish: str) -> object:
+            return getattr(backend, wish)
+
+        def run(self, windows: Windows) -> Outputs:
+            calls.append(windows)
+            return backend.run(windows)
+
+    recorder: Backend = Recorder()
+    evaluator = Evaluator(bundle, backend=recorder)
+    list(evaluator.evaluate_many(sample_requests(tokenizer_of(bundle))))
+    done, began = 0, time.perf_counter()
+    while (took := time.perf_counter() - began) < seconds:
+        for windows in calls:
+            backend.run(windows)
+        done += sum(len(windows.input_ids) for windows in calls)
+    return done / took
+
+
+def row(clients: str, answers: Sequence[Answer], seconds: float, bare: float) -> tuple[str, ...]:
+    """Return the line of a table about one run."""
+    good = goodput(answers, _SKIP_SECONDS, seconds)
+    ms = [1000 * answer.seconds for answer in answers if answer.status == 200]
+    return (
+        clients,
+        f"{good:.1f}",
+        f"{100 * good / bare:.0f} %",
+        f"{percentile(ms, 0.5):.0f}",
+        f"{percentile(ms, 0.99):.0f}",
+        statuses(answers),
+    )
+
+
+def loads(given: argparse.Namespace) -> list[Table]:
+    """Measure goodput by number of clients, under overload, and what refusals take."""
+    requests = [post(example) for example in sample_requests(tokenizer_of(given.bundle))]
+    hasty = [
+        post(example, timeout_ms=TIMEOUT_MS)
+        for example in sample_requests(tokenizer_of(given.bundle))
+    ]
+    seconds = given.seconds
+    bares: list[float] = []
+    rows, over, refused = [], [], []
+
+    def bare() -> float:
+        asked = (given.bundle, given.threads, given.engine, seconds / 2)
+        bares.append(in_a_process(bare_windows_a_second, *asked))
+        return bares[-1]
+
+    def closed(server: ServerProcess, clients: int) -> list[Answer]:
+        whole = seconds + 2 * _SKIP_SECONDS
+        return in_a_process(closed_loop, server.port, requests, clients, whole)
+
+    peak = per_window = 0.0
+    for _ in range(given.repeats):
+        with serving(given) as server:
+            for clients in CLIENTS:
+                compared = bare()
+                answers = closed(server, clients)
+                rows.append(row(str(clients), answers, seconds, compared))
+                good = goodput(answers, _SKIP_SECONDS, seconds)
+                if good > peak:
+                    fine = [answer for answer in answers if answer.status == 200]
+                    peak, per_window = good, len(fine) / sum(each.windows for each in fine)
+        compared = bare()
+        rate = OVERLOAD * peak * per_window
+        for name, asked, flags in (
+            ("a queue of 64 requests", requests, SHORT_QUEUE),
+            (f"timeout_ms {TIMEOUT_MS}", hasty, ()),
+        ):
+            with serving(given, *flags) as server:
+                whole = seconds + 2 * _SKIP_SECONDS
+                answers, unsent = in_a_process(open_loop, server.port, asked, rate, whole)
+            line = row(f"{rate:.1f} requests/s, {name}", answers, seconds, compared)
+            share = goodput(answers, _SKIP_SECONDS, seconds) / peak
+            over.append((*line, f"{100 * share:.0f} %", unsent))
+        with serving(given, *SHORT_QUEUE) as server:
+            answers = closed(server, REFUSED_CLIENTS)
+        ms = [1000 * answer.seconds for answer in answers if answer.status == 429]
+        good = goodput(answers, _SKIP_SECONDS, seconds)
+        refused.append(
+            (
+                len(ms),
+                f"{percentile(ms, 0.5):.0f}",
+                f"{percentile(ms, 0.99):.0f}",
+                f"{good:.1f}",
+                statuses(answers),
+            )
+        )
+    header = ("clients", "windows/s", "of the bare engine", "p50, ms", "p99, ms", "answers")
+    title = f"Goodput; the bare engine, in turns: {spread(bares)} windows/s"
+    return [
+        Table(title, header, list(rows)),
+        Table(
+            f"Open loop at {OVERLOAD:g} times the peak ({peak:.1f} windows/s)",
+            ("requests", *header[1:], "of the peak", "not sent"),
+            list(over),
+        ),
+        Table(
+            f"{REFUSED_CLIENTS} clients, a queue of 64 requests",
+            ("refused", "429 p50, ms", "429 p99, ms", "windows/s", "answers"),
+            list(refused),
+        ),
+    ]
+
+
+def starts(given: argparse.Namespace) -> Table:
+    """Start servers; measure until they are ready, and the first request against later ones."""
+    raw = post(build_example(tokenizer_of(given.bundle), 400))
+    ready, first, later, ratios = [], [], [], []
+    for _ in range(given.starts):
+        with serving(given) as server:
+            ready.append(server.ready_seconds)
+            seconds = [
+                answer.seconds for answer in in_a_process(one_after_the_other, server.port, raw)
+            ]
+        first.append(1000 * seconds[0])
+        later.append(1000 * statistics.median(seconds[1:]))
+        ratios.append(first[-1] / later[-1])
+    rows = [
+        ("process start to ready, s", spread(ready, 2)),
+        ("first request, ms", spread(first)),
+        ("warm median, ms", spread(later)),
+        ("first / warm median", spread(ratios, 2)),
+    ]
+    return Table(f"{given.starts} starts, median (least to most)", ("what", "figure"), rows)
+
+
+def one_after_the_other(port: int, raw: bytes) -> list[Answer]:
+    """Ask one thing some 30 times."""
+
+    async def run() -> list[Answer]:
+        connection = Connection()
+        answers = [await connection.ask(raw, port) for _ in range(_WARM_REQUESTS)]
+        connection.close()
+        return answers
+
+    return asyncio.run(run())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure all of it and print it."""
+    flags = server_parser(__doc__, repeats=1)
+    flags.add_argument("--seconds", type=float, default=15.0, help="that count, of every run")
+    flags.add_argument("--starts", type=int, default=5)
+    given = flags.parse_args(arguments)
+    publish("server_load", [starts(given), *loads(given)], given)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""A client gives what an evaluator gives: verdicts, errors, streams in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import trivet
+from tests.client.conftest import EXAMPLES, Answer, Asked, Running, error
+from trivet.records import (
+    EngineError,
+    Evaluation,
+    ExampleError,
+    FailedEvaluation,
+    RagExample,
+    ServerError,
+    WindowError,
+)
+
+
+def call(example: RagExample) -> dict[str, Any]:
+    return {
+        "question": example.question,
+        "contexts": example.contexts,
+        "response": example.response,
+        "id": example.id,
+    }
+
+
+def test_a_verdict_is_the_evaluators(client: trivet.Client, embedded: trivet.Evaluator) -> None:
+    for example in EXAMPLES:
+        assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
+
+
+def test_nothing_is_sent_that_nobody_asked_for(client: trivet.Client, server: Running) -> None:
+    client.evaluate("Where?", ["Here."], "There.")
+    client.evaluate("Where?", [], "There.", allow_empty_contexts=True)
+    first, second = (asked.json for asked in server.served.asked)
+    assert first == {"question": "Where?", "contexts": ["Here."], "response": "There."}
+    assert second["allow_empty_contexts"] is True
+
+
+def test_lone_surrogates_are_counted_though_no_request_can_hold_them(
+    client: trivet.Client, embedded: trivet.Evaluator
+) -> None:
+    texts = ("Where\udfff?", ["Built \ud800in 1817.", "Mill."], "In\ud800 1817.")
+    got, expected = client.evaluate(*texts), embedded.evaluate(*texts)
+    assert got.replaced_characters == 3
+    assert got.faithfulness == expected.faithfulness
+    assert [(s.start, s.end) for s in got.sentences] == [
+        (s.start, s.end) for s in expected.sentences
+    ]
+    (many,) = client.evaluate_many([RagExample(texts[0], tuple(texts[1]), texts[2])])
+    assert many == got
+
+
+@pytest.mark.parametrize(
+    ("texts", "code"),
+    [
+        (("Where?", "Here.", "There."), "invalid_row"),
+        (("Where?", [b"Here."], "There."), "invalid_row"),
+        (("Where?", ["Here."], None), "invalid_row"),
+        (("Where?", [], "There."), "empty_contexts"),
+    ],
+    ids=["bare-string", "bytes", "none", "no-contexts"],
+)
+def test_an_example_is_refused_as_the_evaluator_refuses_it(
+    client: trivet.Client, embedded: trivet.Evaluator, texts: Any, code: str
+) -> None:
+    for judge in (client, embedded):
+        with pytest.raises(ExampleError) as caught:
+            judge.evaluate(*texts)
+        assert caught.value.code == code
+
+
+def test_what_a_server_cannot_be_told_is_refused_before_it_is_asked(
+    client: trivet.Client, server: Running
+) -> None:
+    own = RagExample("Where?", ("Here.",), "There.", "x", response_sentences=())
+    long = RagExample("Where?", ("é" * 1_000_000,), "There.", "y")
+    first, second = client.evaluate_many([own, long])
+    assert isinstance(first, FailedEvaluation)
+    assert isinstance(second, FailedEvaluation)
+    assert (first.id, first.code) == ("x", "own_sentences")
+    assert (second.id, second.code) == ("y", "too_large")
+    assert "raise Client(most_bytes=...)" in second.message
+    assert server.served.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (error(422, "too_long"), ExampleError),
+        (error(400, "invalid_unicode"), ExampleError),
+        (Answer(413, b"<html>too large</html>"), ExampleError),
+        (error(422, "window"), WindowError),
+        (error(500, "engine_failed"), EngineError),
+        (error(500, "non_finite"), EngineError),
+        (error(500, "internal"), ServerError),
+        (error(401, "unauthorized"), ServerError),
+        (error(400, "invalid_json"), ServerError),
+        (error(504, "deadline"), ServerError),
+        (Answer(422, b"<html>proxy</html>"), ServerError),
+        (Answer(302, {}, {"location": "http://192.0.2.1/"}), ServerError),
+        (Answer(200, b"<html>hello</html>"), ServerError),
+        (Answer(200, b"[1]"), ServerError),
+        (Answer(200, {}), ServerError),
+        (Answer(200, {"faithfulness": 7}), ServerError),
+    ],
+)
+def test_an_answer_becomes_the_error_it_stands_for(
+    client: trivet.Client, server: Running, answer: Answer, kind: type[Exception]
+) -> None:
+    server.served.script.append(answer)
+    with pytest.raises(kind) as caught:
+        client.evaluate(**call(EXAMPLES[0]))
+    assert type(caught.value) is kind
+    assert len(server.served.asked) == 1, "such an answer is not asked for twice"
+    told = answer.body.get("error_type") if isinstance(answer.body, dict) else None
+    if isinstance(caught.value, ExampleError | EngineError):
+        assert caught.value.code == ("too_large" if answer.status == 413 else told)
+    if isinstance(caught.value, ServerError):
+        assert caught.value.status == answer.status
+        assert caught.value.error_type == (told or "invalid_answer")
+        assert caught.value.request_id == ("r-1" if told else None)
+
+
+def test_the_key_is_sent_and_shown_nowhere(server: Running) -> None:
+    with trivet.Client(server.url, key="s3cret") as client:
+        client.info()
+        assert "s3cret" not in repr(client) + repr(client.settings) + repr(vars(client))
+    assert server.served.asked[0].headers["authorization"] == "Bearer s3cret"
+
+
+def test_a_path_before_the_routes_is_kept(server: Running) -> None:
+    with trivet.Client(f"{server.url}/judge/") as client:
+        client.info()
+    assert server.served.asked[0].path == "/judge/v1/info"
+
+
+def test_relevance_info_and_ready(
+    client: trivet.Client, server: Running, embedded: trivet.Evaluator
+) -> None:
+    example = EXAMPLES[2]
+    expected = embedded.evaluate(example.question, example.contexts, "")
+    got = client.relevance(example.question, example.contexts)
+    assert (got.relevance, got.contexts) == (expected.relevance, expected.contexts)
+    assert server.served.asked[0].json == {
+        "question": example.question,
+        "contexts": list(example.contexts),
+    }
+    assert client.info()["bundle"] == "embedded"
+    assert client.ready()
+    server.served.script.append(error(503, "draining"))
+    assert not client.ready()
+    server.served.script.append(Answer(200, {"contexts": []}))
+    with pytest.raises(ServerError, match="relevance is missing"):
+        client.relevance(example.question, example.contexts)
+
+
+def test_a_stream_comes_back_in_order_with_what_failed_in_its_place(
+    server: Running, embedded: trivet.Evaluator
+) -> None:
+    before = FailedEvaluation("row-9", "malformed_line", "line 9")
+    empty = RagExample("Where?", (), "There.", "e")
+    given: list[RagExample | FailedEvaluation] = [EXAMPLES[0], before, empty, *EXAMPLES[1:], before]
+    expected = [embedded.evaluate(**call(example)) for example in EXAMPLES]
+    for size in (1, 2, 64):
+        with trivet.Client(server.url, connections=2, examples_per_request=size) as client:
+            got = list(client.evaluate_many(given))
+        assert [result for result in got if isinstance(result, Evaluation)] == expected
+        assert got[1] == got[5] == before
+        assert isinstance(got[2], FailedEvaluation)
+        assert (got[2].id, got[2].code) == ("e", "empty_contexts")
+    assert max(len(asked.json["examples"]) for asked in server.served.asked) == 4
+
+
+def test_a_request_that_is_refused_as_a_whole_is_halved_until_the_culprit_is_alone(
+    client: trivet.Client, server: Running
+) -> None:
+    many = RagExample("Where?", ("Here.",) * 300, "There.", "many")
+    results = list(client.evaluate_many([*EXAMPLES, many, *EXAMPLES]))
+    kinds = [type(result) for result in results]
+    assert kinds == [Evaluation] * 3 + [FailedEvaluation] + [Evaluation] * 3
+    assert (results[3].id, getattr(results[3], "code", None)) == ("many", "validation")
+    assert [len(asked.json["examples"]) for asked in server.served.asked] == [7, 3, 4, 2, 1, 1, 2]
+
+
+def test_an_engine_that_fails_fails_every_example_of_its_request(
+    client: trivet.Client, server: Running
+) -> None:
+    server.served.script.append(error(500, "engine_failed"))
+    results = list(client.evaluate_many(EXAMPLES))
+    assert [getattr(result, "code", None) for result in results] == ["engine_failed"] * 3
+    assert [result.id for result in results] == ["a", None, "c"]
+
+
+def test_several_requests_are_on_their_way_and_no_more_is_read_than_they_hold(
+    server: Running,
+) -> None:
+    both, read = threading.Barrier(2, timeout=20), []
+
+    def wait_for_the_other(asked: Asked) -> None:
+        if len(server.served.asked) <= 2:
+            both.wait()
+
+    def stream() -> Iterator[RagExample]:
+        for number in range(40):
+            read.append(number)
+            yield EXAMPLES[0]
+
+    server.served.on_request = wait_for_the_other
+    with trivet.Client(server.url, connections=2, examples_per_request=2) as client:
+        results = client.evaluate_many(stream())
+        assert read == []
+        next(results)
+        assert not both.broken
+        assert len(read) == 4
+        results.close()
+    assert len(read) == 4
+
+
+def test_a_stream_that_breaks_off_is_answered_as_far_as_it_came(client: trivet.Client) -> None:
+    def stream() -> Iterator[RagExample]:
+        yield from EXAMPLES * 6
+        raise OSError("the disk is gone")
+
+    results = client.evaluate_many(stream())
+    got = [next(results) for _ in range(16)]
+    assert all(isinstance(result, Evaluation) for result in got)
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(results)
+
+
+def test_a_server_that_is_gone_ends_the_stream_after_what_it_answered(server: Running) -> None:
+    with trivet.Client(server.url, connections=1, examples_per_request=1) as client:
+        results = client.evaluate_many(EXAMPLES)
+        assert isinstance(next(results), Evaluation)
+        server.served.script.append(error(500, "internal"))
+        with pytest.raises(ServerError, match="told to be internal"):
+            list(results)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"url": "127.0.0.1:8080"}, "url must be as http://host:8080"),
+        ({"url": "ftp://127.0.0.1"}, "url must be as http://host:8080"),
+        ({"url": "http://me:word@127.0.0.1"}, "neither a password nor a query"),
+        ({"key": "two words"}, "key must be one word"),
+        ({"key": ""}, "key must be one word"),
+        ({"key": "one\nX-Other: 1"}, "key must be one word"),
+        ({"examples_per_request": 65}, "examples_per_request must be from 1 to 64"),
+        ({"connections": 0}, "connections must be at least 1"),
+        ({"retries": -1}, "retries must be at least 0"),
+        ({"timeout_seconds": 0}, "timeout_seconds must be above 0"),
+    ],
+)
+def test_arguments_that_cannot_work_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trivet.Client(**({"url": "http://127.0.0.1:1"} | arguments))

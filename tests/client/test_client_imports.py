@@ -1,0 +1,58 @@
+"""A client needs no engine, and an adapter takes a client."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import trivet
+from tests.client.conftest import EXAMPLES, Running
+from trivet.integrations.langsmith import evaluator
+from trivet.integrations.lettucedetect import HallucinationDetector
+
+ENGINE = ("numpy", "onnxruntime", "tokenizers", "pydantic", "trivet.serve", "trivet.data")
+
+
+def loaded(code: str) -> Any:
+    script = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_client_loads_no_engine_and_the_door_no_client() -> None:
+    both = loaded("import trivet; trivet.Client, trivet.AsyncClient")
+    assert [name for name in ENGINE if name in both] == []
+    assert "httpx2" in both
+    assert "httpx2" not in loaded("import trivet; trivet.Evaluator")
+
+
+def test_without_its_library_a_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("trivet.client.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(ImportError, match=r"pip install 'trivet\[client\]'"):
+        _ = trivet.Client
+
+
+def test_an_adapter_takes_a_client(client: trivet.Client, embedded: trivet.Evaluator) -> None:
+    example = EXAMPLES[1]
+    inputs = {"question": example.question, "contexts": list(example.contexts)}
+    outputs = {"answer": example.response}
+    assert evaluator(client)(inputs, outputs) == evaluator(embedded)(inputs, outputs)
+    asked: dict[str, Any] = {"context": example.contexts, "answer": example.response}
+    spans = HallucinationDetector(client).predict(**asked, output_format="spans")
+    assert spans == HallucinationDetector(embedded).predict(**asked, output_format="spans")
+    assert spans, "the answer has nothing unsupported, and so the test shows nothing"
+
+
+def test_an_adapter_hears_that_the_server_is_gone(client: trivet.Client, server: Running) -> None:
+    from tests.client.conftest import error
+
+    server.served.script.append(error(401, "unauthorized"))
+    with pytest.raises(trivet.ServerError, match="told to be unauthorized"):
+        evaluator(client)({"question": "Where?", "contexts": ["Here."]}, {"answer": "There."})

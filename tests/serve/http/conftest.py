@@ -1,0 +1,186 @@
+"""The whole app on the embedded bundle, asked in its own event loop, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.serve.backend import Backend
+from trivet.serve.batcher import Batcher
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.http.app import build_app
+from trivet.serve.http.counters import Counters
+from trivet.serve.http.health import CANARY, Health
+from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.settings import ServerSettings
+
+
+class EvenBackend:
+    """An engine that answers at once, the same for every token.
+
+    Attributes:
+        value: The answer; NaN is that of a broken engine.
+        gate: Each call waits for it.
+        entered: Set when a call has begun.
+        calls: How many calls there were.
+        error: Raised instead of an answer.
+    """
+
+    name = "even"
+
+    def __init__(self, value: float = 0.5) -> None:
+        self.value = value
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+        self.calls = 0
+        self.error: Exception | None = None
+
+    def run(self, windows: Windows) -> Outputs:
+        self.calls += 1
+        self.entered.set()
+        assert self.gate.wait(timeout=30)
+        if self.error is not None:
+            raise self.error
+        examples, response, _ = windows.response_at.shape
+        context = windows.context_at.shape[1]
+        return Outputs(
+            *(
+                np.full(shape, self.value, np.float32)
+                for shape in (
+                    (examples, response),
+                    (examples, context),
+                    (examples, context),
+                    windows.sentence_pool.shape[:2],
+                    *[(examples,)] * 4,
+                )
+            )
+        )
+
+
+class Asked:
+    """An app with all that belongs to it, and a client.
+
+    Attributes:
+        settings: Its limits.
+        batcher: What judges.
+        health: What the probes ask.
+        app: What answers.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        settings: ServerSettings | None = None,
+        keys: KeyRing | None = None,
+    ) -> None:
+        self.settings = settings or ServerSettings()
+        self._runner = asyncio.Runner()
+        counters = Counters()
+        self.health = Health(watch=counters)
+        self._runner.run(self._build(evaluator, counters, keys))
+
+    async def _build(self, evaluator: Evaluator, counters: Counters, keys: KeyRing | None) -> None:
+        self.batcher = Batcher(
+            evaluator,
+            most_requests=self.settings.max_requests,
+            most_windows=self.settings.max_queued_windows,
+            watch=self.health,
+        )
+        await self.batcher.start()
+        self.health.warmed(self.batcher)
+        self.app = build_app(evaluator, self.batcher, self.health, counters, self.settings, keys)
+        self.client = httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"
+        )
+
+    def run(self, work: Any) -> Any:
+        """Run a coroutine in the app's event loop."""
+        return self._runner.run(work)
+
+    def post(
+        self, path: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
+        """Post a body: bytes as they are, anything else as JSON."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self._runner.run(self.client.post(path, content=raw, headers=headers))
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+        """Get a page."""
+        return self._runner.run(self.client.get(path, headers=headers))
+
+    def metric(self, name: str) -> float:
+        """Return one series of the metrics, such as ``trivet_cut_total``."""
+        for line in self.get("/metrics").text.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        raise AssertionError(f"no {name} in the metrics")
+
+    def close(self) -> None:
+        """Stop the batcher and the loop."""
+        self._runner.run(self.client.aclose())
+        self._runner.run(self.batcher.close())
+        self._runner.close()
+
+
+def refusal(response: httpx2.Response) -> tuple[int, str, str]:
+    """Check that an answer has the shape of all errors; return status, type and message."""
+    body = response.json()
+    assert set(body) == {"error", "error_type", "request_id"}
+    assert all(isinstance(value, str) and value for value in body.values())
+    assert response.headers["x-request-id"] == body["request_id"]
+    assert response.headers["content-type"] == "application/json"
+    return response.status_code, body["error_type"], body["error"]
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Evaluator:
+    return Evaluator(threads=1)
+
+
+@pytest.fixture(scope="module")
+def server(embedded: Evaluator) -> Iterator[Asked]:
+    """Return the app as it stands by default; one for a whole file."""
+    asked = Asked(embedded)
+    yield asked
+    asked.close()
+
+
+Serve = Callable[..., Asked]
+
+
+@pytest.fixture
+def serve(embedded: Evaluator) -> Iterator[Serve]:
+    """Return what builds an app for one test: with settings, keys, or another engine."""
+    built: list[Asked] = []
+
+    def build(
+        settings: ServerSettings | None = None,
+        keys: KeyRing | None = None,
+        backend: Backend | None = None,
+    ) -> Asked:
+        evaluator = embedded if backend is None else Evaluator(backend=backend)
+        built.append(Asked(evaluator, settings, keys))
+        return built[-1]
+
+    yield build
+    for asked in built:
+        asked.close()
+
+
+@pytest.fixture
+def example() -> dict[str, Any]:
+    return {
+        "question": CANARY.question,
+        "contexts": list(CANARY.contexts),
+        "response": CANARY.response,
+    }

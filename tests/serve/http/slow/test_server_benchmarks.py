@@ -1,0 +1,85 @@
+"""The server's benchmarks run, and those of their bars hold that no busy machine can spoil."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def run(name: str, folder: Path, *flags: str) -> Tables:
+    """Run a benchmark; return its tables' rows by the beginning of their titles."""
+    file = folder / "figures.json"
+    main = importlib.import_module(f"benchmarks.{name}").main
+    assert main([*flags, "--repeats", "1", "--json", str(file)]) == 0
+    report = json.loads(file.read_bytes())
+    return {table["title"].partition(",")[0]: table["rows"] for table in report["tables"]}
+
+
+def test_slow_and_silent_connections_are_closed_in_time_and_floods_take_no_memory(
+    tmp_path: Path,
+) -> None:
+    tables = run("server_attacks", tmp_path, "--timeout", "3")
+    for row in tables["Closed by the server"]:
+        assert float(row["last, s"]) <= 3 + 1
+        assert float(row["first, s"]) >= 3 - 0.1
+        assert row["told 408"] == (0 if row["connections"] == "silent" else row["how many"])
+    for row in tables["Too much"]:
+        assert row["answer"] in {"400", "413", "431"}, row
+        assert float(row["peak memory, MB"]) <= 5, row
+    for row in tables["Smuggling"]:
+        assert (row["answer"], row["answers in all"], row["closed"]) == ("400", 1, "yes"), row
+
+
+def test_thirty_in_flight_are_answered_before_the_process_ends(tmp_path: Path) -> None:
+    tables = run("server_shutdown", tmp_path, "--grace", "120")
+    (row,) = tables["SIGTERM with 30 in flight"]
+    assert row["answers"] == "200: 30"
+    assert row["ready"].startswith("503 after")
+    assert (row["live"], row["exit code"]) == (200, 0)
+    assert float(row["seconds to the exit"]) <= 121
+    assert row["left behind"] == "0 processes, no listener, 0 files in /dev/shm"
+
+
+def test_what_cannot_be_finished_in_time_is_answered_and_the_process_gone(tmp_path: Path) -> None:
+    tables = run("server_shutdown", tmp_path, "--grace", "1", "--tokens", "8000")
+    (row,) = tables["SIGTERM with 30 in flight"]
+    assert "503" in row["answers"]
+    assert "broken" not in row["answers"]
+    assert row["exit code"] == 1
+    assert float(row["seconds to the exit"]) <= 2.5
+
+
+def test_a_minute_of_good_and_bad_leaves_memory_and_descriptors_as_they_were(
+    tmp_path: Path,
+) -> None:
+    tables = run("server_soak", tmp_path, "--seconds", "60")
+    (rows,) = tables.values()
+    values = {row["what"]: row["figure"] for row in rows}
+    assert float(values["growth, MB"]) <= 10
+    before, most, after = map(int, values["descriptors before, most, after"].split(", "))
+    assert after <= before
+    assert most <= before + 2 * 16 + 2
+    assert not {name for name in values if name in {"ended 500", "ended broken"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("server_load", ["--seconds", "3", "--starts", "1"]),
+        ("server_fairness", ["--seconds", "5", "--tokens", "2000"]),
+    ],
+)
+def test_what_a_busy_machine_would_spoil_runs(tmp_path: Path, name: str, flags: list[str]) -> None:
+    for title, rows in run(name, tmp_path, *flags).items():
+        assert rows, title
+        for row in rows:
+            said = str(row.get("answers", ""))
+            assert not any(word in said for word in ("500", "broken")), row

@@ -1,0 +1,320 @@
+"""What goes wrong: its status, its type, its shape; and what becomes of a client's place."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
+from trivet.records import EngineError, Evaluation, FailedEvaluation
+from trivet.serve.http.errors import STATUSES, RequestError, failure_error, request_error
+from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.settings import ServerSettings
+from trivet.serve.judged import Draining, Expired, Judged, Overloaded
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "error_type", "headers"),
+    [
+        (Overloaded("full", "windows", 2.1), 429, "overloaded", {"Retry-After": "3"}),
+        (Overloaded("full", "requests", 0.0), 429, "overloaded", {"Retry-After": "1"}),
+        (Expired("late"), 504, "deadline", {}),
+        (Draining("stops"), 503, "draining", {"Retry-After": "1", "Connection": "close"}),
+        (ClientDisconnect(), 499, "client_gone", {}),
+        (HTTPException(404), 404, "not_found", {}),
+        (HTTPException(405, headers={"Allow": "GET"}), 405, "method_not_allowed", {"Allow": "GET"}),
+        (RequestError("too_large", "big"), 413, "too_large", {}),
+        (ZeroDivisionError("a secret"), 500, "internal", {}),
+        (KeyError("question"), 500, "internal", {}),
+    ],
+)
+def test_every_exception_has_a_status_and_a_type(
+    error: Exception, status: int, error_type: str, headers: dict[str, str]
+) -> None:
+    told = request_error(error)
+    assert (told.status, told.error_type, told.headers) == (status, error_type, headers)
+    assert "secret" not in told.message
+
+
+def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:
+    for code in ("empty_contexts", "too_long", "window", "engine_failed", "non_finite"):
+        assert failure_error(FailedEvaluation(None, code, "why")).error_type == code
+    assert failure_error(FailedEvaluation(None, "bad_sentences", "why")).status == 422
+    assert set(STATUSES.values()) <= {400, 401, 404, 405, 408, 413, 422, 429, 499, 500, 503, 504}
+
+
+def test_unknown_routes_and_methods_have_the_shape_of_all_errors(server: Asked) -> None:
+    for path in ("/", "/v1", "/v1/evaluate/", "/v3", "/v2/models/other/infer", "/%ff"):
+        assert refusal(server.post(path, {}))[:2] == (404, "not_found")
+    found = refusal(server.get("/v1/evaluate"))
+    assert found == (405, "method_not_allowed", "this route takes POST")
+    assert refusal(server.post("/metrics", b""))[0] == 405
+
+
+def test_a_request_keeps_the_name_it_was_given(server: Asked, example: dict[str, Any]) -> None:
+    named = server.post("/v1/evaluate", example, {"X-Request-Id": "trace-7:a/b"})
+    assert named.headers["x-request-id"] == "trace-7:a/b"
+    ids = set()
+    for strange in ("", "a b", "x" * 129, "<script>", "é".encode()):
+        answer = server.post("/v1/evaluate", b"{", {"X-Request-Id": strange})  # type: ignore[dict-item]
+        refusal(answer)
+        ids.add(answer.headers["x-request-id"])
+    assert all(len(name) == 32 and name.isalnum() for name in ids)
+    assert len(ids) == 5
+
+
+def test_without_a_key_nothing_but_health_is_answered(
+    serve: Serve, example: dict[str, Any], tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key\nsecond-key\n")
+    server = serve(ServerSettings(keys_file=keys), KeyRing.read(keys))
+    open_ = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
+    assert {server.get(path).status_code for path in open_} == {200}
+    closed = ["/v1/info", "/metrics", "/openapi.json", "/docs", "/v2", "/v2/models/trivet/ready"]
+    for path in [*closed, "/nowhere"]:
+        assert refusal(server.get(path))[:2] == (401, "unauthorized")
+    for header in ("", "first-key", "Bearer third-key", "Basic first-key"):
+        answer = server.post("/v1/evaluate", b"not read", {"Authorization": header})
+        assert refusal(answer)[:2] == (401, "unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    for key in ("first-key", "second-key"):
+        answer = server.post("/v1/evaluate", example, {"Authorization": f"Bearer {key}"})
+        assert answer.status_code == 200
+
+
+def test_a_key_is_asked_for_before_a_byte_is_read(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key\n")
+    server = serve(ServerSettings(keys_file=keys), KeyRing.read(keys))
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        raise AssertionError("the body was read")
+
+    async def keep(message: Any) -> None:
+        sent.append(message)
+
+    server.run(server.app(scope_of("/v1/evaluate"), never, keep))
+    assert sent[0]["status"] == 401
+
+
+def scope_of(path: str, **headers: str) -> dict[str, Any]:
+    """Return what a server of ASGI says of a POST."""
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": named,
+        "http_version": "1.1",
+        "scheme": "http",
+    }
+
+
+def test_a_full_queue_is_answered_at_once_with_when_to_come_back(
+    serve: Serve, example: dict[str, Any]
+) -> None:
+    engine = EvenBackend()
+    server = serve(ServerSettings(max_requests=1), backend=engine)
+    engine.gate.clear()
+
+    async def ask() -> Any:
+        first = asyncio.create_task(server.client.post("/v1/evaluate", json=example))
+        await asyncio.to_thread(engine.entered.wait)
+        second = await server.client.post("/v1/evaluate", json=example)
+        engine.gate.set()
+        return await first, second
+
+    first, second = server.run(ask())
+    assert first.status_code == 200
+    assert refusal(second)[:2] == (429, "overloaded")
+    assert int(second.headers["retry-after"]) >= 1
+    assert server.metric('trivet_rejected_total{reason="requests"}') == 1
+    assert server.metric('trivet_requests_total{code="429",route="/v1/evaluate"}') == 1
+
+
+def test_a_request_whose_time_runs_out_is_told_so(serve: Serve, example: dict[str, Any]) -> None:
+    engine = EvenBackend()
+    server = serve(backend=engine)
+    engine.gate.clear()
+    answer = server.post("/v1/evaluate", {**example, "timeout_ms": 30})
+    assert refusal(answer) == (504, "deadline", "not answered within timeout_ms (30)")
+    engine.gate.set()
+    assert server.metric('trivet_rejected_total{reason="deadline"}') == 1
+
+
+def test_a_server_that_stops_sends_new_work_away(serve: Serve, example: dict[str, Any]) -> None:
+    server = serve(backend=EvenBackend())
+    server.health.drain()
+    assert server.run(server.batcher.drain(1.0))
+    answer = server.post("/v1/evaluate", example)
+    assert refusal(answer)[:2] == (503, "draining")
+    assert answer.headers["connection"] == "close"
+    for path in ("/health/ready", "/v2/health/ready", "/v2/models/trivet/ready"):
+        status, error_type, message = refusal(server.get(path))
+        assert (status, error_type) == (503, "unhealthy")
+        assert "draining" in message
+    assert server.get("/health/live").json() == {"status": "live"}
+
+
+def test_a_broken_engine_is_an_error_and_never_a_number(
+    serve: Serve, example: dict[str, Any]
+) -> None:
+    engine = EvenBackend(value=float("nan"))
+    server = serve(backend=engine)
+    status, error_type, message = refusal(server.post("/v1/evaluate", example))
+    assert (status, error_type) == (500, "non_finite")
+    assert "nan" in message
+    many = server.post("/v1/evaluate", {"examples": [example]})
+    assert many.json()["results"][0]["error"]["code"] == "non_finite"
+    assert server.metric('trivet_failed_examples_total{code="non_finite"}') == 2
+    engine.error = EngineError("the card fell off")
+    found = refusal(server.post("/v1/evaluate", example))
+    assert found == (500, "engine_failed", "the card fell off")
+
+
+def test_what_nobody_expected_is_internal_and_tells_nothing(
+    serve: Serve,
+    example: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = serve(backend=EvenBackend())
+
+    async def break_(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(server.batcher, "judge", break_)
+    answer = server.post("/v1/evaluate", example, {"X-Request-Id": "r-9"})
+    status, error_type, message = refusal(answer)
+    assert (status, error_type) == (500, "internal")
+    assert "secret" not in message
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert line.getMessage() == "request r-9 failed"
+    assert line.exc_info is not None
+
+
+@pytest.mark.parametrize("path", ["/v1/evaluate", "/v1/relevance", "/v2/models/trivet/infer"])
+def test_no_answer_holds_what_json_has_no_word_for(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    server = serve(backend=EvenBackend())
+    judge = server.batcher.judge
+
+    async def judge_wrongly(*given: Any, **named: Any) -> Judged:
+        judged = await judge(*given, **named)
+        (verdict,) = judged.results
+        assert isinstance(verdict, Evaluation)
+        broken = dataclasses.replace(verdict, relevance=float("nan"))
+        return dataclasses.replace(judged, results=(broken,))
+
+    monkeypatch.setattr(server.batcher, "judge", judge_wrongly)
+    assert refusal(server.post(path, PATHS[path]))[:2] == (500, "non_finite")
+
+
+class Wire:
+    """A client on the wire that sends a body and then hangs up when it is told to.
+
+    Attributes:
+        gone: Set to hang up.
+        sent: What the app answered.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.gone = asyncio.Event()
+        self.sent: list[Any] = []
+        self._body: bytes | None = body
+
+    async def receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+PATHS = {
+    "/v1/evaluate": {"question": "a", "contexts": ["b"], "response": "c"},
+    "/v1/relevance": {"question": "a", "contexts": ["b"]},
+    "/v1/lettucedetect/spans": {"question": "a", "contexts": ["b"], "answer": "c"},
+    "/v2/models/trivet/infer": {
+        "inputs": [
+            {"name": name, "shape": [1], "datatype": "BYTES", "data": ["a"]}
+            for name in ("question", "contexts", "response")
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_client_that_hangs_up_frees_its_place(serve: Serve, path: str) -> None:
+    engine = EvenBackend()
+    server = serve(backend=engine)
+    engine.gate.clear()
+
+    async def hang_up() -> Wire:
+        # The first holds the engine, so that the second waits when its client goes.
+        holding = asyncio.create_task(
+            server.client.post("/v1/evaluate", json=PATHS["/v1/evaluate"])
+        )
+        await asyncio.to_thread(engine.entered.wait)
+        wire = Wire(json.dumps(PATHS[path]).encode())
+        asking = asyncio.create_task(server.app(scope_of(path), wire.receive, wire.send))
+        while server.batcher.state().windows < 1:
+            await asyncio.sleep(0.001)
+        wire.gone.set()
+        await asking
+        assert server.batcher.state().windows == 0
+        assert server.batcher.state().requests == 1
+        engine.gate.set()
+        assert (await holding).status_code == 200
+        return wire
+
+    wire = server.run(hang_up())
+    assert wire.sent[0]["status"] == 499
+    assert engine.calls == 1
+    assert server.metric('trivet_rejected_total{reason="cancelled"}') == 1
+    assert server.metric(f'trivet_requests_total{{code="499",route="{path}"}}') == 1
+
+
+def test_a_client_that_goes_before_its_body_came_is_counted(serve: Serve) -> None:
+    server = serve(backend=EvenBackend())
+
+    async def go() -> Wire:
+        wire = Wire(b"")
+        await wire.receive()
+        wire.gone.set()
+        await server.app(scope_of("/v1/evaluate"), wire.receive, wire.send)
+        return wire
+
+    assert server.run(go()).sent[0]["status"] == 499
+
+
+def test_a_body_is_refused_by_its_claim_and_by_its_length(serve: Serve) -> None:
+    server = serve(ServerSettings(max_body_bytes=100), backend=EvenBackend())
+
+    async def send_parts() -> Any:
+        async def parts() -> Any:
+            for _ in range(20):
+                yield b" " * 10
+
+        return await server.client.post("/v1/evaluate", content=parts())
+
+    assert refusal(server.post("/v1/evaluate", b" " * 101))[:2] == (413, "too_large")
+    assert refusal(server.run(send_parts()))[:2] == (413, "too_large")
+    assert server.metric('trivet_rejected_total{reason="too_large"}') == 2

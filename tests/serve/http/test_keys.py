@@ -1,0 +1,157 @@
+"""Keys come from a file, follow it when it changes, and are never told to anyone."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from trivet.records import ConfigError
+from trivet.serve.http.keys import KeyRing
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    path.write_text("# for the dashboard\nalpha-0123456789\n\n  beta-0123456789  \r\n")
+    path.chmod(0o600)
+    return path
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file as rotation should: beside it, then in its place."""
+    beside = file.with_name("beside")
+    beside.write_text(text)
+    beside.chmod(0o600)
+    beside.replace(file)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "accepted"),
+    [
+        ("Bearer alpha-0123456789", True),
+        ("bearer beta-0123456789", True),
+        ("Bearer  alpha-0123456789 ", True),
+        ("Bearer alpha-012345678", False),
+        ("Bearer alpha-01234567890", False),
+        ("Bearer ALPHA-0123456789", False),
+        ("Bearer # for the dashboard", False),
+        ("Bearer ", False),
+        ("Bearer", False),
+        ("Basic alpha-0123456789", False),
+        ("alpha-0123456789", False),
+        ("Bearer \udcff\u00e9", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_only_a_bearer_of_one_of_the_keys_passes(
+    file: Path, authorization: str | None, accepted: bool
+) -> None:
+    assert KeyRing.read(file).accepts(authorization) == accepted
+
+
+def test_keys_follow_the_file(file: Path) -> None:
+    ring = KeyRing.read(file)
+    replace(file, "beta-0123456789\ngamma-0123456789\n")
+    assert not ring.accepts("Bearer alpha-0123456789")
+    assert ring.accepts("Bearer beta-0123456789")
+    assert ring.accepts("Bearer gamma-0123456789")
+    assert len(ring) == 2
+
+
+@pytest.mark.parametrize("text", ["", "# none\n", "a b\n", "\udcff"])
+def test_a_file_that_turns_bad_changes_nothing_and_is_complained_of_once(
+    file: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing.read(file)
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    os.utime(file, ns=(1, 1))
+    for _ in range(3):
+        assert ring.accepts("Bearer alpha-0123456789")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "the keys stay as they were" in caplog.text
+    replace(file, "gamma-0123456789\n")
+    assert ring.accepts("Bearer gamma-0123456789")
+
+
+def test_a_file_that_goes_away_changes_nothing_until_it_is_back(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing.read(file)
+    file.unlink()
+    assert ring.accepts("Bearer alpha-0123456789")
+    assert ring.accepts("Bearer alpha-0123456789")
+    assert caplog.text.count("cannot be read") == 1
+    file.write_text("gamma-0123456789\n")
+    assert ring.accepts("Bearer gamma-0123456789")
+    assert not ring.accepts("Bearer alpha-0123456789")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no key; write one a line"),
+        ("# only this\n", "holds no key"),
+        ("good-key\nbad key\n", "line 2 is no key that a header can carry"),
+        ("schlüssel-geheim\n", "line 1 is no key"),
+        ("a\x00b\n", "line 1 is no key"),
+    ],
+)
+def test_a_file_without_usable_keys_is_refused_without_telling_them(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message) as refusal:
+        KeyRing.read(file)
+    assert str(file) in str(refusal.value)
+    assert not {"bad key", "geheim"} & set(str(refusal.value).split())
+
+
+def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        KeyRing.read(tmp_path / "keys")
+    (tmp_path / "keys").write_bytes(b"\xff\xfe\xfd")
+    with pytest.raises(ConfigError, match="cannot be read: it is not UTF-8"):
+        KeyRing.read(tmp_path / "keys")
+
+
+def test_a_file_that_everybody_can_read_is_warned_of(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    KeyRing.read(file)
+    assert not caplog.records
+    file.chmod(0o644)
+    KeyRing.read(file)
+    assert "every user of this machine can read the keys; chmod 600 it" in caplog.text
+
+
+def test_every_key_is_compared_in_constant_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = KeyRing.read(file)
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert ring.accepts("Bearer alpha-0123456789")  # the first fits, and the second is tried too
+    assert not ring.accepts("Bearer x")
+    assert compared == [(32, 32)] * 4
+
+
+def test_no_key_is_kept_or_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    ring = KeyRing.read(file)
+    replace(file, "gamma-0123456789\n")
+    ring.accepts("Bearer gamma-0123456789")
+    ring.accepts("Bearer delta-0123456789")
+    assert caplog.records
+    for text in (caplog.text, repr(vars(ring)), repr(ring)):
+        assert "0123456789" not in text

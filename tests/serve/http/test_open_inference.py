@@ -1,0 +1,254 @@
+"""The Open Inference Protocol: the same verdict in tensors, and what is refused by its name."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import httpx2
+import pytest
+
+import trivet
+from tests.serve.http.conftest import Asked, refusal
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.http.open_inference import OUTPUTS
+
+INFER = "/v2/models/trivet/infer"
+LENGTH = "inference-header-content-length"
+
+
+def tensor(name: str, *texts: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "shape": [len(texts)], "datatype": "BYTES", "data": list(texts), **more}
+
+
+@pytest.fixture
+def inputs(example: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        tensor("question", example["question"]),
+        tensor("contexts", *example["contexts"], "It is red."),
+        tensor("response", example["response"]),
+    ]
+
+
+def outputs_of(answer: httpx2.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    return {output["name"]: output for output in answer.json()["outputs"]}
+
+
+def expected(embedded: Evaluator, example: dict[str, Any], **more: Any) -> dict[str, Any]:
+    asked = {**example, "contexts": [*example["contexts"], "It is red."]}
+    return json.loads(embedded.evaluate(**asked, **more).to_json())  # type: ignore[no-any-return]
+
+
+def test_the_verdict_comes_in_tensors(
+    server: Asked, embedded: Evaluator, example: dict[str, Any], inputs: list[dict[str, Any]]
+) -> None:
+    answer = server.post(INFER, {"id": "r1", "inputs": inputs})
+    body, verdict = answer.json(), expected(embedded, example)
+    assert (body["id"], body["model_name"], body["model_version"]) == ("r1", "trivet", "1")
+    outputs = outputs_of(answer)
+    assert list(outputs) == list(OUTPUTS)
+    assert json.loads(outputs["verdict"]["data"][0]) == verdict
+    for score in OUTPUTS[:4]:
+        found = outputs[score]
+        assert (found["datatype"], found["shape"]) == ("FP32", [1])
+        assert found["data"] == [verdict[score]]
+    assert "server-timing" in answer.headers
+    versioned = server.post("/v2/models/trivet/versions/1/infer", {"inputs": inputs})
+    assert outputs_of(versioned) == outputs
+
+
+def test_a_score_that_means_nothing_is_minus_one(
+    server: Asked, inputs: list[dict[str, Any]]
+) -> None:
+    inputs[2] = tensor("response", "")
+    outputs = outputs_of(server.post(INFER, {"inputs": inputs}))
+    assert [outputs[name]["data"] for name in ("faithfulness", "utilization")] == [[-1.0], [-1.0]]
+    assert outputs["relevance"]["data"][0] > 0
+    assert json.loads(outputs["verdict"]["data"][0])["faithfulness"] is None
+
+
+def test_options_are_an_object_in_a_tensor(
+    server: Asked, embedded: Evaluator, example: dict[str, Any], inputs: list[dict[str, Any]]
+) -> None:
+    options = json.dumps({"id": "q7", "timeout_ms": 30_000, "allow_empty_contexts": True})
+    asked = [*inputs, tensor("options_json", options)]
+    outputs = outputs_of(server.post(INFER, {"inputs": asked}))
+    assert json.loads(outputs["verdict"]["data"][0]) == expected(embedded, example, id="q7")
+    asked[1] = {"name": "contexts", "shape": [0], "datatype": "BYTES", "data": []}
+    assert outputs_of(server.post(INFER, {"inputs": asked}))["relevance"]["data"] == [-1.0]
+    assert refusal(server.post(INFER, {"inputs": asked[:3]}))[:2] == (422, "empty_contexts")
+
+
+def test_rows_may_be_nested_and_have_a_batch_dimension_of_one(
+    server: Asked, inputs: list[dict[str, Any]]
+) -> None:
+    flat = outputs_of(server.post(INFER, {"inputs": inputs}))
+    batched = [{**each, "shape": [1, *each["shape"]], "data": [each["data"]]} for each in inputs]
+    assert outputs_of(server.post(INFER, {"inputs": batched})) == flat
+    assert outputs_of(server.post(INFER, {"inputs": inputs[::-1]})) == flat
+
+
+def test_only_the_outputs_that_are_asked_for_come(
+    server: Asked, inputs: list[dict[str, Any]]
+) -> None:
+    asked = {"inputs": inputs, "outputs": [{"name": "completeness"}, {"name": "relevance"}]}
+    assert list(outputs_of(server.post(INFER, asked))) == ["completeness", "relevance"]
+
+
+def test_tensors_may_stand_behind_the_json_both_ways(
+    server: Asked, inputs: list[dict[str, Any]]
+) -> None:
+    plain = outputs_of(server.post(INFER, {"inputs": inputs}))
+    head, behind = in_binary(inputs)
+    head["parameters"] = {"binary_data_output": True}
+    answer = post_binary(server, head, behind)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    end = int(answer.headers[LENGTH])
+    body, rest = json.loads(answer.content[:end]), answer.content[end:]
+    for output in body["outputs"]:
+        size = output["parameters"]["binary_data_size"]
+        own, rest = rest[:size], rest[size:]
+        assert "data" not in output
+        if output["datatype"] == "FP32":
+            value = plain[output["name"]]["data"][0]
+            assert struct.unpack("<f", own)[0] == pytest.approx(value, abs=1e-7)
+        else:
+            assert int.from_bytes(own[:4], "little") == len(own) - 4
+            assert own[4:].decode() == plain["verdict"]["data"][0]
+    assert rest == b""
+    head["outputs"] = [{"name": "relevance", "parameters": {"binary_data": False}}]
+    assert list(outputs_of(post_binary(server, head, behind))) == ["relevance"]
+
+
+def in_binary(inputs: list[dict[str, Any]]) -> tuple[dict[str, Any], bytes]:
+    """Return a request whose texts stand behind its JSON."""
+    heads, behind = [], b""
+    for each in inputs:
+        texts = [text.encode() for text in each["data"]]
+        own = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+        head = {name: value for name, value in each.items() if name != "data"}
+        heads.append({**head, "parameters": {"binary_data_size": len(own)}})
+        behind += own
+    return {"inputs": heads}, behind
+
+
+def post_binary(server: Asked, head: dict[str, Any], behind: bytes) -> httpx2.Response:
+    raw = json.dumps(head).encode()
+    return server.post(INFER, raw + behind, {LENGTH: str(len(raw))})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "documents"}, "inputs[1].name: Input should be 'question', 'contexts', 'resp"),
+        ({"name": "question"}, "input question is given twice"),
+        ({"datatype": "FP32"}, "inputs[1].datatype: Input should be 'BYTES'"),
+        ({"data": ["a", 5]}, "input contexts must hold strings alone"),
+        ({"data": None}, "input contexts has no data"),
+        ({"data": ["a"]}, "input contexts has 1 texts, but its shape [2] is of 2"),
+        ({"shape": [2, 1]}, "input contexts has the shape [2, 1], not [-1]: one example a request"),
+        ({"shape": [-2]}, "inputs[1].shape[0]: Input should be greater than or equal to 0"),
+        ({"shape": [10**4000]}, "inputs[1].shape[0]: Input should be less than 2147483648"),
+        ({"shape": []}, "has 2 texts, but its shape [] is of 1"),
+        ({"strides": [1]}, "inputs[1]: unknown: strides"),
+        ({"parameters": {"binary_data_size": 4}}, "input contexts has both data and binary"),
+    ],
+)
+def test_a_wrong_input_is_named(
+    server: Asked, inputs: list[dict[str, Any]], change: dict[str, Any], said: str
+) -> None:
+    inputs[1] |= change
+    status, error_type, message = refusal(server.post(INFER, {"inputs": inputs}))
+    assert (status, error_type) == (422, "validation")
+    assert said in message
+
+
+def test_a_question_is_one(server: Asked, inputs: list[dict[str, Any]]) -> None:
+    inputs[0] = tensor("question", "When?", "Where?")
+    message = refusal(server.post(INFER, {"inputs": inputs}))[2]
+    assert message == "input question has the shape [2], not [1]: one example a request"
+    inputs[0] = {"name": "question", "shape": [0], "datatype": "BYTES", "data": []}
+    assert "has the shape [0], not [1]" in refusal(server.post(INFER, {"inputs": inputs}))[2]
+
+
+def test_other_faults_are_named_too(server: Asked, inputs: list[dict[str, Any]]) -> None:
+    cases: list[tuple[Any, int, str]] = [
+        (
+            {"inputs": inputs, "outputs": [{"name": "bleu"}]},
+            422,
+            "outputs[0].name: Input should be",
+        ),
+        ({"inputs": [*inputs, tensor("options_json", "[]")]}, 422, "options_json: body: Input"),
+        ({"inputs": [*inputs, tensor("options_json", '{"top": 1}')]}, 422, "unknown: top; known:"),
+        ({"inputs": [*inputs, tensor("options_json", "{")]}, 400, "options_json: Invalid JSON"),
+        ({"inputs": inputs[:2]}, 422, "inputs: response must be there"),
+        ({}, 422, "inputs: Field required"),
+        (b'{"inputs": [{"name": "\\ud800"}]}', 400, "Invalid JSON"),
+    ]
+    for body, status, said in cases:
+        found = refusal(server.post(INFER, body))
+        assert found[0] == status, found
+        assert said in found[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "behind", "error_type", "said"),
+    [
+        (len, b"", "validation", "binary_data_size must be a number of bytes up to 0"),
+        (None, b"x", "validation", "1 bytes behind the last input belong to none"),
+        (b"\x01\x00\x00\x00\xff", b"", "invalid_unicode", "input question is not UTF-8"),
+        (b"\x01\x00\x00\x00\x00\x00", b"", "validation", "a text ends behind its tensor"),
+        (b"\xff\xff\xff\xffabc", b"", "validation", "a text ends behind its tensor"),
+        (b"\x00\x00", b"", "validation", "a text ends behind its tensor"),
+    ],
+)
+def test_broken_binary_is_refused(
+    server: Asked,
+    inputs: list[dict[str, Any]],
+    change: Any,
+    behind: bytes,
+    error_type: str,
+    said: str,
+) -> None:
+    head, packed = in_binary(inputs)
+    if change is len:
+        packed = b""
+    elif change is not None:
+        first = head["inputs"][0]["parameters"]["binary_data_size"]
+        head["inputs"][0]["parameters"]["binary_data_size"] = len(change)
+        packed = change + packed[first:]
+    found = refusal(post_binary(server, head, packed + behind))
+    assert found[1] == error_type
+    assert said in found[2]
+
+
+def test_the_length_of_the_json_must_be_one(server: Asked, inputs: list[dict[str, Any]]) -> None:
+    raw = json.dumps({"inputs": inputs}).encode()
+    for length in ("-1", "x", "", "99999999", "1_0", "²", "9" * 5000):
+        found = refusal(server.post(INFER, raw, {LENGTH: length.encode()}))  # type: ignore[dict-item]
+        assert found[1] == "validation"
+        assert "must be a number of bytes from 0 to" in found[2]
+    assert refusal(server.post(INFER, raw, {LENGTH: "10"}))[1] == "invalid_json"
+
+
+def test_the_server_and_the_model_describe_themselves(server: Asked) -> None:
+    assert server.get("/v2").json() == {
+        "name": "trivet",
+        "version": trivet.__version__,
+        "extensions": ["binary_tensor_data"],
+    }
+    model = server.get("/v2/models/trivet").json()
+    assert server.get("/v2/models/trivet/versions/1").json() == model
+    assert {each["name"]: each["shape"] for each in model["inputs"]} == {
+        "question": [1],
+        "contexts": [-1],
+        "response": [1],
+        "options_json": [1],
+    }
+    assert [each["name"] for each in model["outputs"]] == list(OUTPUTS)
+    assert server.get("/v2/health/live").json() == {"live": True}
+    assert server.get("/v2/health/ready").json() == {"ready": True}
+    for path in ("/v2/models/trivet/ready", "/v2/models/trivet/versions/1/ready"):
+        assert server.get(path).json() == {"name": "trivet", "ready": True}

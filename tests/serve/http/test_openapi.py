@@ -1,0 +1,257 @@
+"""The documentation: complete, true, and on one page that loads nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+
+from tests.serve.http.conftest import Asked, Serve
+from trivet.serve.http.docs_page import docs_page
+from trivet.serve.http.errors import STATUSES
+from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.openapi import openapi
+from trivet.serve.http.route_list import ROUTES, RouteFacts, adapter
+from trivet.serve.http.settings import ServerSettings
+
+WITH_BODIES = [route for route in ROUTES if route.body is not None]
+JSON = "application/json"
+
+
+def fits(schema: Any, value: Any, document: Any) -> bool:
+    """Return whether a value is what a schema of the document says; the keywords that it uses."""
+    if "$ref" in schema:
+        part = schema["$ref"].rpartition("/")[2]
+        return fits(document["components"]["schemas"][part], value, document)
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    if choices:
+        return any(fits(choice, value, document) for choice in choices)
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+    }
+    if "type" in schema:
+        is_truth = isinstance(value, bool) and schema["type"] != "boolean"
+        if is_truth or not isinstance(value, kinds[schema["type"]]):
+            return False
+    if isinstance(value, list):
+        return all(fits(schema.get("items", {}), item, document) for item in value)
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        closed = schema.get("additionalProperties") is False
+        return (
+            set(schema.get("required", ())) <= set(value)
+            and not (closed and set(value) - set(known))
+            and all(fits(known.get(name, {}), item, document) for name, item in value.items())
+        )
+    return True
+
+
+@pytest.fixture(scope="module")
+def document(server: Asked) -> Any:
+    answer = server.get("/openapi.json")
+    assert answer.headers["content-type"] == JSON
+    return answer.json()
+
+
+def test_every_route_is_described_and_no_other(server: Asked, document: Any) -> None:
+    served = {
+        (method, route.path)
+        for route in server.app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    assert {(route.method, route.path) for route in ROUTES} == served
+    described = {(m.upper(), path) for path, item in document["paths"].items() for m in item}
+    assert described == served
+    assert document["openapi"] == "3.1.0"
+
+
+def test_every_reference_leads_somewhere(document: Any) -> None:
+    names = set(document["components"]["schemas"])
+    text = json.dumps(document)
+    for found in text.split('"$ref": "')[1:]:
+        assert found.partition('"')[0].removeprefix("#/components/schemas/") in names
+    assert "$defs" not in text
+
+
+@pytest.mark.parametrize("route", WITH_BODIES, ids=lambda route: route.path)
+def test_every_example_is_answered_as_the_schema_says(
+    server: Asked, document: Any, route: RouteFacts
+) -> None:
+    operation = document["paths"][route.path]["post"]
+    asked = operation["requestBody"]["content"][JSON]
+    told = operation["responses"]["200"]["content"][JSON]
+    assert asked["examples"].keys() == told["examples"].keys()
+    for name, shown in asked["examples"].items():
+        answer = server.post(route.path, shown["value"])
+        assert answer.status_code == 200, answer.text
+        assert fits(told["schema"], answer.json(), document)
+        assert fits(told["schema"], told["examples"][name]["value"], document)
+        assert shape(answer.json()) == shape(told["examples"][name]["value"])
+
+
+def shape(value: Any) -> Any:
+    """Return the keys of a value without its numbers and texts."""
+    if isinstance(value, dict):
+        return {name: shape(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value[:1]] if value and isinstance(value[0], dict) else []
+    return None
+
+
+@pytest.mark.parametrize("path", ["/v1/info", "/v2", "/v2/models/trivet", "/health/ready"])
+def test_what_is_got_is_as_the_schema_says(server: Asked, document: Any, path: str) -> None:
+    schema = document["paths"][path]["get"]["responses"]["200"]["content"][JSON]["schema"]
+    answer = server.get(path).json()
+    assert fits(schema, answer, document)
+    assert not fits(schema, {**answer, "other": 1}, document)
+    assert not fits(schema, [], document)
+
+
+def test_every_refusal_is_described_with_its_status(document: Any) -> None:
+    for route in ROUTES:
+        responses = document["paths"][route.path][route.method.lower()]["responses"]
+        assert {str(STATUSES[name]) for name in route.refusals} == set(responses) - {"200"}
+        for status, response in responses.items():
+            if status != "200":
+                example = response["content"][JSON]["examples"]["error"]["value"]
+                assert fits(response["content"][JSON]["schema"], example, document)
+
+
+def test_limits_and_keys_are_those_of_the_settings(tmp_path: Path) -> None:
+    plain = openapi(ServerSettings())
+    assert "security" not in plain
+    settings = ServerSettings(max_contexts=7, max_examples=3, keys_file=tmp_path / "keys")
+    document = openapi(settings)
+    parts = document["components"]["schemas"]
+    assert parts["EvaluateOne"]["properties"]["contexts"]["maxItems"] == 7
+    assert parts["RelevanceBody"]["properties"]["contexts"]["maxItems"] == 7
+    assert parts["EvaluateMany"]["properties"]["examples"]["maxItems"] == 3
+    assert document["security"] == [{"key": []}]
+    assert document["paths"]["/health/live"]["get"]["security"] == []
+    assert "security" not in document["paths"]["/metrics"]["get"]
+
+
+def test_fields_are_explained(document: Any) -> None:
+    parts = document["components"]["schemas"]
+    for name in ("EvaluateOne", "EvaluateMany", "RelevanceBody", "LettuceDetectBody", "Verdict"):
+        for field, about in parts[name]["properties"].items():
+            assert about.get("description"), f"{name}.{field}"
+    said = parts["Verdict"]["properties"]["faithfulness"]["description"]
+    assert said == (
+        "In [0, 1]: support of the weakest part of the response. null without a response."
+    )
+    assert "Attributes" not in json.dumps(parts)
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and the texts of ``pre``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._inside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside.append(tag)
+        self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop() != tag:
+            continue
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.texts[self._inside[-1]][-1] += data
+
+
+def read(page: str) -> Page:
+    found = Page()
+    found.feed(page)
+    return found
+
+
+def test_the_page_loads_nothing_and_runs_nothing(server: Asked) -> None:
+    answer = server.get("/docs")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "script" not in policy
+    found = read(answer.text)
+    assert not {"script", "link", "img", "iframe", "form"} & {tag for tag, _ in found.tags}
+    for _, attributes in found.tags:
+        assert not any(name.startswith("on") or name == "src" for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+    metas = [a for tag, a in found.tags if tag == "meta" and "http-equiv" in a]
+    assert metas[0]["content"] == policy
+
+
+def test_the_page_shows_every_route_field_and_type(server: Asked, document: Any) -> None:
+    page = server.get("/docs").text
+    found = read(page)
+    titles = "".join(found.texts["code"])
+    cells = set(found.texts["td"])
+    for route in ROUTES:
+        assert f"{route.method} {route.path}" in titles
+        assert set(route.refusals) <= cells
+    for name, part in document["components"]["schemas"].items():
+        assert name in page
+        for field in part.get("properties", {}):
+            assert {field, f"{field} (optional)"} & cells
+    anchors = {attributes["id"] for tag, attributes in found.tags if tag == "section"}
+    links = {str(a["href"]).removeprefix("#") for tag, a in found.tags if tag == "a"}
+    assert links <= anchors
+
+
+def test_the_commands_of_the_page_work(server: Asked) -> None:
+    commands = [text for text in read(server.get("/docs").text).texts["pre"] if "curl" in text]
+    assert len(commands) == len(ROUTES) + 1  # one more for several examples
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "curl"
+        path = words[1].removeprefix("http://127.0.0.1:8080")
+        answer = server.post(path, words[3].encode()) if "-d" in words else server.get(path)
+        assert answer.status_code == 200, command
+
+
+def test_a_server_with_keys_shows_where_they_go(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key\n")
+    settings = ServerSettings(keys_file=keys, host="::1", port=9000)
+    page = serve(settings, KeyRing.read(keys)).get("/docs", {"Authorization": "Bearer first-key"})
+    commands = [text for text in read(page.text).texts["pre"] if "curl" in text]
+    assert 'curl -H "Authorization: Bearer $TRIVET_KEY" http://[::1]:9000/v1/info' in commands
+    assert "curl http://[::1]:9000/health/live" in commands
+    assert "first-key" not in page.text
+
+
+def test_what_the_page_shows_is_escaped() -> None:
+    settings = ServerSettings()
+    document = openapi(settings)
+    document["components"]["schemas"]["<script>alert(1)</script>"] = {
+        "properties": {"<img src=x>": {"type": "string", "description": "<b onclick=x>"}}
+    }
+    page = docs_page(document, settings)
+    assert "<script>alert" not in page
+    assert "&lt;img src=x&gt;" in page
+    assert "&lt;b onclick=x&gt;" in page
+
+
+def test_types_of_bodies_know_their_schema() -> None:
+    for route in WITH_BODIES:
+        assert adapter(route.body).json_schema()

@@ -1,0 +1,188 @@
+"""``trivet serve`` as a process: its port, its signals, its exit codes, and what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx2
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+# Against hanging; a loaded machine takes its time to load an engine.
+PATIENCE = 60.0
+LONG = {
+    "question": "When was the bridge built?",
+    "contexts": ["The stone bridge over the river was built in 1884. " * 300],
+    "response": "It was built in 1884.",
+}
+# An engine that returns no more once its server is ready.
+HANGING = """
+import sys, threading
+from trivet.model.bundle import read_bundle
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.http.process import run_server
+from trivet.serve.http.settings import ServerSettings
+from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
+
+class Hanging:
+    name = "hanging"
+    engine = load_backend(read_bundle(DEFAULT_BUNDLE), threads=1)
+    ready = False
+
+    def run(self, windows):
+        if self.ready:
+            threading.Event().wait()
+        return self.engine.run(windows)
+
+def announce(where):
+    Hanging.ready = True
+    print(f"trivet: ready on {where}", file=sys.stderr, flush=True)
+
+load = lambda: Evaluator(backend=Hanging())
+sys.exit(run_server(load, ServerSettings(port=0, grace_seconds=0.5), announce))
+"""
+
+
+class Served:
+    """A process that serves, and where.
+
+    Attributes:
+        process: Of ``trivet serve``.
+        url: Where it is reached.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
+        )
+        self.lines: list[str] = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if ready := re.match(r"trivet: ready on (\S+) \(", line):
+                self.url = ready[1]
+                return
+        raise AssertionError("it ended before it was ready: " + "".join(self.lines))
+
+    def end(self, number: int) -> tuple[int, str]:
+        """Send a signal; return the exit code and all that was written to stderr."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str]:
+        _, rest = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, "".join(self.lines) + rest
+
+
+@contextlib.contextmanager
+def served(*flags: str, command: list[str] | None = None) -> Iterator[Served]:
+    """Start ``trivet serve`` and wait until it is ready; nothing of it is left afterwards."""
+    before = command or [sys.executable, "-m", "trivet", "serve", "--port", "0"]
+    server = Served([*before, *flags])
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+        assert server.process.stderr is not None
+        server.process.stderr.close()
+
+
+def queued(url: str) -> int:
+    """Return how many requests are accepted and unanswered."""
+    page = httpx2.get(f"{url}/metrics", timeout=PATIENCE).text
+    found = re.search(r"^trivet_queue_requests (\S+)$", page, flags=re.MULTILINE)
+    assert found is not None
+    return int(float(found[1]))
+
+
+def children(pid: int) -> list[str] | None:
+    """Return the processes that a process has started; ``None`` where the system does not tell."""
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.is_dir():
+        return None
+    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
+def wait_until_queued(url: str, requests: int) -> None:
+    while queued(url) < requests:
+        time.sleep(0.01)
+
+
+def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind() -> None:
+    with served() as server, ThreadPoolExecutor(3) as clients:
+        work = [
+            clients.submit(httpx2.post, f"{server.url}/v1/evaluate", json=LONG, timeout=PATIENCE)
+            for _ in range(3)
+        ]
+        wait_until_queued(server.url, 3)
+        family = children(server.process.pid)
+        server.process.send_signal(signal.SIGTERM)
+        ready = httpx2.get(f"{server.url}/health/ready", timeout=PATIENCE)
+        while ready.status_code == 200:  # the signal is on its way
+            ready = httpx2.get(f"{server.url}/health/ready", timeout=PATIENCE)
+        assert ready.status_code == 503
+        assert httpx2.get(f"{server.url}/health/live", timeout=PATIENCE).status_code == 200
+        refused = httpx2.post(f"{server.url}/v1/evaluate", json=LONG, timeout=PATIENCE)
+        assert (refused.status_code, refused.json()["error_type"]) == (503, "draining")
+        answers = [each.result() for each in work]
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+        assert all(answer.json()["windows"] > 5 for answer in answers)
+        code, said = server.wait()
+        assert code == 0
+        assert family in ([], None)
+        port = int(server.url.rpartition(":")[2])
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    requests = [line for line in lines if line["message"] == "request"]
+    assert {"route", "status", "ms", "request_id", "time", "level"} <= set(requests[0])
+    assert "bridge" not in said
+
+
+def test_an_idle_server_ends_at_once_and_sigint_is_as_good() -> None:
+    with served("--log-format", "text") as server, httpx2.Client() as client:
+        assert client.get(f"{server.url}/health/ready").status_code == 200  # and stays connected
+        code, said = server.end(signal.SIGINT)
+    assert code == 0
+    assert "INFO draining: new work is refused, for at most 30 s" in said
+
+
+def test_a_second_signal_ends_it_whatever_is_in_flight() -> None:
+    with served() as server, ThreadPoolExecutor(4) as clients:
+        work = [
+            clients.submit(httpx2.post, f"{server.url}/v1/evaluate", json=LONG, timeout=PATIENCE)
+            for _ in range(4)
+        ]
+        wait_until_queued(server.url, 4)
+        server.process.send_signal(signal.SIGTERM)
+        while httpx2.get(f"{server.url}/health/ready", timeout=PATIENCE).status_code == 200:
+            time.sleep(0.01)
+        code, _ = server.end(signal.SIGTERM)
+        assert code == 128 + signal.SIGTERM
+        ends = [each.exception() for each in work]
+        assert any(isinstance(end, httpx2.TransportError) for end in ends)
+
+
+def test_an_engine_that_hangs_does_not_keep_the_process() -> None:
+    with (
+        served(command=[sys.executable, "-c", HANGING]) as server,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        work = clients.submit(httpx2.post, f"{server.url}/v1/evaluate", json=LONG, timeout=PATIENCE)
+        wait_until_queued(server.url, 1)
+        code, _ = server.end(signal.SIGTERM)
+        assert code == 1
+        assert work.result().json()["error_type"] == "draining"

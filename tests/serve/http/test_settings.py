@@ -1,0 +1,67 @@
+"""Limits are refused where they cannot work, and an open door where nobody asked for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.records import ConfigError
+from trivet.serve.http.settings import ServerSettings, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.7", False),
+        ("localhost.example.org", False),
+        ("127.0.0.1.example.org", False),
+    ],
+)
+def test_only_this_machines_own_addresses_are_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) == loopback
+
+
+def test_an_address_that_others_reach_needs_keys_or_a_word() -> None:
+    with pytest.raises(ConfigError, match=r"host 0\.0\.0\.0 .*--keys FILE.*--insecure"):
+        ServerSettings(host="0.0.0.0")
+    assert ServerSettings(host="0.0.0.0", keys_file=Path("keys")).keys_file == Path("keys")
+    assert ServerSettings(host="0.0.0.0", insecure=True).insecure
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_body_bytes": 0}, r"max_body_bytes \(0\) must be above 0"),
+        ({"max_connections": -1}, r"max_connections \(-1\) must be above 0"),
+        ({"header_timeout_seconds": 0.0}, r"header_timeout_seconds \(0\) must be above 0"),
+        ({"wait_ms": -0.5}, r"wait_ms \(-0.5\) must be at least 0"),
+        ({"canary_seconds": float("nan")}, r"canary_seconds \(nan\) must be above 0"),
+        ({"hung_seconds": float("inf")}, r"hung_seconds \(inf\) must be above 0 and finite"),
+        ({"default_timeout_ms": 0.0}, r"default_timeout_ms \(0\) must be above 0"),
+        ({"port": 65_536}, r"port \(65536\) must be at most 65535; 0 takes a free one"),
+        (
+            {"default_timeout_ms": 70_000.0},
+            r"default_timeout_ms \(70000\) must not exceed max_timeout_ms \(60000\)",
+        ),
+        ({"tls_cert": Path("a")}, r"tls_cert is given without tls_key; TLS needs both"),
+        ({"tls_key": Path("a")}, r"tls_key is given without tls_cert; TLS needs both"),
+    ],
+)
+def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ServerSettings(**given)
+
+
+def test_what_may_be_nothing_may_be_0() -> None:
+    settings = ServerSettings(port=0, wait_ms=0.0, grace_seconds=0.0)
+    assert (settings.port, settings.wait_ms, settings.grace_seconds) == (0, 0.0, 0.0)

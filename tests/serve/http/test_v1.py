@@ -1,0 +1,161 @@
+"""``/v1``: what is asked over HTTP is answered as the call answers it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+import trivet
+from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
+from trivet.data.records_in import FIELD_NAMES
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.http.settings import ServerSettings
+
+
+def verdict_of(embedded: Evaluator, example: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a verdict of the call as it looks after JSON."""
+    return json.loads(embedded.evaluate(**example, **more).to_json())  # type: ignore[no-any-return]
+
+
+def test_one_example_is_answered_with_its_verdict(
+    server: Asked, embedded: Evaluator, example: dict[str, Any]
+) -> None:
+    answer = server.post("/v1/evaluate", {**example, "id": "q1"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == verdict_of(embedded, example, id="q1")
+
+
+@pytest.mark.parametrize("field", ["question", "contexts", "response"])
+def test_fields_have_the_names_of_other_tools(
+    server: Asked, example: dict[str, Any], field: str
+) -> None:
+    expected = server.post("/v1/evaluate", example).json()
+    assert len(FIELD_NAMES[field]) > 2
+    for name in FIELD_NAMES[field]:
+        renamed = {name if key == field else key: value for key, value in example.items()}
+        assert server.post("/v1/evaluate", renamed).json() == expected
+
+
+def test_contexts_may_be_objects_and_their_ids_come_back(
+    server: Asked, embedded: Evaluator, example: dict[str, Any]
+) -> None:
+    texts = ["The bridge is old.", "It was built in 1884.", "The ferry is red."]
+    objects = [{"text": texts[0], "id": "d1"}, texts[1], {"page_content": texts[2], "title": "F"}]
+    answer = server.post("/v1/evaluate", {**example, "contexts": objects}).json()
+    assert answer.pop("context_ids") == ["d1", None, "F"]
+    assert answer == verdict_of(embedded, {**example, "contexts": texts})
+
+
+def test_without_a_response_relevance_alone_is_judged(
+    server: Asked, embedded: Evaluator, example: dict[str, Any]
+) -> None:
+    verdict = verdict_of(embedded, {**example, "response": ""})
+    assert server.post("/v1/evaluate", {**example, "response": ""}).json() == verdict
+    asked = {"query": example["question"], "documents": example["contexts"], "id": "r1"}
+    answer = server.post("/v1/relevance", asked).json()
+    assert answer["id"] == "r1"
+    assert answer["relevance"] == verdict["relevance"]
+    for mine, full in zip(answer["contexts"], verdict["contexts"], strict=True):
+        assert mine["relevance"] == full["relevance"]
+        assert [s["relevance"] for s in mine["sentences"]] == [
+            s["relevance"] for s in full["sentences"]
+        ]
+    assert "utilization" not in json.dumps(answer)
+
+
+def test_several_examples_fail_each_in_its_place(
+    server: Asked, embedded: Evaluator, example: dict[str, Any]
+) -> None:
+    examples = [
+        {**example, "id": "a"},
+        {**example, "contexts": [" "], "id": "b"},
+        {**example, "contexts": ["x"] * (server.settings.max_contexts + 1), "id": "c"},
+        example,
+    ]
+    answer = server.post("/v1/evaluate", {"examples": examples})
+    assert answer.status_code == 200
+    first, blank, long, last = answer.json()["results"]
+    alone = verdict_of(embedded, example, id="a")
+    assert first["id"] == "a"
+    assert first["faithfulness"] == pytest.approx(alone["faithfulness"], abs=1e-4)
+    assert (blank["id"], blank["error"]["code"]) == ("b", "empty_contexts")
+    assert (long["id"], long["error"]["code"]) == ("c", "too_long")
+    assert "contexts: 257 are more than max_contexts (256)" in long["error"]["message"]
+    assert last["id"] is None
+    assert last["windows"] == 1
+    assert server.post("/v1/evaluate", {"examples": []}).json() == {"results": []}
+
+
+def test_a_response_may_be_judged_against_nothing(
+    server: Asked, embedded: Evaluator, example: dict[str, Any]
+) -> None:
+    nothing = {**example, "contexts": []}
+    status, error_type, message = refusal(server.post("/v1/evaluate", nothing))
+    assert (status, error_type) == (422, "empty_contexts")
+    assert "there are no contexts" in message
+    allowed = server.post("/v1/evaluate", {**nothing, "allow_empty_contexts": True})
+    assert allowed.json() == verdict_of(embedded, nothing, allow_empty_contexts=True)
+    assert refusal(server.post("/v1/relevance", {"question": "x", "contexts": []}))[0] == 422
+
+
+def test_a_large_request_is_read_aside_and_answered_the_same(
+    serve: Serve, example: dict[str, Any]
+) -> None:
+    server = serve(backend=EvenBackend())
+    passage = "A ferry, red as it was, left at one, at two, at six, at ten. "
+    large = {**example, "contexts": [passage * 100] * 12}
+    assert len(json.dumps(large)) > 65_536
+    answer = server.post("/v1/evaluate", large).json()
+    assert answer["windows"] > 32
+    assert [len(context["sentences"]) for context in answer["contexts"]] == [100] * 12
+    assert answer["faithfulness"] == 0.5
+
+
+def test_the_header_says_where_the_time_went(server: Asked, example: dict[str, Any]) -> None:
+    timing = server.post("/v1/evaluate", example).headers["server-timing"]
+    stages = dict(part.split(";dur=") for part in timing.split(", "))
+    assert list(stages) == ["tokenize", "queue", "infer", "finish"]
+    assert all(float(milliseconds) >= 0 for milliseconds in stages.values())
+    assert float(stages["infer"]) > 0
+
+
+def test_info_says_what_answers_and_within_which_limits(server: Asked, embedded: Evaluator) -> None:
+    info, own = server.get("/v1/info").json(), embedded.bundle.info
+    assert info["version"] == trivet.__version__
+    assert info["bundle"]["name"] == own.name
+    assert info["bundle"]["window"]["size"] == own.window.size
+    assert info["bundle"]["thresholds"] == dataclasses.asdict(own.thresholds)
+    assert info["bundle"]["calibration"]["method"] == own.calibration.method
+    assert info["engine"] == {"name": embedded.engine, "precision": embedded.precision}
+    limits = info["limits"]
+    assert limits["default_timeout_ms"] == server.settings.max_timeout_ms
+    assert all(getattr(server.settings, name) in (limits[name], None) for name in limits)
+
+
+def test_limits_are_those_of_the_settings(serve: Serve, example: dict[str, Any]) -> None:
+    settings = ServerSettings(
+        max_contexts=2, max_characters=80, max_examples=2, max_body_bytes=1000, max_timeout_ms=500
+    )
+    server = serve(settings)
+    cases: list[tuple[dict[str, Any], int, str, str]] = [
+        ({**example, "contexts": ["a"] * 3}, 422, "too_long", "contexts: 3 are more than"),
+        ({**example, "contexts": ["a", "b" * 81]}, 422, "too_long", "contexts[1]: 81 characters"),
+        ({**example, "response": "b" * 81}, 422, "too_long", "response: 81 characters are more"),
+        (
+            {"examples": [example] * 3},
+            422,
+            "too_long",
+            "examples: 3 are more than max_examples (2)",
+        ),
+        ({**example, "timeout_ms": 501}, 422, "validation", "timeout_ms: 501 is more than"),
+        ({**example, "response": "b" * 1000}, 413, "too_large", "more than max_body_bytes=1000"),
+    ]
+    for body, status, error_type, said in cases:
+        found = refusal(server.post("/v1/evaluate", body))
+        assert found[:2] == (status, error_type), found
+        assert said in found[2]
+    assert server.post("/v1/evaluate", {**example, "timeout_ms": 500}).status_code == 200

@@ -1,0 +1,272 @@
+"""What docs/deployment.md says of the server is true: each call is made, each table compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from trivet.__main__ import app
+from trivet.serve.http.connection_limits import MALFORMED
+from trivet.serve.http.counters import Counters
+from trivet.serve.http.envelope import PUBLIC
+from trivet.serve.http.errors import STATUSES
+from trivet.serve.http.route_list import ROUTES
+from trivet.serve.judged import BatcherState
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("\n## A server\n")[2].partition("\n## ")[0]
+ADDRESS = "http://127.0.0.1:8080"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, flags=re.MULTILINE | re.DOTALL)
+
+
+def calls() -> list[tuple[str, Any]]:
+    """Return each call of curl and the answer that stands below it."""
+    found = re.findall(r"^```bash\n(curl.*?)^```\n.*?^```json\n(.*?)^```", SECTION, re.M | re.S)
+    return [(command, json.loads(answer)) for command, answer in found]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the rows of the table whose first header is ``heading``."""
+    table = SECTION.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+    lines = table.splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def codes(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def options() -> dict[str, Any]:
+    """Return the options of ``trivet serve`` and their defaults."""
+    command: Any = typer.main.get_command(app)
+    serve = command.commands["serve"]
+    return {
+        name: option.default
+        for option in serve.params
+        for name in (*option.opts, *option.secondary_opts)
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run the command on a free port; it must end well when it is told to."""
+    command = [sys.executable, "-m", "trivet", "serve", "--port", "0", "--threads", "1"]
+    with subprocess.Popen(
+        command, cwd=tmp_path_factory.mktemp("serve"), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        for line in process.stderr:
+            said += line
+            if ready := re.search(r"ready on (http://\S+)", line):
+                break
+        assert ready, said
+        yield ready.group(1)
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=60)
+        assert process.returncode == 0, rest
+
+
+def assert_equal(got: Any, shown: Any, place: str = "answer") -> None:
+    """Compare, numbers approximately: an int8 engine differs a little from machine to machine."""
+    if isinstance(shown, dict):
+        assert list(got) == list(shown), place
+        for name in shown:
+            assert_equal(got[name], shown[name], f"{place}.{name}")
+    elif isinstance(shown, list):
+        assert len(got) == len(shown), place
+        for number, (one, other) in enumerate(zip(got, shown, strict=True)):
+            assert_equal(one, other, f"{place}[{number}]")
+    elif isinstance(shown, float):
+        assert got == pytest.approx(shown, abs=0.05), place
+    else:
+        assert got == shown, place
+
+
+def ask(command: str, url: str) -> Any:
+    """Make the call of a curl command."""
+    words = shlex.split(command.replace(ADDRESS, url))
+    assert words[:2] == ["curl", "-s"]
+    request = urllib.request.Request(words[2])
+    for flag, value in zip(words[3::2], words[4::2], strict=True):
+        if flag == "-d":
+            request.data = value.encode()
+        else:
+            assert flag == "-H"
+            request.add_header(*value.split(": "))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return json.load(error)
+
+
+@pytest.mark.parametrize("number", range(len(calls())))
+def test_each_call_gives_the_answer_below_it(number: int, url: str) -> None:
+    command, shown = calls()[number]
+    assert_equal(ask(command, url), shown)
+
+
+def test_every_route_that_judges_is_called() -> None:
+    called = {match for command, _ in calls() for match in re.findall(rf"{ADDRESS}(/\S+)", command)}
+    judging = {route.path for route in ROUTES if route.method == "POST"}
+    assert judging - called <= {"/v2/models/trivet/versions/1/infer"}  # the same by its version
+    paths = {route.path for route in ROUTES}
+    assert {path.split()[1] for row in rows("route") for path in codes(row[0])} <= paths
+
+
+def test_the_python_runs(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    (code,) = blocks("python")
+    exec(compile(code.replace(ADDRESS, url), "deployment.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(re.fullmatch(r"q1 0\.\d+", line) for line in lines)
+
+
+def test_every_option_that_is_named_exists() -> None:
+    known = options()
+    typed = " ".join(re.findall(r"trivet serve(.*)", "\n".join(blocks("bash"))))
+    typed += " ".join(codes(re.sub(r"^```.*?^```", "", SECTION, flags=re.M | re.S)))
+    named = set(re.findall(r"--[a-z][a-z-]*", typed))
+    assert {"--keys", "--tls-cert", "--otel", "--grace"} <= named
+    assert named - set(known) <= {"--help"}
+
+
+def test_the_limits_are_the_defaults() -> None:
+    known = options()
+    shown = {codes(option)[0]: default for option, default, _ in rows("option")}
+    expected = {name: known[name] for name in shown}
+    assert shown == {
+        name: "none" if value is None else f"{value:g}" if value < 1000 else str(int(value))
+        for name, value in expected.items()
+    }
+    limits = {name for name in known if name.startswith("--max-") or name.endswith("-timeout")}
+    assert limits <= set(shown)
+
+
+def test_the_statuses_are_those_of_the_errors() -> None:
+    shown = {
+        (status, error_type)
+        for status_cell, types, _ in rows("status")
+        for status, error_type in pairs(status_cell.split(", "), codes(types))
+    }
+    known = {(str(s), t) for t, s in STATUSES.items() if t != "client_gone"}  # nobody sees that one
+    protocol = {
+        (str(MALFORMED.status.value), MALFORMED.error_type),
+        ("431", "too_large"),
+        ("503", "overloaded"),
+    }
+    assert shown == known | protocol
+
+
+def pairs(statuses: list[str], types: list[str]) -> Iterator[tuple[str, str]]:
+    """Pair the cells of a row: one status of several types, or one of each."""
+    yield from zip(statuses * (len(types) // len(statuses)), types, strict=True)
+
+
+def test_the_metrics_are_those_that_are_counted() -> None:
+    counters = Counters()
+    counters.describe(version="1", bundle="b", engine="e", precision="int8")
+    counters.read_queue_from(lambda: BatcherState(0, 0, None, False, None))
+    counters.answered("/v1/evaluate", 200)
+    counted = {
+        metric.name + "_total" * (metric.type == "counter"): metric
+        for metric in counters.registry.collect()
+        if metric.name.startswith("trivet_")
+    }
+    named = " ".join(row[0] for row in rows("metric"))
+    shown = dict(re.findall(r"`(\w+)({.*?})?`", named))
+    assert set(shown) == set(counted)
+    for name, labels in shown.items():
+        own = {label for sample in counted[name].samples for label in sample.labels} - {"le"}
+        if own:
+            assert set(labels.strip("{}").split(",")) == own
+    reasons = next(row[1] for row in rows("metric") if "rejected" in row[0])
+    samples = counted["trivet_rejected_total"].samples
+    assert set(codes(reasons)) == {sample.labels["reason"] for sample in samples}
+
+
+def manifest() -> list[dict[str, Any]]:
+    (text,) = blocks("yaml")
+    return list(yaml.safe_load_all(text))
+
+
+def test_the_manifest_asks_what_the_server_answers() -> None:
+    secret, deployment, service = manifest()
+    assert [part["kind"] for part in manifest()] == ["Secret", "Deployment", "Service"]
+    template = deployment["spec"]["template"]
+    pod = template["spec"]
+    (container,) = pod["containers"]
+    probes = {name: container[name]["httpGet"] for name in container if name.endswith("Probe")}
+    assert {probe["path"] for probe in probes.values()} <= PUBLIC
+    assert probes["livenessProbe"]["path"] == "/health/live"
+    (port,) = container["ports"]
+    assert {probe["port"] for probe in probes.values()} == {port["name"]}
+    assert port["containerPort"] == options()["--port"]
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    labels = template["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
+    (volume,) = pod["volumes"]
+    assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+    assert volume["secret"]["defaultMode"] == 0o440
+    (mount,) = container["volumeMounts"]
+    keys = entry_point()[entry_point().index("--keys") + 1]
+    assert keys == f"{mount['mountPath']}/{next(iter(secret['stringData']))}"
+
+
+def test_the_pod_has_time_to_drain() -> None:
+    pod = manifest()[1]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    given = container["args"]
+    grace = float(given[given.index("--grace") + 1])
+    before = float(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > before + grace + 1
+
+
+def entry_point() -> list[str]:
+    (text,) = blocks("dockerfile")
+    (words,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
+    entry: list[str] = json.loads(words)
+    return entry
+
+
+def test_the_container_starts_the_server_and_keeps_to_the_manifest() -> None:
+    (text,) = blocks("dockerfile")
+    assert entry_point()[:2] == ["trivet", "serve"]
+    pod = manifest()[1]["spec"]["template"]["spec"]
+    given = [*entry_point(), *pod["containers"][0]["args"]]
+    named = {word for word in given if word.startswith("--")}
+    assert named <= set(options())
+    assert f"USER {pod['securityContext']['runAsUser']}\n" in text
+    wheel = f"trivet-{PROJECT['version']}-py3-none-any.whl"
+    assert f"COPY dist/{wheel} constraints.txt ./" in text
+    assert f"'./{wheel}[serve]'" in text
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    named = re.findall(r"trivet\[([\w-]+)\]", PAGE)
+    assert {"serve", "client", "otel"} <= set(named) <= set(PROJECT["optional-dependencies"])

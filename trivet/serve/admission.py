@@ -1,0 +1,135 @@
+"""Whether one more request is let in, and when to ask again if it is not.
+
+Two bounds: how many requests are unanswered, and how many windows wait. A refusal must cost next to
+nothing, so a request is refused before it is tokenized where its characters alone make it clear.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from trivet.serve.judged import Overloaded
+
+# Until windows were laid out, a token counts as four characters.
+_CHARACTERS_PER_TOKEN = 4
+_REMEMBERED_WINDOWS = 10_000
+# Characters tell windows roughly; only what is too much by half is refused by them.
+_SURE_SHARE = 0.5
+_LEAST_SECONDS, _MOST_SECONDS, _UNKNOWN_SECONDS = 0.1, 60.0, 1.0
+# How much the last call counts in the mean seconds of a window.
+_LAST_CALL_SHARE = 0.1
+
+
+class Admission:
+    """The bounds, what is on its way to the queue, and how fast the engine is. Safe for threads.
+
+    Attributes:
+        coming: How many requests were let in and are not laid out yet.
+    """
+
+    def __init__(self, most_requests: int, most_windows: int, window_size: int) -> None:
+        """Start with nobody inside.
+
+        Args:
+            most_requests: The most requests without an answer.
+            most_windows: The most windows that wait; a request that has more alone is let in while
+                none wait.
+            window_size: Tokens of a window, for a first guess.
+        """
+        self.coming = 0
+        self._most_requests = most_requests
+        self._most_windows = most_windows
+        self._coming_windows = 0.0
+        self._seen_windows = 1.0
+        self._seen_characters = float(_CHARACTERS_PER_TOKEN * window_size)
+        self._window_seconds: float | None = None
+        self._lock = threading.Lock()
+
+    def enter(self, characters: int, requests: int, waiting: int) -> float:
+        """Let a request in, or refuse it.
+
+        Args:
+            characters: Of all its texts.
+            requests: How many are unanswered.
+            waiting: How many windows wait.
+
+        Returns:
+            The fewest windows that it may be expected to have; ``leave`` wants them back.
+
+        Raises:
+            Overloaded: A bound is met.
+        """
+        if requests >= self._most_requests:
+            raise Overloaded(
+                f"{requests} requests are being served, the most there may be; "
+                f"{self._ask_again(waiting)}",
+                "requests",
+                self._retry_seconds(waiting),
+            )
+        with self._lock:
+            expected = _SURE_SHARE * characters * self._seen_windows / self._seen_characters
+            before = waiting + self._coming_windows
+            if not before or before + expected <= self._most_windows:
+                self.coming += 1
+                self._coming_windows += expected
+                return expected
+        raise Overloaded(
+            f"about {before:.0f} windows wait, and {characters} characters make at least "
+            f"{expected:.0f} more, but only {self._most_windows} may wait; "
+            f"{self._ask_again(waiting)}",
+            "windows",
+            self._retry_seconds(waiting),
+        )
+
+    def leave(self, expected: float, characters: int, windows: int) -> None:
+        """Note that a request is laid out, or will not be.
+
+        Args:
+            expected: What ``enter`` returned.
+            characters: Of all its texts.
+            windows: How many it has; 0 where none were made.
+        """
+        with self._lock:
+            self.coming -= 1
+            # A sum of many small shares would never come back to nothing.
+            self._coming_windows = self._coming_windows - expected if self.coming else 0.0
+            if windows:
+                self._seen_characters += characters
+                self._seen_windows += windows
+            if self._seen_windows > _REMEMBERED_WINDOWS:
+                self._seen_characters /= 2
+                self._seen_windows /= 2
+
+    def check_windows(self, windows: int, waiting: int) -> None:
+        """Refuse a request whose windows are known now.
+
+        Args:
+            windows: How many it has.
+            waiting: How many of others wait.
+
+        Raises:
+            Overloaded: There is no room for them.
+        """
+        if waiting and waiting + windows > self._most_windows:
+            raise Overloaded(
+                f"{waiting} windows wait, and these are {windows} more, but only "
+                f"{self._most_windows} may wait; {self._ask_again(waiting)}",
+                "windows",
+                self._retry_seconds(waiting),
+            )
+
+    def note_call(self, windows: int, seconds: float) -> None:
+        """Learn how long the engine needs for a window."""
+        last, mean = seconds / windows, self._window_seconds
+        known = last if mean is None else mean
+        self._window_seconds = known + _LAST_CALL_SHARE * (last - known)
+
+    def _retry_seconds(self, waiting: int) -> float:
+        """Return about how long the engine needs for all that is there already."""
+        if self._window_seconds is None:
+            return _UNKNOWN_SECONDS
+        seconds = (waiting + self._coming_windows) * self._window_seconds
+        return min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS)
+
+    def _ask_again(self, waiting: int) -> str:
+        return f"ask again in {self._retry_seconds(waiting):.1f} seconds"

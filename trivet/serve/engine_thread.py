@@ -1,0 +1,235 @@
+"""The one thread that feeds the engine: fill a call, run it, hand on what it answered.
+
+Nothing that happens in a call may end the thread: what fails is the error of the examples that were
+in the call, and the next call is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+
+from trivet.model.aggregate import Outputs
+from trivet.records import EngineError
+from trivet.serve.admission import Admission
+from trivet.serve.batched_request import BatchedRequest, TakenPart, call_in_loop
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.judged import Expired, Watch
+from trivet.serve.window_queue import WindowPlace, WindowQueue
+
+logger = logging.getLogger(__name__)
+
+Call = list[tuple[BatchedRequest, list[WindowPlace]]]
+
+
+class EngineThread:
+    """Runs the windows of many requests, as many in a call as the engine likes.
+
+    Attributes:
+        last_error: What last went wrong in a call or in the thread.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        admission: Admission,
+        finishers: Executor,
+        *,
+        wait_seconds: float,
+        watch: Watch | None,
+        on_broken: Callable[[EngineError], None],
+    ) -> None:
+        """Get ready; ``start`` starts it.
+
+        Args:
+            evaluator: Whose engine runs.
+            admission: Says whether more is coming, and learns how long calls take.
+            finishers: Where answers are added, joined and read, while the next call runs.
+            wait_seconds: How long a call that is not full waits for what is coming.
+            watch: Is told of each call.
+            on_broken: Is told, in this thread, of an error outside any call: what waited is lost.
+        """
+        self.last_error: str | None = None
+        self._evaluator = evaluator
+        self._admission = admission
+        self._finishers = finishers
+        self._wait_seconds = wait_seconds
+        self._watch = watch
+        self._on_broken = on_broken
+        self._changed = threading.Condition()
+        self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.filling)
+        self._closing = False
+        self._call_started: float | None = None
+        self._thread: threading.Thread | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def windows(self) -> int:
+        """How many windows wait."""
+        return self._queue.windows
+
+    @property
+    def call_seconds(self) -> float | None:
+        """How long the call that runs now has been running; ``None`` between calls."""
+        started = self._call_started
+        return None if started is None else max(0.0, time.monotonic() - started)
+
+    def start(self, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
+        """Start the thread.
+
+        Args:
+            loop: Where ``close`` will be awaited.
+            at_end: The last thing that the thread does; may take its time.
+        """
+        # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
+        self._thread = threading.Thread(
+            target=self._serve, args=(loop, at_end), name="trivet-engine", daemon=True
+        )
+        self._thread.start()
+
+    def put(self, request: BatchedRequest, lengths: Sequence[Sequence[int]]) -> None:
+        """Let the windows of a request wait for their turn.
+
+        Args:
+            request: Whose they are.
+            lengths: For each of its examples the tokens of each window.
+
+        Raises:
+            Overloaded: There is no room for them.
+        """
+        with self._changed:
+            self._admission.check_windows(sum(map(len, lengths)), self._queue.windows)
+            if not request.over:
+                self._queue.add(request, lengths, time.monotonic())
+                self._changed.notify()
+
+    def drop(self, request: BatchedRequest) -> None:
+        """Forget the windows of a request that have not run."""
+        with self._changed:
+            self._queue.drop(request)
+
+    async def close(self) -> None:
+        """End the thread after the call that runs."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        await self._ended.wait()
+        self._thread.join()
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
+        while not self._closing:
+            try:
+                if call := self._next_call():
+                    self._run(call)
+            except Exception as error:
+                logger.exception("the engine's thread met an error outside a call; it goes on")
+                self._lose_all(error)
+        at_end()
+        call_in_loop(loop, self._ended.set)
+
+    def _next_call(self) -> Call:
+        """Wait for windows and take those of the next call; none are taken once it is closing."""
+        with self._changed:
+            while not self._closing:
+                self._drop_what_is_over()
+                if not self._queue.windows:
+                    self._changed.wait()
+                elif (seconds := self._worth_waiting()) > 0:
+                    self._changed.wait(seconds)
+                else:
+                    return self._queue.take(time.monotonic())
+        return []
+
+    def _drop_what_is_over(self) -> None:
+        """Forget the windows of who cannot be answered in time, or was answered already."""
+        for request in [each for each in self._queue if each.over or each.is_late()]:
+            self._queue.drop(request)
+            request.answer(Expired("the time ran out before all windows had run"))
+
+    def _worth_waiting(self) -> float:
+        """Return for how many seconds the call may still wait to be fuller."""
+        if not self._admission.coming or self._queue.fills_a_call():
+            return 0.0
+        first = min(request.laid_out_at for request in self._queue)
+        return first + self._wait_seconds - time.monotonic()
+
+    def _run(self, call: Call) -> None:
+        """Run one call and hand its answer on."""
+        windows = sum(len(places) for _, places in call)
+        started = self._call_started = time.monotonic()
+        answered = self._answer(call)
+        seconds = time.monotonic() - started
+        self._call_started = None
+        if isinstance(answered, EngineError):
+            for request, places in call:
+                broken = dict.fromkeys((place.example for place in places), answered)
+                request.fail(broken)
+                gone = len(places) + self._drop_broken(request, broken)
+                self._finishers.submit(request.guard, self._count_off, request, gone, seconds)
+        else:
+            self._admission.note_call(windows, seconds)
+            outputs, parts = answered
+            for (request, places), own in zip(call, parts, strict=True):
+                gone = len(places)
+                self._finishers.submit(
+                    request.guard, self._add, request, own, outputs, gone, seconds
+                )
+        self._tell_watch(windows, seconds)
+
+    def _answer(self, call: Call) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
+        """Return what the engine answers, with the parts that each request has in it."""
+        parts: list[list[TakenPart]] = []
+        try:
+            for request, places in call:
+                parts.append(request.take(places, first=sum(map(len, parts))))
+            return self._evaluator.run([each.part for own in parts for each in own]), parts
+        except EngineError as error:
+            return error
+        except BaseException as error:  # whatever it is, it may not end the thread
+            logger.exception("an engine call met an unexpected error")
+            return EngineError(f"the engine call met {type(error).__name__}: {error}")
+
+    def _add(
+        self,
+        request: BatchedRequest,
+        parts: Sequence[TakenPart],
+        outputs: Outputs,
+        windows: int,
+        seconds: float,
+    ) -> None:
+        broken = request.add(parts, outputs)
+        self._count_off(request, windows + self._drop_broken(request, broken), seconds)
+
+    def _drop_broken(self, request: BatchedRequest, broken: Mapping[int, EngineError]) -> int:
+        """Forget what waits of examples that failed; return how many windows that were."""
+        for error in broken.values():
+            self.last_error = str(error)
+        with self._changed:
+            return sum(self._queue.drop(request, example) for example in broken)
+
+    def _count_off(self, request: BatchedRequest, windows: int, seconds: float) -> None:
+        if request.count_off(windows, seconds) and not request.over:
+            request.finish()
+
+    def _lose_all(self, error: Exception) -> None:
+        """Go on with an empty queue: what is broken in it may be what was in it."""
+        failure = EngineError(f"the engine's thread met {type(error).__name__}: {error}")
+        self.last_error = str(failure)
+        with self._changed:
+            self._queue = WindowQueue(self._evaluator.filling)
+        self._on_broken(failure)
+
+    def _tell_watch(self, windows: int, seconds: float) -> None:
+        if self._watch is None:
+            return
+        try:
+            self._watch.called(windows, seconds)
+        except Exception as error:
+            logger.exception("what watches the engine's calls failed")
+            self.last_error = f"the watch met {type(error).__name__}: {error}"

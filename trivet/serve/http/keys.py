@@ -1,0 +1,113 @@
+"""API keys from a file: one a line, read again when the file changes.
+
+Keys are never kept, logged or compared as they are: only their digests stay in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import stat
+from pathlib import Path
+
+from trivet.records import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_State = tuple[int, int, int]
+_GONE: _State = (0, 0, 0)
+
+
+class KeyRing:
+    """The keys that open the server; several at a time, so that one can follow another."""
+
+    def __init__(self, path: Path, digests: tuple[bytes, ...], seen: _State) -> None:
+        self._path = path
+        self._digests = digests
+        self._seen = seen
+
+    @classmethod
+    def read(cls, path: Path) -> KeyRing:
+        """Read a file of keys: one a line; empty lines and those that begin with # are skipped.
+
+        Args:
+            path: The file. One that every user of the machine can read is warned of.
+
+        Raises:
+            ConfigError: It cannot be read, holds no key, or one that no header can carry; the
+                message names the line and never the key.
+        """
+        ring = cls(path, *_read(path))
+        if path.stat().st_mode & stat.S_IROTH:
+            logger.warning("%s: every user of this machine can read the keys; chmod 600 it", path)
+        return ring
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def accepts(self, authorization: str | None) -> bool:
+        """Return whether a request may pass.
+
+        The file is read again first if it changed; where that fails the keys stay as they were.
+
+        Args:
+            authorization: The value of its ``Authorization`` header: ``Bearer KEY``.
+        """
+        self._read_again()
+        scheme, _, key = (authorization or "").partition(" ")
+        given = _digest(key.strip())
+        # All are compared, so that the time taken does not tell which one was nearly right.
+        fits = [hmac.compare_digest(given, known) for known in self._digests]
+        return scheme.lower() == "bearer" and any(fits)
+
+    def _read_again(self) -> None:
+        """Take up what the file holds now."""
+        try:
+            seen = _state(self._path)
+        except OSError:
+            seen = _GONE
+        if seen == self._seen:
+            return
+        # Whatever comes of it: a broken file is complained of once, not at every request.
+        self._seen = seen
+        try:
+            self._digests, self._seen = _read(self._path)
+        except ConfigError as error:
+            logger.error("the keys stay as they were: %s", error)
+        else:
+            logger.info("%s: read again, %d keys", self._path, len(self))
+
+
+def _read(path: Path) -> tuple[tuple[bytes, ...], _State]:
+    """Return the digests of a file's keys, and how the file looked."""
+    try:
+        seen = _state(path)
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: the keys cannot be read: {reason}") from error
+    digests = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ConfigError(
+                f"{path}: line {number} is no key that a header can carry; keys are printable "
+                "ASCII without spaces, one a line"
+            )
+        digests.append(_digest(key))
+    if not digests:
+        raise ConfigError(f"{path}: holds no key; write one a line")
+    return tuple(digests), seen
+
+
+def _state(path: Path) -> _State:
+    """Return what changes when a file is written or replaced."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

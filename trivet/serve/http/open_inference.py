@@ -1,0 +1,175 @@
+"""``/v2``: the Open Inference Protocol, for clients of KServe and of NVIDIA Triton.
+
+One example a request, under the names of the Triton model that `trivet export --triton` writes. A
+score that means nothing for the example is -1, for FP32 has no null and NaN is no JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import trivet
+from trivet.records import Evaluation, RagExample, to_json_text
+from trivet.serve.http.errors import RequestError
+from trivet.serve.http.health import Health
+from trivet.serve.http.health_routes import probe_route
+from trivet.serve.http.judging import Judging, timing_header
+from trivet.serve.http.open_inference_bodies import (
+    InferBody,
+    InferOptions,
+    InputName,
+    OutputName,
+)
+from trivet.serve.http.parsing import parser
+from trivet.serve.http.tensors import LENGTH_HEADER, read_tensors, write_tensors
+from trivet.verdict_json import SCORES
+
+NAME, VERSION = "trivet", "1"
+NO_SCORE = -1.0
+OUTPUTS: tuple[str, ...] = get_args(OutputName)
+_INPUTS: Mapping[InputName, list[int]] = {
+    "question": [1],
+    "contexts": [-1],
+    "response": [1],
+    "options_json": [1],
+}
+_OPTIONAL = frozenset({"options_json"})
+_MODEL = f"/v2/models/{NAME}"
+_BINARY, _BINARY_ALL = "binary_data", "binary_data_output"
+
+
+_read_options = parser(InferOptions)
+
+
+def open_inference_routes(judging: Judging, health: Health) -> list[Route]:
+    """Return the routes of ``/v2``, but for its health.
+
+    Args:
+        judging: Who judges.
+        health: Who knows whether the model is ready.
+    """
+
+    async def infer(request: Request) -> Response:
+        header_length = request.headers.get(LENGTH_HEADER)
+        body, texts = await judging.read(request, lambda raw: read_tensors(raw, header_length))
+        wanted = _wanted(body)
+        example, options = _example(body, texts)
+        judged, verdict = await judging.judge_one(
+            request,
+            example,
+            options.timeout_ms,
+            allow_empty_contexts=options.allow_empty_contexts,
+        )
+        head = {"model_name": NAME, "model_version": VERSION}
+        if body.id is not None:
+            head["id"] = body.id
+        text, behind = await judging.write(judged, lambda: _written(head, wanted, verdict))
+        headers = timing_header(judged.seconds)
+        if not behind:
+            return Response(text, media_type="application/json", headers=headers)
+        headers[LENGTH_HEADER] = str(len(text))
+        return Response(text + behind, media_type="application/octet-stream", headers=headers)
+
+    return [
+        _constant_route("/v2", _server()),
+        _constant_route(_MODEL, _model()),
+        _constant_route(f"{_MODEL}/versions/{VERSION}", _model()),
+        probe_route(f"{_MODEL}/ready", health.ready, _ready()),
+        probe_route(f"{_MODEL}/versions/{VERSION}/ready", health.ready, _ready()),
+        Route(f"{_MODEL}/infer", infer, methods=["POST"]),
+        Route(f"{_MODEL}/versions/{VERSION}/infer", infer, methods=["POST"]),
+    ]
+
+
+def _server() -> dict[str, Any]:
+    return {"name": NAME, "version": trivet.__version__, "extensions": ["binary_tensor_data"]}
+
+
+def _ready() -> dict[str, Any]:
+    return {"name": NAME, "ready": True}
+
+
+def _model() -> dict[str, Any]:
+    outputs = [{"name": name, "datatype": "FP32", "shape": [1]} for name in SCORES]
+    return {
+        "name": NAME,
+        "versions": [VERSION],
+        "platform": "trivet",
+        "inputs": [{"name": n, "datatype": "BYTES", "shape": s} for n, s in _INPUTS.items()],
+        "outputs": [*outputs, {"name": "verdict", "datatype": "BYTES", "shape": [1]}],
+    }
+
+
+def _constant_route(path: str, fields: dict[str, Any]) -> Route:
+    text = to_json_text(fields)
+
+    async def tell(request: Request) -> Response:
+        return Response(text, media_type="application/json")
+
+    return Route(path, tell, methods=["GET"])
+
+
+def _wanted(body: InferBody) -> list[tuple[str, bool]]:
+    """Return the outputs that are asked for, and which of them as binary."""
+    as_binary = body.parameters.get(_BINARY_ALL) is True
+    if not body.outputs:
+        return [(name, as_binary) for name in OUTPUTS]
+    return [(each.name, each.parameters.get(_BINARY, as_binary) is True) for each in body.outputs]
+
+
+def _example(
+    body: InferBody, texts: Mapping[str, Sequence[str]]
+) -> tuple[RagExample, InferOptions]:
+    """Return what is asked, and how."""
+    missing = [name for name in _INPUTS if name not in texts and name not in _OPTIONAL]
+    if missing:
+        raise RequestError("validation", f"inputs: {', '.join(missing)} must be there")
+    for tensor in body.inputs:
+        if not _fits(tensor.shape, _INPUTS[tensor.name]):
+            raise RequestError(
+                "validation",
+                f"input {tensor.name} has the shape {tensor.shape}, not {_INPUTS[tensor.name]}: "
+                "one example a request",
+            )
+    options = InferOptions()
+    if "options_json" in texts:
+        options = _told("options_json", _read_options, texts["options_json"][0].encode())
+    return (
+        RagExample(
+            texts["question"][0], tuple(texts["contexts"]), texts["response"][0], options.id
+        ),
+        options,
+    )
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Return whether a shape is the wanted one, with or without a batch dimension of 1."""
+    bare = shape[1:] if len(shape) == 2 and shape[0] == 1 else shape
+    return len(bare) == 1 and wanted[0] in (-1, bare[0])
+
+
+def _told(name: str, read: Callable[[bytes], InferOptions], raw: bytes) -> InferOptions:
+    """Read a text that is JSON itself; say where a fault stands."""
+    try:
+        return read(raw)
+    except RequestError as error:
+        raise RequestError(error.error_type, f"{name}: {error.message}") from error
+
+
+def _written(
+    head: Mapping[str, Any], wanted: Sequence[tuple[str, bool]], verdict: Evaluation
+) -> tuple[bytes, bytes]:
+    """Return the JSON of an answer, and the bytes that stand behind it."""
+    scores = {name: getattr(verdict, name) for name in SCORES}
+    values: dict[str, float | str] = {
+        name: NO_SCORE if score is None else score for name, score in scores.items()
+    }
+    if any(name == "verdict" for name, _ in wanted):
+        values["verdict"] = verdict.to_json()
+    fields, behind = write_tensors(head, [(name, values[name], binary) for name, binary in wanted])
+    return to_json_text(fields).encode(), behind
