@@ -25,7 +25,11 @@ _ERRORS_ONLY = 3
 
 
 class OnnxRuntimeBackend:
-    """One ONNX graph in one session; ``run`` may be called from several threads."""
+    """One ONNX graph in one session; ``run`` may be called from several threads.
+
+    Attributes:
+        inputs: The fields of ``Windows`` that the graph reads.
+    """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """Load the graph.
@@ -57,6 +61,7 @@ class OnnxRuntimeBackend:
             raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
         self.name = f"onnxruntime {path.name}"
         self._inputs = _read_inputs(path.name, self._session)
+        self.inputs = tuple(name for name in Windows._fields if name in self._inputs)
 
     def run(self, windows: Windows) -> Outputs:
         """Run the graph once; see ``Backend.run``."""

@@ -1,0 +1,62 @@
+"""The engine that was built here goes into a repository for Triton, and none from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from trivet.model.bundle import read_bundle
+from trivet.records import BundleError, EngineError
+from trivet.serve.engine_export import export_tensorrt
+from trivet.serve.triton.repository import export_triton
+
+pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
+
+
+def read_config(folder: Path) -> Any:
+    text = (folder / "config.pbtxt").read_text(encoding="utf-8")
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+def test_the_plan_is_the_one_in_the_cache(
+    engine_bundle: Path, own_cache: Path, tmp_path: Path
+) -> None:
+    info = export_tensorrt(engine_bundle, "bf16")
+    out = tmp_path / "repository"
+    export_triton(engine_bundle, out, "tensorrt")
+    config = read_config(out / "encoder")
+    (plan,) = (out / "encoder" / "1").iterdir()
+    assert plan.name == "model.sm89.plan"
+    assert plan.read_bytes() == (own_cache / f"{info.key}.engine").read_bytes()
+    assert dict(config.cc_model_filenames) == {"8.9": plan.name}
+    assert len(config.instance_group[0].profile) == len(info.profiles)
+    judge = read_config(out / "trivet")
+    said = {name: value.string_value for name, value in judge.parameters.items()}
+    assert (said["encoder_kind"], said["graph"]) == ("tensorrt", "model.bf16.onnx")
+    assert said["encoder_inputs"].split(",") == [each.name for each in config.input]
+    # What trivet needs to pad windows to the profiles stands in its own bundle.
+    copied = read_bundle(out / "trivet" / "1" / "bundle")
+    assert copied.info.engines == (info,)
+    assert [graph.file for graph in copied.info.graphs] == ["model.bf16.onnx"]
+
+
+def test_without_an_engine_the_way_to_one_is_named(engine_bundle: Path, tmp_path: Path) -> None:
+    out = tmp_path / "repository"
+    with pytest.raises(EngineError, match=r"no engine of .* run `trivet export .*tensorrt"):
+        export_triton(engine_bundle, out, "tensorrt")
+    assert not out.exists()
+
+
+def test_an_engine_that_fails_the_self_test_is_not_handed_on(
+    engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any
+) -> None:
+    export_tensorrt(engine_bundle, "bf16")
+    fake_tensorrt._fault = 0.1
+    out = tmp_path / "repository"
+    with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ"):
+        export_triton(engine_bundle, out, "tensorrt")
+    assert not out.exists()

@@ -1,0 +1,261 @@
+"""A stand-in for the part of Triton that models see, and repositories to load into it.
+
+Triton's Python backend is in no package that may stand beside numpy 2, so it is not there in the
+default tests; ``test_tritonserver.py`` runs the same repositories in a real server. What stands
+here reads a config with Triton's own schema, holds names, types and shapes of every tensor to it,
+and lets models ask one another at the same time, as Triton does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from google.protobuf import json_format, text_format
+from tritonclient.grpc import model_config_pb2
+
+from trivet.serve.loading import DEFAULT_BUNDLE
+
+MODEL = "triton_python_backend_utils"
+TYPES = {"TYPE_INT64": np.int64, "TYPE_FP32": np.float32, "TYPE_STRING": np.object_}
+
+
+class Tensor:
+    """``pb_utils.Tensor``."""
+
+    def __init__(self, name: str, array: Any) -> None:
+        assert isinstance(array, np.ndarray) and array.flags.c_contiguous, name
+        self._name, self._array = name, array
+
+    def name(self) -> str:
+        return self._name
+
+    def as_numpy(self) -> Any:
+        return self._array
+
+
+class TritonError:
+    """``pb_utils.TritonError``."""
+
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED = range(6)
+    ALREADY_EXISTS, CANCELLED = 6, 7
+
+    def __init__(self, message: str, code: int = INTERNAL) -> None:
+        self._message, self._code = message, code
+
+    def message(self) -> str:
+        return self._message
+
+    def code(self) -> int:
+        return self._code
+
+
+class InferenceResponse:
+    """``pb_utils.InferenceResponse``."""
+
+    def __init__(self, output_tensors: Sequence[Tensor], error: TritonError | None = None) -> None:
+        self._tensors, self._error = list(output_tensors), error
+
+    def output_tensors(self) -> list[Tensor]:
+        return self._tensors
+
+    def has_error(self) -> bool:
+        return self._error is not None
+
+    def error(self) -> TritonError | None:
+        return self._error
+
+
+class PreferredMemory:
+    """``pb_utils.PreferredMemory``."""
+
+    def __init__(self, preferred_memory_type: str, preferred_device_id: int = 0) -> None:
+        assert (preferred_memory_type, preferred_device_id) == ("cpu", 0)
+
+
+class Received:
+    """An ``InferenceRequest`` as a model receives it."""
+
+    def __init__(self, tensors: Mapping[str, Any], is_cancelled: Callable[[], bool]) -> None:
+        self._tensors = [Tensor(name, array) for name, array in tensors.items()]
+        self.is_cancelled = is_cancelled
+
+    def inputs(self) -> list[Tensor]:
+        return self._tensors
+
+
+class StandIn:
+    """The server: loads a repository and passes tensors on.
+
+    Attributes:
+        models: The loaded models by name.
+        configs: Their configs, as Triton's schema reads them.
+        under_way: How many calls of a model run now, and the most there ever were.
+        asked: The shapes of ``input_ids`` that the encoder was asked with.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, Any] = {}
+        self.configs: dict[str, Any] = {}
+        self.under_way: dict[str, tuple[int, int]] = {}
+        self.asked: list[tuple[int, ...]] = []
+        self._lock = threading.Lock()
+
+    def load(self, repository: Path) -> None:
+        for folder in sorted(repository.iterdir()):
+            config = read_config(folder / "config.pbtxt")
+            assert config.name == folder.name
+            version = str(config.version_policy.specific.versions[0])
+            spec = importlib.util.spec_from_file_location("model", folder / version / "model.py")
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            model = module.TritonPythonModel()
+            said = json_format.MessageToJson(config, preserving_proto_field_name=True)
+            model.initialize(
+                {
+                    "model_config": said,
+                    "model_repository": str(folder),
+                    "model_version": version,
+                    "model_name": config.name,
+                }
+            )
+            self.models[config.name], self.configs[config.name] = model, config
+
+    def infer(
+        self,
+        name: str,
+        tensors: Mapping[str, Any],
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> InferenceResponse:
+        """Send one request."""
+        if name not in self.models:
+            return InferenceResponse([], TritonError(f"Model '{name}' is not ready."))
+        config = self.configs[name]
+        needed = {each.name for each in config.input if not each.optional}
+        assert needed <= tensors.keys() <= {each.name for each in config.input}
+        self._check(config.input, tensors)
+        with self._lock:
+            now, most = self.under_way.get(name, (0, 0))
+            self.under_way[name] = now + 1, max(most, now + 1)
+            if "input_ids" in tensors:
+                self.asked.append(tensors["input_ids"].shape)
+        try:
+            answer = self.models[name].execute([Received(tensors, is_cancelled)])
+            (response,) = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
+        finally:
+            with self._lock:
+                now, most = self.under_way[name]
+                self.under_way[name] = now - 1, most
+        assert isinstance(response, InferenceResponse)
+        if not response.has_error():
+            found = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+            assert found.keys() == {each.name for each in config.output}
+            self._check(config.output, found)
+        return response
+
+    def _check(self, infos: Any, tensors: Mapping[str, Any]) -> None:
+        for info in infos:
+            if info.name not in tensors:
+                continue
+            array = tensors[info.name]
+            kind = model_config_pb2.DataType.Name(info.data_type)
+            assert array.dtype == TYPES[kind], info.name
+            assert array.ndim == len(info.dims), info.name
+            fits = (want in (-1, have) for want, have in zip(info.dims, array.shape, strict=True))
+            assert all(fits), (info.name, array.shape)
+
+
+def read_config(path: Path) -> Any:
+    """Read a config as Triton does: a field that its schema lacks is an error."""
+    return text_format.Parse(path.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
+
+
+class Serve(Protocol):
+    """Loads a repository."""
+
+    def __call__(self, repository: Path) -> StandIn: ...
+
+
+@pytest.fixture(scope="session")
+def backend_utils() -> Iterator[types.ModuleType]:
+    """Put the stand-in where models import Triton's module from."""
+    module: Any = types.ModuleType(MODEL)
+    module.server = StandIn()
+
+    class InferenceRequest:
+        """``pb_utils.InferenceRequest``, as a model makes one."""
+
+        def __init__(
+            self,
+            model_name: str,
+            requested_output_names: Sequence[str],
+            inputs: Sequence[Tensor],
+            preferred_memory: PreferredMemory,
+        ) -> None:
+            assert isinstance(preferred_memory, PreferredMemory)
+            self._model, self._outputs = model_name, list(requested_output_names)
+            self._inputs = {each.name(): each.as_numpy() for each in inputs}
+
+        def exec(self) -> InferenceResponse:
+            response: InferenceResponse = module.server.infer(self._model, self._inputs)
+            if response.has_error():
+                return response
+            by_name = {each.name(): each for each in response.output_tensors()}
+            return InferenceResponse([by_name[name] for name in self._outputs])
+
+        async def async_exec(self) -> InferenceResponse:
+            return await asyncio.to_thread(self.exec)
+
+    def get_input_tensor_by_name(request: Received, name: str) -> Tensor | None:
+        return next((each for each in request.inputs() if each.name() == name), None)
+
+    def get_output_tensor_by_name(response: InferenceResponse, name: str) -> Tensor | None:
+        return next((each for each in response.output_tensors() if each.name() == name), None)
+
+    def is_model_ready(model_name: str, model_version: str = "") -> bool:
+        return model_name in module.server.models
+
+    module.Tensor, module.TritonError, module.PreferredMemory = Tensor, TritonError, PreferredMemory
+    module.InferenceRequest, module.InferenceResponse = InferenceRequest, InferenceResponse
+    module.TRITONSERVER_MEMORY_CPU = "cpu"
+    module.get_input_tensor_by_name = get_input_tensor_by_name
+    module.get_output_tensor_by_name = get_output_tensor_by_name
+    module.is_model_ready = is_model_ready
+    sys.modules[MODEL] = module
+    yield module
+    for name in list(sys.modules):
+        if name == MODEL or name.startswith("trivet.serve.triton."):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def serve(backend_utils: Any) -> Serve:
+    """Return a function that loads a repository into a stand-in of the server."""
+
+    def load(repository: Path) -> StandIn:
+        backend_utils.server = StandIn()
+        backend_utils.server.load(repository)
+        server: StandIn = backend_utils.server
+        return server
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded bundle, with the encoder in Triton's Python backend."""
+    from trivet.serve.triton.repository import export_triton
+
+    out = tmp_path_factory.mktemp("triton") / "repository"
+    export_triton(DEFAULT_BUNDLE, out, "python-onnx", threads=1)
+    return out

@@ -1,0 +1,205 @@
+"""What the configs say of each encoder, read with Triton's own schema."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as schema
+
+from trivet.model.bundle_info import INPUTS, OUTPUTS, TensorInfo
+from trivet.model.engine_info import EngineInfo, EngineTarget
+from trivet.model.example_windows import Sizes
+from trivet.model.profiles import choose_profile, make_profiles, shapes
+from trivet.serve.triton.config import (
+    EncoderKind,
+    judge_config,
+    onnxruntime_config,
+    python_config,
+    replayed,
+    tensorrt_config,
+)
+from trivet.serve.triton.config_text import to_text
+
+WINDOW = 192
+NAMES = tuple(info.name for info in INPUTS)
+WITHOUT_SEGMENTS = tuple(name for name in NAMES if name != "segment_ids")
+TYPES = {"int64": schema.TYPE_INT64, "float32": schema.TYPE_FP32}
+ENGINE = EngineInfo(
+    graph="model.bf16.onnx",
+    graph_sha256="0" * 64,
+    precision="bf16",
+    target=EngineTarget(tensorrt="10.15.1", gpu="NVIDIA L4", compute_capability="8.9"),
+    profiles=make_profiles(WINDOW, most_windows=8),
+    engine_sha256="1" * 64,
+    build_seconds=1.0,
+    date="2020-01-01",
+    difference=0.001,
+)
+
+
+def read(message: Any) -> Any:
+    return text_format.Parse(to_text(message), schema.ModelConfig())
+
+
+def encoder(kind: EncoderKind, names: tuple[str, ...] = NAMES) -> Any:
+    if kind == "tensorrt":
+        return read(tensorrt_config(ENGINE, "model.sm89.plan", names))
+    if kind == "onnxruntime":
+        return read(onnxruntime_config(WINDOW, "model.onnx", names, threads=3))
+    return read(python_config(WINDOW, "int8", "2" * 64, threads=None))
+
+
+def ends(infos: Any) -> list[tuple[str, int, list[int]]]:
+    return [(info.name, info.data_type, list(info.dims)) for info in infos]
+
+
+def wanted(infos: tuple[TensorInfo, ...]) -> list[tuple[str, int, list[int]]]:
+    return [(info.name, TYPES[info.dtype], [-1] * len(info.dims)) for info in infos]
+
+
+def parameters(config: Any) -> dict[str, str]:
+    return {name: value.string_value for name, value in config.parameters.items()}
+
+
+@pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime", "python-onnx"])
+def test_the_encoder_takes_windows_and_gives_outputs(kind: EncoderKind) -> None:
+    config = encoder(kind)
+    assert (config.name, config.max_batch_size) == ("encoder", 0)
+    assert ends(config.input) == wanted(INPUTS)
+    assert ends(config.output) == wanted(OUTPUTS)
+    assert list(config.version_policy.specific.versions) == [1]
+    # Flat positions would point into the windows of another call.
+    assert not config.HasField("dynamic_batching")
+
+
+@pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime"])
+def test_an_input_that_the_graph_never_reads_is_in_no_place(kind: EncoderKind) -> None:
+    config = encoder(kind, WITHOUT_SEGMENTS)
+    assert [info.name for info in config.input] == list(WITHOUT_SEGMENTS)
+    for sample in config.model_warmup:
+        assert set(sample.inputs) == set(WITHOUT_SEGMENTS)
+    for spec in config.optimization.cuda.graph_spec:
+        assert set(spec.input) == set(WITHOUT_SEGMENTS)
+
+
+@pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime", "python-onnx"])
+def test_what_warms_up_is_a_call_of_windows(kind: EncoderKind) -> None:
+    config = encoder(kind)
+    assert config.model_warmup
+    letters: dict[str, int]
+    for sample in config.model_warmup:
+        assert sample.batch_size == 1
+        letters = {}
+        for info in INPUTS:
+            given = sample.inputs[info.name]
+            assert (given.data_type, given.zero_data) == (TYPES[info.dtype], True)
+            for letter, size in zip(info.dims, given.dims, strict=True):
+                assert letters.setdefault(letter, size) == size > 0
+        assert letters["L"] <= WINDOW
+
+
+def test_texts_go_in_and_a_verdict_comes_out() -> None:
+    config = read(judge_config("python-onnx", "model.onnx", WITHOUT_SEGMENTS, "2" * 64))
+    assert (config.name, config.backend, config.max_batch_size) == ("trivet", "python", 0)
+    text, score = schema.TYPE_STRING, schema.TYPE_FP32
+    assert ends(config.input) == [
+        ("question", text, [1]),
+        ("contexts", text, [-1]),
+        ("response", text, [1]),
+        ("options_json", text, [1]),
+    ]
+    assert [info.optional for info in config.input] == [False, False, False, True]
+    scores = ["faithfulness", "relevance", "utilization", "completeness"]
+    assert ends(config.output) == [*((name, score, [1]) for name in scores), ("verdict", text, [1])]
+    queue = config.dynamic_batching.default_queue_policy
+    assert queue.timeout_action == schema.ModelQueuePolicy.REJECT
+    assert (queue.max_queue_size, queue.allow_timeout_override) == (512, True)
+    assert queue.default_timeout_microseconds == 60_000_000
+    assert not config.dynamic_batching.preferred_batch_size
+    (group,) = config.instance_group
+    assert (group.kind, group.count) == (schema.ModelInstanceGroup.KIND_CPU, 4)
+    found = parameters(config)
+    assert found["encoder_inputs"].split(",") == list(WITHOUT_SEGMENTS)
+    assert found["FORCE_CPU_ONLY_INPUT_TENSORS"] == "yes"
+    assert (found["encoder_model"], found["encoder_kind"]) == ("encoder", "python-onnx")
+    assert (found["graph"], found["bundle_sha256"]) == ("model.onnx", "2" * 64)
+
+
+def test_onnx_runtime_has_its_threads_and_its_file() -> None:
+    config = encoder("onnxruntime")
+    assert (config.backend, config.default_model_filename) == ("onnxruntime", "model.onnx")
+    found = parameters(config)
+    assert (found["intra_op_thread_count"], found["inter_op_thread_count"]) == ("3", "1")
+    assert found["enable_mem_pattern"] == "0"
+
+
+def test_the_python_backend_knows_its_bundle() -> None:
+    config = encoder("python-onnx")
+    assert config.backend == "python"
+    found = parameters(config)
+    assert (found["precision"], found["threads"], found["bundle_sha256"]) == ("int8", "0", "2" * 64)
+
+
+def test_tensorrt_has_every_profile_and_a_warm_up_for_each() -> None:
+    config = encoder("tensorrt")
+    assert config.backend == "tensorrt"
+    # On another card there is no file, and Triton says so.
+    assert (config.default_model_filename, dict(config.cc_model_filenames)) == (
+        "",
+        {"8.9": "model.sm89.plan"},
+    )
+    (group,) = config.instance_group
+    assert group.kind == schema.ModelInstanceGroup.KIND_GPU
+    assert list(group.profile) == [str(number) for number in range(len(ENGINE.profiles))]
+    assert parameters(config) == {"execution_context_allocation_strategy": "ON_PROFILE_CHANGE"}
+    for number, sample in enumerate(config.model_warmup):
+        sizes = sizes_of({name: tuple(each.dims) for name, each in sample.inputs.items()})
+        assert choose_profile(ENGINE.profiles, sizes) == number
+    assert len(config.model_warmup) == len(ENGINE.profiles)
+
+
+def test_tensorrt_replays_the_small_calls() -> None:
+    cuda = encoder("tensorrt").optimization.cuda
+    assert cuda.graphs and cuda.output_copy_stream
+    recorded = []
+    for spec in cuda.graph_spec:
+        assert spec.batch_size == 0
+        recorded.append(sizes_of({name: tuple(each.dim) for name, each in spec.input.items()}))
+    # One and two windows of 64, 128 and 192 positions.
+    assert [(each.N, each.L) for each in recorded] == [
+        (n, length) for length in (64, 128, 192) for n in (1, 2)
+    ]
+    assert recorded == replayed(ENGINE.profiles)
+    for sizes in recorded:
+        choose_profile(ENGINE.profiles, sizes)  # raises where none takes them
+
+
+def sizes_of(found: dict[str, tuple[int, ...]]) -> Sizes:
+    letters: dict[str, int] = {}
+    for info in INPUTS:
+        letters |= dict(zip(info.dims, found[info.name], strict=True))
+    sizes = Sizes(**letters)
+    assert {info.name: shapes(sizes)[info.name] for info in INPUTS} == found
+    return sizes
+
+
+def test_the_document_says_what_each_parameter_is_for() -> None:
+    document = Path(__file__).parents[3] / "docs" / "triton.md"
+    text = document.read_text(encoding="utf-8")
+    configs = [encoder("tensorrt"), encoder("onnxruntime"), encoder("python-onnx")]
+    configs.append(read(judge_config("tensorrt", "model.onnx", NAMES, "2" * 64)))
+    named = {name for config in configs for name in config.parameters}
+    assert len(named) > 10
+    assert [name for name in sorted(named) if f"`{name}" not in text] == []
+
+
+def test_the_configs_name_nothing_of_this_machine() -> None:
+    kinds: tuple[EncoderKind, ...] = ("tensorrt", "onnxruntime", "python-onnx")
+    for kind in kinds:
+        text = str(encoder(kind))
+        assert not re.search(r"(?<![\w:/.])/\w+/", text)
+        assert str(Path.home()) not in text

@@ -1,0 +1,79 @@
+"""For an engine of certain shapes windows are padded to them, and the padding is cut off again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import read_bundle
+from trivet.model.example_windows import Sizes, make_windows
+from trivet.model.profiles import choose_profile, make_profiles, sizes_of
+from trivet.records import EngineError
+from trivet.serve.backend import ShapedBackend
+from trivet.serve.loading import DEFAULT_BUNDLE, load_tokenizer
+from trivet.serve.triton.config import replayed
+
+WINDOW = 256
+PROFILES = make_profiles(WINDOW, most_windows=4)
+
+
+@pytest.fixture
+def calls(serve: Any, repository: Any) -> Any:
+    """Calls of the real encoder, as if it took only the shapes of ``PROFILES``."""
+    from trivet.serve.triton.encoder_calls import EncoderCalls
+
+    server = serve(repository)
+    encoder = server.models["encoder"]
+    real, asked = encoder._backend.run, []
+
+    def run(windows: Any) -> Any:
+        sizes = sizes_of(windows)
+        profile = PROFILES[choose_profile(PROFILES, sizes)]
+        assert profile.most["L"] == sizes.L
+        asked.append(sizes)
+        return real(windows)
+
+    encoder._backend.run = run
+    calls = EncoderCalls("encoder", tuple(server_inputs(server)), PROFILES)
+    return calls, asked, real
+
+
+def server_inputs(server: Any) -> list[str]:
+    return [info.name for info in server.configs["encoder"].input]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        Sizes(N=1, L=17, B=1, R=5, K=1, C=9, S=1),
+        Sizes(N=2, L=100, B=1, R=30, K=2, C=60, S=1),
+        Sizes(N=2, L=100, B=2, R=30, K=2, C=60, S=3),
+        Sizes(N=4, L=250, B=2, R=40, K=3, C=200, S=2),
+    ],
+)
+def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes: Sizes) -> None:
+    encoder, asked, real = calls
+    vocab = load_tokenizer(read_bundle(DEFAULT_BUNDLE)).vocab_size
+    windows = make_windows(sizes, vocab, seed=1)
+    found, wanted = encoder.run(windows), real(windows)
+    for name in Outputs._fields:
+        # int8 finds its range over all of a call, padding included.
+        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=0.02)
+    (shape,) = asked
+    small = sizes.N <= 2 and sizes.S == 1
+    assert (shape in replayed(PROFILES)) == small
+
+
+def test_the_evaluator_fills_calls_for_it(calls: Any) -> None:
+    encoder = calls[0]
+    assert isinstance(encoder, ShapedBackend)
+    assert (encoder.positions, encoder.step, encoder.most_windows) == (1024, 64, 4)
+
+
+def test_windows_that_no_profile_takes_are_refused_by_name(calls: Any) -> None:
+    windows = make_windows(Sizes(N=5, L=256, B=1, R=4, K=1, C=4, S=1), 100, seed=1)
+    with pytest.raises(EngineError, match="no profile of the engine takes"):
+        calls[0].run(windows)

@@ -1,0 +1,267 @@
+"""Texts go in, verdicts come out: the same as in process, and errors that are the request's own.
+
+The models run as they stand in the repository, with the real graph; only Triton itself is the
+stand-in of ``conftest.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trivet.model.bundle import read_bundle
+from trivet.records import BundleError, EngineError, Evaluation, RagExample
+from trivet.serve.engine_calls import Filling
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.loading import DEFAULT_BUNDLE
+
+SCORES = ("faithfulness", "relevance", "utilization", "completeness")
+LONG = RagExample(
+    "When was the old mill built?",
+    tuple(f"Passage {n}. The old mill was built of stone in 18{n:02d}. " * 10 for n in range(12)),
+    "The mill was built in 1807. It was made of wood.",
+    id="long",
+)
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> Evaluator:
+    return Evaluator(DEFAULT_BUNDLE, threads=1)
+
+
+def serve_slowly(serve: Any, repository: Path) -> Any:
+    """Serve with engine calls of one window each, so that ``LONG`` takes several."""
+    server = serve(repository)
+    server.models["trivet"]._evaluator.filling = Filling(512)
+    return server
+
+
+def tensors(example: RagExample, options: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the inputs as Triton hands them over."""
+    texts = {
+        "question": [example.question],
+        "contexts": example.contexts,
+        "response": [example.response],
+    }
+    said = {"id": example.id} if options is None else options
+    if said != {"id": None}:
+        texts["options_json"] = [json.dumps(said)]
+    return {name: as_bytes(text) for name, text in texts.items()}
+
+
+def as_bytes(texts: Sequence[str]) -> Any:
+    array = np.empty(len(texts), dtype=np.object_)
+    array[:] = [text.encode() for text in texts]
+    return array
+
+
+def answer(response: Any) -> dict[str, Any]:
+    assert not response.has_error(), response.error().message()
+    return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+
+
+def error(response: Any) -> tuple[int, str]:
+    assert response.has_error()
+    return response.error().code(), response.error().message()
+
+
+def test_verdicts_are_those_of_the_evaluator(
+    serve: Any, repository: Path, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
+) -> None:
+    server = serve(repository)
+    examples = (*rag_examples, LONG)
+    for example, verdict in zip(examples, evaluator.evaluate_many(examples), strict=True):
+        assert isinstance(verdict, Evaluation)
+        found = answer(server.infer("trivet", tensors(example)))
+        (text,) = found["verdict"]
+        have = json.loads(text)
+        assert have == json.loads(verdict.to_json()) | {
+            name: pytest.approx(getattr(verdict, name), abs=1e-5) for name in have if name in SCORES
+        } | {name: have[name] for name in ("unsupported", "sentences", "contexts")}
+        assert [s["supported"] for s in have["sentences"]] == [
+            s.supported for s in verdict.sentences
+        ]
+        assert [(s["start"], s["end"]) for s in have["unsupported"]] == [
+            (s.start, s.end) for s in verdict.unsupported
+        ]
+        for name in SCORES:
+            score = getattr(verdict, name)
+            assert found[name].tolist() == [pytest.approx(-1.0 if score is None else score)]
+
+
+def test_the_calls_of_one_request_are_under_way_together(
+    serve: Any, repository: Path, evaluator: Evaluator
+) -> None:
+    server = serve_slowly(serve, repository)
+    server.models["trivet"]._calls_in_flight = 2
+    server.models["trivet"]._passed = True  # the self-test, which comes alone
+    encoder, pair = server.models["encoder"], threading.Barrier(2)
+    real = encoder._backend.run
+
+    def run(windows: Any) -> Any:
+        pair.wait(timeout=60)  # breaks where no second call comes
+        return real(windows)
+
+    encoder._backend.run = run
+    found = json.loads(answer(server.infer("trivet", tensors(LONG)))["verdict"][0])
+    assert found["windows"] == 4
+    assert [shape[0] for shape in server.asked] == [1, 1, 1, 1]
+    assert server.under_way["encoder"] == (0, 2)
+    # In full calls it is the same verdict.
+    full = serve(repository)
+    again = json.loads(answer(full.infer("trivet", tensors(LONG)))["verdict"][0])
+    assert again["faithfulness"] == pytest.approx(found["faithfulness"], abs=0.02)
+    positions = evaluator.filling.positions
+    assert all(shape[0] * shape[1] <= positions for shape in full.asked)
+
+
+def test_one_bad_window_is_the_error_of_its_request(serve: Any, repository: Path) -> None:
+    server = serve_slowly(serve, repository)
+    server.models["trivet"]._calls_in_flight = 1
+    encoder, calls = server.models["encoder"], 0
+    real = encoder._backend.run
+
+    def run(windows: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise EngineError("the engine was told to fail")
+        return real(windows)
+
+    encoder._backend.run = run
+    code, message = error(server.infer("trivet", tensors(LONG)))
+    assert (code, message) == (1, "engine_failed: encoder: the engine was told to fail")
+    # Those that were not asked by then never were, and the next request is answered.
+    assert calls == 3
+    assert answer(server.infer("trivet", tensors(LONG)))
+
+
+def test_an_answer_that_is_no_probability_is_refused(serve: Any, repository: Path) -> None:
+    server = serve(repository)
+    encoder = server.models["encoder"]
+    short = tensors(RagExample("q", ("The mill is old.",), "It is old."))
+    answer(server.infer("trivet", short))
+    real = encoder._backend.run
+
+    def run(windows: Any) -> Any:
+        outputs = real(windows)
+        return outputs._replace(relevance_probs=np.full_like(outputs.relevance_probs, np.nan))
+
+    encoder._backend.run = run
+    code, message = error(server.infer("trivet", short))
+    assert code == 1
+    assert message.startswith("engine_failed: the engine answered relevance_probs = nan")
+
+
+@pytest.mark.parametrize(
+    ("example", "options", "message"),
+    [
+        (RagExample("q", (), "r"), None, "empty_contexts: there are no contexts"),
+        (RagExample("q", (" ", ""), "r"), None, "empty_contexts: all contexts are empty"),
+        (RagExample("q", ("c",), "r"), {"ids": 1}, "validation: options_json.ids: Extra"),
+        (RagExample("q", ("c " * 1_000_001,), "r"), None, "too_long: context 0 has 2000002"),
+    ],
+)
+def test_what_cannot_be_judged_is_the_clients_error(
+    serve: Any, repository: Path, example: RagExample, options: Any, message: str
+) -> None:
+    server = serve(repository)
+    code, found = error(server.infer("trivet", tensors(example, options)))
+    assert (code, found[: len(message)]) == (3, message)
+    assert len(server.asked) <= 1  # the self-test
+
+
+def test_bytes_that_are_no_text_are_the_clients_error(serve: Any, repository: Path) -> None:
+    server = serve(repository)
+    given = tensors(RagExample("q", ("c",), "r"))
+    given["contexts"][0] = b"caf\xe9"
+    code, message = error(server.infer("trivet", given))
+    assert code == 3
+    assert message.startswith("invalid_unicode: contexts[0] is not UTF-8: byte 0xe9 at 3")
+
+
+def test_without_contexts_only_when_it_is_asked_for(serve: Any, repository: Path) -> None:
+    server = serve(repository)
+    given = tensors(RagExample("q", (), "The mill is old."), {"allow_empty_contexts": True})
+    found = answer(server.infer("trivet", given))
+    assert 0 <= found["faithfulness"][0] <= 1
+    assert [found[name][0] for name in SCORES[1:]] == [-1.0, -1.0, -1.0]
+    assert json.loads(found["verdict"][0])["relevance"] is None
+
+
+def test_an_encoder_that_is_not_there_is_no_fault_of_the_request(
+    serve: Any, repository: Path
+) -> None:
+    server = serve(repository)
+    encoder = server.models.pop("encoder")
+    judge = server.models["trivet"]
+    assert not judge.is_ready()
+    short = tensors(RagExample("q", ("The mill is old.",), "It is old."))
+    code, message = error(server.infer("trivet", short))
+    assert (code, message) == (4, "engine_unavailable: encoder: Model 'encoder' is not ready.")
+    server.models["encoder"] = encoder
+    assert judge.is_ready()
+    assert answer(server.infer("trivet", short))
+
+
+def test_an_encoder_that_computes_something_else_answers_nobody(
+    serve: Any, repository: Path
+) -> None:
+    server = serve(repository)
+    encoder = server.models["encoder"]
+    real = encoder._backend.run
+    encoder._backend.run = lambda windows: real(windows)._replace(
+        support_probs=real(windows).support_probs * 0.5
+    )
+    example = tensors(RagExample("q", ("The mill is old.",), "It is old."))
+    code, message = error(server.infer("trivet", example))
+    assert code == 1
+    assert "model.int8.onnx: self-test: answers differ by" in message
+    encoder._backend.run = real
+    assert answer(server.infer("trivet", example))
+    # Tested once, and not before every request.
+    before = len(server.asked)
+    assert answer(server.infer("trivet", example))
+    assert len(server.asked) == before + 1
+
+
+def test_for_who_went_away_nothing_more_is_run(serve: Any, repository: Path) -> None:
+    server = serve_slowly(serve, repository)
+    server.models["trivet"]._calls_in_flight = 2
+    server.models["trivet"]._passed = True  # the self-test
+    before = len(server.asked)
+
+    def is_cancelled() -> bool:
+        return len(server.asked) > before
+
+    code, _ = error(server.infer("trivet", tensors(LONG), is_cancelled))
+    assert code == 7
+    # What was under way came to its end, the rest was never asked.
+    assert 1 <= len(server.asked) - before <= 2
+
+
+@pytest.mark.parametrize("model", ["trivet", "encoder"])
+@pytest.mark.parametrize("damage", ["another manifest", "another tokenizer"])
+def test_a_bundle_that_is_not_the_configs_is_refused(
+    serve: Any, repository: Path, tmp_path: Path, model: str, damage: str
+) -> None:
+    copy = tmp_path / "repository"
+    shutil.copytree(repository, copy)
+    folder = copy / model / "1" / "bundle"
+    if damage == "another manifest":
+        manifest = folder / "MANIFEST.json"
+        manifest.write_bytes(manifest.read_bytes() + b"\n")
+        message = r"MANIFEST\.json: SHA-256 .* which config\.pbtxt names; write the repository"
+    else:
+        (folder / "tokenizer.json").write_bytes(b"{}")
+        message = r"tokenizer\.json: 2 bytes instead of"
+    with pytest.raises(BundleError, match=message):
+        serve(copy)
+    assert read_bundle(repository / model / "1" / "bundle")

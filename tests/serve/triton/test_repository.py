@@ -1,0 +1,121 @@
+"""What a repository holds, and when none is written."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.__main__ import main
+from trivet.model.bundle import (
+    ENCODER_NAME,
+    GRAPH_NAME,
+    INT8_NAME,
+    WEIGHTS_NAME,
+    add_files,
+    read_bundle,
+)
+from trivet.records import BundleError
+from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.serve.triton.repository import export_triton
+
+
+def listed(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_each_model_holds_all_that_it_needs(repository: Path) -> None:
+    bundle = {"MANIFEST.json", "README.md", "bundle.json", "tokenizer.json", "self_test.json"}
+    bundle = {f"1/bundle/{name}" for name in bundle | {INT8_NAME}}
+    for model in ("trivet", "encoder"):
+        assert listed(repository / model) == bundle | {"config.pbtxt", "1/model.py"}
+        copied = read_bundle(repository / model / "1" / "bundle")
+        assert (
+            copied.manifest.files["tokenizer.json"]
+            == (read_bundle(DEFAULT_BUNDLE).manifest.files["tokenizer.json"])
+        )
+
+
+def test_the_config_names_the_bundle_to_the_last_byte(repository: Path) -> None:
+    for model in ("trivet", "encoder"):
+        manifest = (repository / model / "1" / "bundle" / "MANIFEST.json").read_bytes()
+        text = (repository / model / "config.pbtxt").read_text()
+        assert f'"{hashlib.sha256(manifest).hexdigest()}"' in text
+
+
+def test_weights_and_other_graphs_stay_behind(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(DEFAULT_BUNDLE, source)
+    add_files(source, {WEIGHTS_NAME: b"weights", ENCODER_NAME: b"{}", GRAPH_NAME: b"graph"})
+    out = tmp_path / "repository"
+    export_triton(source, out, "onnxruntime", threads=1)
+    assert listed(out / "encoder") == {"config.pbtxt", f"1/{INT8_NAME}"}
+    copied = read_bundle(out / "trivet" / "1" / "bundle")
+    assert not {WEIGHTS_NAME, ENCODER_NAME, GRAPH_NAME} & copied.manifest.files.keys()
+    assert (out / "encoder" / "1" / INT8_NAME).read_bytes() == (source / INT8_NAME).read_bytes()
+
+
+def test_nothing_is_written_over(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    for out in (repository, tmp_path):
+        with pytest.raises(BundleError, match="not empty; give an empty or a new folder"):
+            export_triton(DEFAULT_BUNDLE, out, "python-onnx")
+    assert listed(tmp_path) == {"mine.txt"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "message"),
+    [
+        ("python-onnx", "fp32", "no fp32 graph"),
+        ("onnxruntime", "bf16", "bf16 is for graphics cards"),
+        ("tensorrt", "int8", "no TensorRT engine in int8"),
+        ("tensorrt", None, "an engine needs model.onnx and a graph in bf16; run `trivet export"),
+    ],
+)
+def test_what_the_bundle_lacks_is_named_and_nothing_is_written(
+    tmp_path: Path, kind: Any, precision: Any, message: str
+) -> None:
+    out = tmp_path / "repository"
+    with pytest.raises(BundleError, match=message):
+        export_triton(DEFAULT_BUNDLE, out, kind, precision=precision)
+    assert not out.exists()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> int:
+    monkeypatch.setattr(sys, "argv", ["trivet", "export", str(DEFAULT_BUNDLE), *arguments])
+    with pytest.raises(SystemExit) as raised:
+        main()
+    return int(raised.value.code or 0)
+
+
+def test_the_command_writes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "repository"
+    assert run(monkeypatch, ["--triton", str(out), "--encoder", "onnxruntime"]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert {"trivet", "encoder"} == {path.name for path in out.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--triton", "OUT"],
+        ["--encoder", "onnxruntime"],
+        ["--triton", "OUT", "--encoder", "openvino"],
+        ["--triton", "OUT", "--encoder", "onnxruntime", "--engine", "openvino", "--data", "x"],
+        ["--triton", "OUT", "--encoder", "onnxruntime", "--out", "OTHER"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_do_not_fit_are_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, arguments) == 2
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,46 @@
+"""Bytes become an example, or an error that names the tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trivet.records import ExampleError, RagExample
+from trivet.serve.triton.request_texts import Options, read_request
+
+TEXTS = {"question": [b"q?"], "contexts": [b"a", "b\u00e9\0".encode()], "response": [b""]}
+
+
+def test_bytes_become_an_example() -> None:
+    asked = read_request(**TEXTS)
+    assert asked.example == RagExample("q?", ("a", "b\u00e9\0"), "")
+    assert asked.options == Options()
+
+
+def test_options_are_read() -> None:
+    asked = read_request(**TEXTS, options_json=[b'{"id": "x", "allow_empty_contexts": true}'])
+    assert asked.example.id == "x"
+    assert asked.options.allow_empty_contexts
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "message"),
+    [
+        ({"contexts": [b"a", b"ab\xff"]}, "invalid_unicode", r"contexts\[1\] is not UTF-8: .*0xff"),
+        ({"question": ["\ud800".encode("utf-8", "surrogatepass")]}, "invalid_unicode", "question"),
+        ({"response": [b"a", b"b"]}, "invalid_row", "response has 2 elements"),
+        ({"question": []}, "invalid_row", "question has 0 elements"),
+        ({"response": ["text"]}, "invalid_row", "response must be of bytes, not str"),
+        ({"options_json": [b"{"]}, "validation", "options_json: Invalid JSON"),
+        ({"options_json": [b"[" * 5000]}, "validation", "options_json: Invalid JSON"),
+        ({"options_json": [b'{"idd": "x"}']}, "validation", r"options_json\.idd: Extra"),
+        ({"options_json": [b'{"id": 1}']}, "validation", r"options_json\.id: .*string"),
+        ({"options_json": [b'{"allow_empty_contexts": "yes"}']}, "validation", "allow_empty"),
+        ({"options_json": [b'{"id": "' + b"x" * 2000 + b'"}']}, "validation", r"\.id: .*1000"),
+    ],
+)
+def test_what_is_wrong_is_named(changed: dict[str, Any], code: str, message: str) -> None:
+    with pytest.raises(ExampleError, match=message) as raised:
+        read_request(**(TEXTS | changed))
+    assert raised.value.code == code

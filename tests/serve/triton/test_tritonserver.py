@@ -1,0 +1,345 @@
+"""A real ``tritonserver`` on loopback answers as the evaluator does, and leaves nothing behind.
+
+The server comes out of the ``nvidia-pytriton`` wheel: version 2.51 of 2024, with the Python backend
+alone, and with known holes. It is a test harness and nothing else. It needs a virtual environment
+of its own, because its Python backend cannot read strings beside numpy 2; trivet asks for numpy 2
+but for judging runs beside 1.26 as well, hence ``--no-deps`` (on Linux, from the root of the
+repository)::
+
+    python -m venv triton
+    grep -v '^numpy==' constraints.txt > without-numpy.txt
+    triton/bin/pip install -c without-numpy.txt nvidia-pytriton==0.7.0 'numpy<2' array-api-compat \\
+        jinja2 onnxruntime pydantic rich sentencex syntok tokenizers typer
+    triton/bin/pip install --no-deps -e .
+    TRIVET_TRITON_PYTHON=triton/bin/python python -m pytest -m slow tests/serve/triton
+
+Every wait is bounded, and every server is ended by its own process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient import grpc as triton_grpc
+from tritonclient.utils import InferenceServerException
+
+from trivet.records import Evaluation, RagExample
+from trivet.serve.evaluator import Evaluator
+
+PYTHON = os.environ.get("TRIVET_TRITON_PYTHON", "")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not PYTHON,
+        reason="TRIVET_TRITON_PYTHON names no Python with nvidia-pytriton (see this file's top)",
+    ),
+]
+
+SCORES = ("faithfulness", "relevance", "utilization", "completeness")
+# Models are unloaded one instance after the other.
+START_SECONDS, STOP_SECONDS = 120.0, 90.0
+LONG = RagExample(
+    "When was the old mill built?",
+    tuple(f"Passage {n}. The old mill was built of stone in 18{n:02d}. " * 20 for n in range(12)),
+    "The mill was built in 1807. It was made of wood.",
+    id="long",
+)
+BAD: tuple[tuple[RagExample, dict[str, Any], str], ...] = (
+    (RagExample("q", (), "r"), {}, "empty_contexts"),
+    (RagExample("q", ("c",), "r"), {"ids": "x"}, "validation"),
+    (RagExample("q", ("c " * 1_000_001,), "r"), {}, "too_long"),
+)
+
+
+@dataclass
+class Running:
+    """A server that runs."""
+
+    process: subprocess.Popen[bytes]
+    http: str
+    grpc: str
+    shared_memory: str
+    log: Path
+
+    def post(self, body: bytes, model: str = "trivet") -> tuple[int, dict[str, Any]]:
+        """Ask over HTTP; return status and answer."""
+        request = urllib.request.Request(f"http://{self.http}/v2/models/{model}/infer", body)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.http}/v2/health/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def stop(self) -> int:
+        """Send SIGTERM and wait; a server that does not end is killed, with all it started."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            raise
+
+    def processes(self) -> list[int]:
+        """Return what runs in the server's own session."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError, ValueError):
+                after_name = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(after_name[3]) == self.process.pid and after_name[0] != "Z":
+                    found.append(int(folder.name))
+        return found
+
+    def regions(self) -> list[str]:
+        """Return the server's shared memory."""
+        return [path.name for path in Path("/dev/shm").glob(f"*{self.shared_memory}*")]
+
+
+def ask_python(script: str) -> str:
+    """Return what the other environment's Python prints."""
+    done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def free_address() -> str:
+    """Return a free address below the ports that outgoing connections get, any of them at once."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as taken, contextlib.suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
+    raise OSError("no free port found among 100")
+
+
+@pytest.fixture(scope="module")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Put the Python backend together: its library, and the stub for the other Python."""
+    site = Path(ask_python("import sysconfig; print(sysconfig.get_path('purelib'))"))
+    version = ask_python("import sys; print('%d.%d' % sys.version_info[:2])")
+    folder = tmp_path_factory.mktemp("backends")
+    wheel = site / "pytriton" / "tritonserver"
+    for source in (wheel / "backends" / "python", wheel / "python_backend_stubs" / version):
+        shutil.copytree(source, folder / "python", dirs_exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def running(repository: Path, backends: Path, log: Path) -> Iterator[Running]:
+    """Start a server; stop it at the end, whatever happened."""
+    site = Path(ask_python("import sysconfig; print(sysconfig.get_path('purelib'))"))
+    library = ask_python("import sysconfig; print(sysconfig.get_config_var('LIBDIR'))")
+    http, grpc = free_address(), free_address()
+    mark = f"trivet_test_{uuid.uuid4().hex[:12]}"
+    environment = {
+        **os.environ,
+        # The stub runs the first Python of PATH, with that Python's own libpython.
+        "PATH": f"{Path(PYTHON).absolute().parent}:{os.environ.get('PATH', '')}",
+        "LD_LIBRARY_PATH": f"{site / 'nvidia_pytriton.libs'}:{library}",
+    }
+    command = [
+        str(site / "pytriton" / "tritonserver" / "bin" / "tritonserver"),
+        f"--model-repository={repository}",
+        f"--backend-directory={backends}",
+        f"--backend-config=python,shm-region-prefix-name={mark}",
+        "--disable-auto-complete-config",
+        "--http-address=127.0.0.1",
+        f"--http-port={http.rpartition(':')[2]}",
+        "--grpc-address=127.0.0.1",
+        f"--grpc-port={grpc.rpartition(':')[2]}",
+        "--allow-metrics=false",
+        "--exit-timeout-secs=60",
+    ]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
+    server = Running(process, http, grpc, mark, log)
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not server.is_ready():
+            assert process.poll() is None, log.read_text(errors="replace")[-4000:]
+            assert time.monotonic() < until, log.read_text(errors="replace")[-4000:]
+            time.sleep(0.2)
+        yield server
+    finally:
+        if process.poll() is None:
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(
+    repository: Path, backends: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    with running(repository, backends, tmp_path_factory.mktemp("log") / "server.log") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    return Evaluator(threads=1)
+
+
+def texts_of(example: RagExample, options: dict[str, Any] | None = None) -> dict[str, list[str]]:
+    said = {"id": example.id} if options is None else options
+    return {
+        "question": [example.question],
+        "contexts": list(example.contexts),
+        "response": [example.response],
+        "options_json": [json.dumps(said)],
+    }
+
+
+def as_json(texts: dict[str, list[str]]) -> bytes:
+    inputs = [
+        {"name": name, "shape": [len(each)], "datatype": "BYTES", "data": each}
+        for name, each in texts.items()
+    ]
+    return json.dumps({"inputs": inputs}).encode()
+
+
+def over_http(server: Running, example: RagExample) -> dict[str, Any]:
+    status, answer = server.post(as_json(texts_of(example)))
+    assert status == 200, answer
+    return {output["name"]: output["data"][0] for output in answer["outputs"]}
+
+
+def grpc_inputs(texts: dict[str, list[Any]]) -> list[Any]:
+    inputs = []
+    for name, each in texts.items():
+        array = np.empty(len(each), dtype=np.object_)
+        array[:] = [text if isinstance(text, bytes) else text.encode() for text in each]
+        tensor = triton_grpc.InferInput(name, [len(each)], "BYTES")
+        tensor.set_data_from_numpy(array)
+        inputs.append(tensor)
+    return inputs
+
+
+def over_grpc(client: Any, example: RagExample) -> dict[str, Any]:
+    result = client.infer("trivet", grpc_inputs(texts_of(example)), client_timeout=60)
+    return {name: result.as_numpy(name)[0] for name in (*SCORES, "verdict")}
+
+
+def check(found: dict[str, Any], verdict: Evaluation) -> None:
+    have, want = json.loads(found["verdict"]), json.loads(verdict.to_json())
+    assert have.keys() == want.keys()
+    for name in ("id", "adherent", "windows", "window_size", "replaced_characters"):
+        assert have[name] == want[name], name
+    for name in SCORES:
+        assert have[name] == pytest.approx(want[name], abs=1e-3), name
+        assert found[name] == pytest.approx(-1.0 if want[name] is None else want[name], abs=1e-3)
+    spans = [(each["start"], each["end"], each["text"]) for each in have["unsupported"]]
+    assert spans == [(each.start, each.end, each.text) for each in verdict.unsupported]
+    assert [each["supported"] for each in have["sentences"]] == [
+        each.supported for each in verdict.sentences
+    ]
+    assert len(have["contexts"]) == len(verdict.contexts)
+
+
+def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
+    server: Running, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
+) -> None:
+    examples = (*rag_examples, LONG)
+    with triton_grpc.InferenceServerClient(server.grpc) as client:
+        for example, verdict in zip(examples, evaluator.evaluate_many(examples), strict=True):
+            assert isinstance(verdict, Evaluation)
+            check(over_http(server, example), verdict)
+            check(over_grpc(client, example), verdict)
+
+
+def test_many_clients_at_a_time_get_their_own_verdicts(
+    server: Running, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
+) -> None:
+    verdicts = dict(zip(rag_examples, evaluator.evaluate_many(rag_examples), strict=True))
+    asked = [*rag_examples] * 5
+    with ThreadPoolExecutor(10) as pool:
+        for example, found in zip(
+            asked, pool.map(lambda each: over_http(server, each), asked), strict=True
+        ):
+            verdict = verdicts[example]
+            assert isinstance(verdict, Evaluation)
+            check(found, verdict)
+
+
+def test_bad_input_is_the_clients_error_and_the_server_lives(
+    server: Running, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
+) -> None:
+    good = rag_examples[0]
+    (verdict,) = evaluator.evaluate_many([good])
+    assert isinstance(verdict, Evaluation)
+    with triton_grpc.InferenceServerClient(server.grpc) as client:
+        for example, options, code in BAD:
+            texts = texts_of(example, options)
+            status, answer = server.post(as_json(texts))
+            assert status == 400
+            assert answer["error"].startswith(f"{code}: "), answer
+            with pytest.raises(InferenceServerException, match=code) as raised:
+                client.infer("trivet", grpc_inputs(texts), client_timeout=60)
+            assert raised.value.status() == "StatusCode.INVALID_ARGUMENT"
+        texts = texts_of(good)
+        torn = grpc_inputs(texts | {"response": [b"caf\xe9"]})
+        with pytest.raises(InferenceServerException, match=r"invalid_unicode: response") as raised:
+            client.infer("trivet", torn, client_timeout=60)
+        assert raised.value.status() == "StatusCode.INVALID_ARGUMENT"
+        status, answer = server.post(as_json({"question": ["q"]}))
+        assert (status, "missing required input" in answer["error"]) == (400, True)
+        # JSON that is none never comes to trivet: the server's own parser calls it its own error.
+        assert server.post(b'{"inputs": [')[0] == 500
+        check(over_http(server, good), verdict)
+        check(over_grpc(client, good), verdict)
+    assert server.process.poll() is None
+
+
+def test_who_waits_longer_than_allowed_is_turned_away(server: Running) -> None:
+    """The queue is bounded although Triton batches nothing."""
+    request = json.loads(as_json(texts_of(LONG))) | {"parameters": {"timeout": 1_000}}
+    body = json.dumps(request).encode()
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: server.post(body), range(12)))
+    turned_away = [answer for status, answer in answers if status == 503]
+    assert turned_away
+    assert all("timeout expired" in answer["error"] for answer in turned_away)
+    assert len(turned_away) + sum(status == 200 for status, _ in answers) == 12
+    assert any(status == 200 for status, _ in answers)
+
+
+def test_sigterm_ends_it_and_nothing_is_left(
+    repository: Path, backends: Path, tmp_path: Path, rag_examples: tuple[RagExample, ...]
+) -> None:
+    with running(repository, backends, tmp_path / "server.log") as server:
+        assert over_http(server, rag_examples[0])["verdict"]
+        assert len(server.processes()) > 2, "the server has stubs"
+        assert server.regions()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(over_http, server, LONG)
+            while not asked.running():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            assert server.stop() == 0
+            assert json.loads(asked.result()["verdict"])["id"] == "long"
+        assert server.processes() == []
+        assert server.regions() == []

@@ -1,0 +1,1 @@
+"""The model repository for NVIDIA Triton: written here, and the code that its models run."""

@@ -1,0 +1,239 @@
+"""The ``config.pbtxt`` of both models, from what a bundle says.
+
+Neither model has a batch dimension of Triton's (``max_batch_size: 0``). Windows of one call stand
+one below the other, and ``response_at`` and ``context_at`` count positions through all of them: two
+calls that Triton put one below the other would point into each other's windows. So ``trivet`` fills
+the encoder's calls itself, and Triton's batcher never may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from trivet.model.bundle_info import INPUTS, OUTPUTS, TensorInfo
+from trivet.model.engine_info import EngineInfo, ShapeRange
+from trivet.model.example_windows import Sizes
+from trivet.model.profiles import graph_sizes, shapes
+from trivet.serve.engine import CONTEXTS
+from trivet.serve.engine_calls import POSITIONS
+from trivet.serve.triton.config_text import Message, Word, to_map, to_parameters
+
+EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
+
+JUDGE, ENCODER, VERSION = "trivet", "encoder", "1"
+BUNDLE = "bundle"
+SCORES = ("faithfulness", "relevance", "utilization", "completeness")
+
+# A request holds one of these until it is answered; more only wait for the encoder.
+JUDGES = 4
+# Engine calls of one request that wait in the encoder at a time: enough to keep it busy, few enough
+# for the requests beside it.
+CALLS_IN_FLIGHT = 4
+MOST_QUEUED = 512
+QUEUE_MICROSECONDS = 60_000_000
+MOST_WINDOWS = 4096
+
+_TYPES = {"int64": Word("TYPE_INT64"), "float32": Word("TYPE_FP32")}
+_STRING = Word("TYPE_STRING")
+_CPU_TENSORS = {"FORCE_CPU_ONLY_INPUT_TENSORS": "yes"}
+
+
+def judge_config(
+    kind: EncoderKind, graph: str, inputs: Sequence[str], bundle_sha256: str
+) -> Message:
+    """Return the config of ``trivet``: texts in, a verdict out.
+
+    Args:
+        kind: What runs the encoder.
+        graph: The bundle's graph that it runs, whose self-test it must pass.
+        inputs: The fields of ``Windows`` that it reads.
+        bundle_sha256: Of the manifest of the bundle beside the model.
+    """
+    parameters = {
+        "encoder_model": ENCODER,
+        "encoder_kind": kind,
+        "encoder_inputs": ",".join(inputs),
+        "graph": graph,
+        "bundle_sha256": bundle_sha256,
+        "calls_in_flight": str(CALLS_IN_FLIGHT),
+        "max_windows": str(MOST_WINDOWS),
+    }
+    return {
+        **_head(JUDGE, "python"),
+        "input": [
+            {"name": "question", "data_type": _STRING, "dims": [1]},
+            {"name": "contexts", "data_type": _STRING, "dims": [-1]},
+            {"name": "response", "data_type": _STRING, "dims": [1]},
+            {"name": "options_json", "data_type": _STRING, "dims": [1], "optional": True},
+        ],
+        "output": [
+            *({"name": name, "data_type": _TYPES["float32"], "dims": [1]} for name in SCORES),
+            {"name": "verdict", "data_type": _STRING, "dims": [1]},
+        ],
+        "instance_group": [{"kind": Word("KIND_CPU"), "count": JUDGES}],
+        # Nothing is batched here: in Triton a bounded queue is part of the batcher.
+        "dynamic_batching": {
+            "default_queue_policy": {
+                "timeout_action": Word("REJECT"),
+                "default_timeout_microseconds": QUEUE_MICROSECONDS,
+                "allow_timeout_override": True,
+                "max_queue_size": MOST_QUEUED,
+            }
+        },
+        "parameters": to_parameters(parameters | _CPU_TENSORS),
+    }
+
+
+def python_config(window: int, precision: str, bundle_sha256: str, threads: int | None) -> Message:
+    """Return the config of an encoder that ONNX Runtime runs in Triton's Python backend.
+
+    Args:
+        window: The most positions of a window.
+        precision: Of the graph.
+        bundle_sha256: Of the manifest of the bundle beside the model.
+        threads: Threads of ONNX Runtime; ``None`` takes one for each core.
+    """
+    parameters = {
+        "precision": precision,
+        "bundle_sha256": bundle_sha256,
+        "threads": str(threads or 0),
+    }
+    return {
+        **_head(ENCODER, "python"),
+        **_ends(INPUTS),
+        "instance_group": [{"kind": Word("KIND_CPU"), "count": 1}],
+        "model_warmup": [_warm_up("full", _full_call(window), INPUTS)],
+        "parameters": to_parameters(parameters | _CPU_TENSORS),
+    }
+
+
+def onnxruntime_config(
+    window: int, graph: str, inputs: Sequence[str], threads: int | None
+) -> Message:
+    """Return the config of an encoder that Triton's ONNX Runtime backend runs on the CPU.
+
+    Args:
+        window: The most positions of a window.
+        graph: The file's name in the model's folder.
+        inputs: The fields of ``Windows`` that the graph reads.
+        threads: Threads inside one operator; ``None`` takes one for each core.
+    """
+    read = _named(inputs)
+    parameters = {
+        "intra_op_thread_count": str(threads or 0),
+        "inter_op_thread_count": "1",
+        # Shapes differ from call to call: a memory plan for each would only pile up.
+        "enable_mem_pattern": "0",
+    }
+    return {
+        **_head(ENCODER, "onnxruntime"),
+        "default_model_filename": graph,
+        **_ends(read),
+        "instance_group": [{"kind": Word("KIND_CPU"), "count": 1}],
+        "model_warmup": [_warm_up("full", _full_call(window), read)],
+        "parameters": to_parameters(parameters),
+    }
+
+
+def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Message:
+    """Return the config of an encoder that Triton's TensorRT backend runs.
+
+    Args:
+        engine: What was built.
+        plan: The file's name in the model's folder.
+        inputs: The fields of ``Windows`` that the engine reads.
+    """
+    read = _named(inputs)
+    numbered = list(enumerate(engine.profiles))
+    graphs: list[Message] = [
+        {
+            "batch_size": 0,  # what the backend asks of a model without a batch dimension
+            "input": to_map({name: {"dim": list(shape)} for name, shape in _shapes(sizes, read)}),
+        }
+        for sizes in replayed(engine.profiles)
+    ]
+    return {
+        **_head(ENCODER, "tensorrt"),
+        # By the card alone: on another one there is no file, which Triton says by name.
+        "cc_model_filenames": [{"key": engine.target.compute_capability, "value": plan}],
+        **_ends(read),
+        "instance_group": [
+            {
+                "kind": Word("KIND_GPU"),
+                "count": CONTEXTS,
+                # Left out, they are but the first.
+                "profile": [str(number) for number, _ in numbered],
+            }
+        ],
+        "optimization": {
+            "cuda": {"graphs": True, "graph_spec": graphs, "output_copy_stream": True}
+        },
+        "model_warmup": [
+            _warm_up(f"profile_{number}", Sizes(**profile.usual), read)
+            for number, profile in numbered
+        ],
+        # Memory for the profile at hand, not for the largest of all.
+        "parameters": to_parameters({"execution_context_allocation_strategy": "ON_PROFILE_CHANGE"}),
+    }
+
+
+def replayed(profiles: Sequence[ShapeRange]) -> list[Sizes]:
+    """Return the shapes that calls of few windows are padded to, to be replayed as CUDA graphs."""
+    found = []
+    for profile in profiles:
+        for windows in range(profile.least["N"], profile.most["N"] + 1):
+            sizes = graph_sizes(profile, Sizes(windows, profile.most["L"], 1, 1, 1, 1, 1))
+            if sizes is not None:
+                found.append(sizes)
+    return found
+
+
+def _head(name: str, backend: str) -> Message:
+    return {
+        "name": name,
+        "backend": backend,
+        "max_batch_size": 0,
+        "version_policy": {"specific": {"versions": [int(VERSION)]}},
+    }
+
+
+def _named(inputs: Sequence[str]) -> tuple[TensorInfo, ...]:
+    return tuple(info for info in INPUTS if info.name in inputs)
+
+
+def _ends(inputs: Sequence[TensorInfo]) -> Message:
+    """Return the encoder's inputs and outputs; every dimension changes from call to call."""
+    return {
+        end: [
+            {"name": info.name, "data_type": _TYPES[info.dtype], "dims": [-1] * len(info.dims)}
+            for info in infos
+        ]
+        for end, infos in (("input", inputs), ("output", OUTPUTS))
+    }
+
+
+def _full_call(window: int) -> Sizes:
+    """Return the sizes of a call as full as ``pack`` fills it, with one example in it."""
+    windows = max(1, POSITIONS // window)
+    return Sizes(N=windows, L=window, B=1, R=window // 8, K=windows, C=windows * window // 2, S=4)
+
+
+def _shapes(sizes: Sizes, inputs: Sequence[TensorInfo]) -> list[tuple[str, tuple[int, ...]]]:
+    by_name = shapes(sizes)
+    return [(info.name, by_name[info.name]) for info in inputs]
+
+
+def _warm_up(name: str, sizes: Sizes, inputs: Sequence[TensorInfo]) -> Message:
+    """Return a call of zeros that the model runs before it is ready."""
+    types = {info.name: _TYPES[info.dtype] for info in inputs}
+    return {
+        "name": name,
+        "batch_size": 1,  # of a model without a batch dimension, too
+        "inputs": to_map(
+            {
+                each: {"data_type": types[each], "dims": list(shape), "zero_data": True}
+                for each, shape in _shapes(sizes, inputs)
+            }
+        ),
+    }

@@ -1,0 +1,78 @@
+"""``config.pbtxt``: a message as protobuf's text format writes it.
+
+A few lines, because the schema itself (tritonclient, grpcio) is too much to install for them. The
+tests read what is written here with that schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+_WIDTH = 96  # characters
+
+
+class Word(str):
+    """A value of an enumeration, ``KIND_CPU``: written without quotes."""
+
+    __slots__ = ()
+
+
+Scalar: TypeAlias = str | int | bool
+Value: TypeAlias = "Scalar | Message | Sequence[Scalar] | Sequence[Message]"
+Message: TypeAlias = Mapping[str, Value]
+
+
+def to_text(message: Message) -> str:
+    """Write a message.
+
+    Args:
+        message: Fields by name, in the order in which they are to stand. A list is a repeated
+            field; a map is a list of ``{"key": ..., "value": ...}``.
+    """
+    return "".join(f"{line}\n" for line in _lines(message))
+
+
+def to_map(values: Mapping[str, Value]) -> list[Message]:
+    """Return a map as the text format has it."""
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def to_parameters(values: Mapping[str, str]) -> list[Message]:
+    """Return a model's ``parameters``, which are strings by name."""
+    return to_map({key: {"string_value": value} for key, value in values.items()})
+
+
+def _lines(message: Message) -> Iterator[str]:
+    for name, value in message.items():
+        if isinstance(value, Mapping):
+            yield from _block(name, value)
+        elif isinstance(value, str | int):
+            yield f"{name}: {_scalar(value)}"
+        else:
+            scalars = [_scalar(each) for each in value if not isinstance(each, Mapping)]
+            if scalars:
+                yield f"{name}: [ {', '.join(scalars)} ]"
+            for each in value:
+                if isinstance(each, Mapping):
+                    yield from _block(name, each)
+
+
+def _block(name: str, message: Message) -> Iterator[str]:
+    lines = list(_lines(message))
+    whole = f"{name} {{ {' '.join(lines)} }}"
+    if len(whole) <= _WIDTH:
+        yield whole
+        return
+    yield f"{name} {{"
+    yield from (f"  {line}" for line in lines)
+    yield "}"
+
+
+def _scalar(value: Scalar) -> str:
+    if isinstance(value, Word):
+        return str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value)  # a quoted string and a number are written as JSON has them

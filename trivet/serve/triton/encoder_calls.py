@@ -1,0 +1,105 @@
+"""The model ``encoder``, asked from within Triton: ``Windows`` in, ``Outputs`` out.
+
+For TensorRT windows are padded here to a shape that the engine has a profile for, as
+``serve.engine`` does where Triton is not in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.model.engine_info import ShapeRange
+from trivet.model.example_windows import Sizes
+from trivet.model.profiles import (
+    STEP,
+    choose_profile,
+    cut,
+    graph_sizes,
+    most_positions,
+    pad,
+    sizes_of,
+)
+from trivet.records import EngineError
+from trivet.serve.engine_calls import POSITIONS
+
+
+class EncoderUnavailable(EngineError):
+    """The encoder takes no call now: it is not loaded, or not yet."""
+
+
+class EncoderCalls:
+    """Calls of one model of the same server; see ``ShapedBackend``."""
+
+    def __init__(self, model: str, inputs: Sequence[str], profiles: tuple[ShapeRange, ...]) -> None:
+        """Know whom to ask; nothing is asked yet.
+
+        Args:
+            model: The encoder's name in the repository.
+            inputs: The fields of ``Windows`` that it reads.
+            profiles: The shapes that it takes; empty where it takes any.
+        """
+        self.name = f"triton {model}"
+        self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
+        if profiles:
+            self.positions, self.step = most_positions(profiles), STEP
+            self.most_windows = max(profile.most["N"] for profile in profiles)
+        self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
+
+    def run(self, windows: Windows) -> Outputs:
+        """Ask and wait; see ``Backend.run``."""
+        sizes = sizes_of(windows)
+        return self._read(self._request(windows, sizes).exec(), sizes)
+
+    async def ask(self, windows: Windows) -> Outputs:
+        """Ask, and let others go on meanwhile; otherwise as ``run``."""
+        sizes = sizes_of(windows)
+        return self._read(await self._request(windows, sizes).async_exec(), sizes)
+
+    def _request(self, windows: Windows, sizes: Sizes) -> Any:
+        arrays = pad(windows, self._padded(sizes))._asdict()
+        return pb_utils.InferenceRequest(
+            model_name=self._model,
+            requested_output_names=list(Outputs._fields),
+            inputs=[
+                pb_utils.Tensor(name, np.ascontiguousarray(arrays[name])) for name in self._inputs
+            ],
+            # Joining happens here, whatever memory the encoder answers from.
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU),
+        )
+
+    def _padded(self, sizes: Sizes) -> Sizes:
+        """Return the sizes that a call is padded to.
+
+        Raises:
+            EngineError: No profile of the engine takes it.
+        """
+        if not self._profiles:
+            return sizes
+        profile = self._profiles[choose_profile(self._profiles, sizes)]
+        return graph_sizes(profile, sizes) or sizes._replace(L=profile.most["L"])
+
+    def _read(self, response: Any, sizes: Sizes) -> Outputs:
+        """Return what was answered.
+
+        Raises:
+            EngineError: The encoder answered with an error; the message is its own.
+        """
+        if response.has_error():
+            # The error's code does not tell: calls of models that are not there fail as INTERNAL.
+            there = pb_utils.is_model_ready(model_name=self._model)
+            kind = EngineError if there else EncoderUnavailable
+            raise kind(f"{self._model}: {response.error().message()}")
+        answer = Outputs(
+            **{
+                # A copy: the tensor's memory goes with the response.
+                name: pb_utils.get_output_tensor_by_name(response, name).as_numpy().copy()
+                for name in Outputs._fields
+            }
+        )
+        return cut(answer, sizes)

@@ -1,0 +1,53 @@
+"""The model ``encoder`` in Triton's Python backend: the bundle's graph in ONNX Runtime.
+
+For where Triton's own ONNX Runtime and TensorRT backends are not, and for tests: ``trivet`` asks it
+exactly as it asks those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import triton_python_backend_utils as pb_utils
+
+from trivet.data.windows import Windows
+from trivet.model.bundle import read_bundle
+from trivet.records import EngineError
+from trivet.serve.loading import Precision, load_backend
+from trivet.serve.triton.beside import find_bundle, read_parameters
+
+
+class TritonPythonModel:
+    """What Triton's Python backend calls."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the graph and run its self-test.
+
+        Raises:
+            BundleError: The bundle is refused; the message names the file.
+        """
+        parameters = read_parameters(args)
+        bundle = read_bundle(find_bundle(args, parameters["bundle_sha256"]))
+        precision = cast(Precision, parameters["precision"])
+        self._backend = load_backend(bundle, int(parameters["threads"]) or None, precision)
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """Run the graph once a request."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Any) -> Any:
+        tensors = {
+            name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+            for name in Windows._fields
+        }
+        try:
+            outputs = self._backend.run(Windows(**tensors))
+        except EngineError as error:
+            failed = pb_utils.TritonError(str(error), pb_utils.TritonError.INTERNAL)
+            return pb_utils.InferenceResponse(output_tensors=[], error=failed)
+        return pb_utils.InferenceResponse(
+            output_tensors=[
+                pb_utils.Tensor(name, array) for name, array in outputs._asdict().items()
+            ]
+        )

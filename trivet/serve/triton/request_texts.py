@@ -1,0 +1,96 @@
+"""A request to ``trivet`` as an example: bytes are decoded, options are read, strictly both.
+
+Triton hands over what the client sent, and that need not be text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trivet.records import ExampleError, RagExample
+
+_MOST_ID = 1_000  # characters
+
+
+class Options(BaseModel):
+    """``options_json``.
+
+    Attributes:
+        id: The caller's name for the example; comes back in the verdict.
+        allow_empty_contexts: Judge a response against nothing where there are no contexts.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    id: Annotated[str, Field(max_length=_MOST_ID)] | None = None
+    allow_empty_contexts: bool = False
+
+
+class Asked(NamedTuple):
+    """What a request asks for."""
+
+    example: RagExample
+    options: Options
+
+
+def read_request(
+    question: Iterable[Any],
+    contexts: Iterable[Any],
+    response: Iterable[Any],
+    options_json: Iterable[Any] | None = None,
+) -> Asked:
+    """Read the input tensors of one request.
+
+    Args:
+        question: One element of bytes.
+        contexts: Any number of them.
+        response: One.
+        options_json: One, or ``None`` where the client sent none.
+
+    Raises:
+        ExampleError: A text is not UTF-8 or missing, or the options are not ``Options``.
+    """
+    options = Options()
+    if options_json is not None:
+        options = _read_options(_only("options_json", options_json))
+    example = RagExample(
+        question=_only("question", question),
+        contexts=tuple(
+            _decode(f"contexts[{number}]", text) for number, text in enumerate(contexts)
+        ),
+        response=_only("response", response),
+        id=options.id,
+    )
+    return Asked(example, options)
+
+
+def _only(name: str, tensor: Iterable[Any]) -> str:
+    texts = list(tensor)
+    if len(texts) != 1:
+        raise ExampleError(f"{name} has {len(texts)} elements, and must have one")
+    return _decode(name, texts[0])
+
+
+def _decode(name: str, content: Any) -> str:
+    if not isinstance(content, bytes):
+        raise ExampleError(f"{name} must be of bytes, not {type(content).__name__}")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ExampleError(
+            f"{name} is not UTF-8: byte {content[error.start]:#04x} at {error.start} of "
+            f"{len(content)} ({error.reason})",
+            code="invalid_unicode",
+        ) from error
+
+
+def _read_options(text: str) -> Options:
+    try:
+        return Options.model_validate_json(text)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in ("options_json", *fault["loc"]))
+        raise ExampleError(f"{where}: {fault['msg']}", code="validation") from error
