@@ -1,6 +1,6 @@
 """What HTTP leaves of the engine's speed: few clients and many, twice too much, a cold start.
 
-python -m benchmarks.server_load [--seconds 15] [--bundle DIR] [--engine onnx]
+python -m benchmarks.server_load [--seconds 20] [--bundle DIR] [--engine onnx]
 
 The requests are the fixed sample of logs that other benchmarks use. The bare engine runs the very
 same windows, packed as for a log, in a process of its own and in turns with the server; clients
@@ -45,7 +45,6 @@ OVERLOAD = 2.0
 # A queue that fills within the benchmark's seconds; the default's holds a minute of work.
 SHORT_QUEUE = ("--max-requests", "64")
 TIMEOUT_MS = 3000
-_SKIP_SECONDS = 2.0
 _WARM_REQUESTS = 30
 
 
@@ -77,9 +76,9 @@ def bare_windows_a_second(bundle: Path, threads: int, engine: EngineName, second
     return done / took
 
 
-def row(clients: str, answers: Sequence[Answer], seconds: float, bare: float) -> tuple[str, ...]:
+def row(clients: str, answers: Sequence[Answer], bare: float) -> tuple[str, ...]:
     """Return the line of a table about one run."""
-    good = goodput(answers, _SKIP_SECONDS, seconds)
+    good = goodput(answers)
     ms = [1000 * answer.seconds for answer in answers if answer.status == 200]
     return (
         clients,
@@ -108,8 +107,7 @@ def loads(given: argparse.Namespace) -> list[Table]:
         return bares[-1]
 
     def closed(server: ServerProcess, clients: int) -> list[Answer]:
-        whole = seconds + 2 * _SKIP_SECONDS
-        return in_a_process(closed_loop, server.port, requests, clients, whole)
+        return in_a_process(closed_loop, server.port, requests, clients, seconds)
 
     peak = per_window = 0.0
     for _ in range(given.repeats):
@@ -117,8 +115,8 @@ def loads(given: argparse.Namespace) -> list[Table]:
             for clients in CLIENTS:
                 compared = bare()
                 answers = closed(server, clients)
-                rows.append(row(str(clients), answers, seconds, compared))
-                good = goodput(answers, _SKIP_SECONDS, seconds)
+                rows.append(row(str(clients), answers, compared))
+                good = goodput(answers)
                 if good > peak:
                     fine = [answer for answer in answers if answer.status == 200]
                     peak, per_window = good, len(fine) / sum(each.windows for each in fine)
@@ -129,15 +127,14 @@ def loads(given: argparse.Namespace) -> list[Table]:
             (f"timeout_ms {TIMEOUT_MS}", hasty, ()),
         ):
             with serving(given, *flags) as server:
-                whole = seconds + 2 * _SKIP_SECONDS
-                answers, unsent = in_a_process(open_loop, server.port, asked, rate, whole)
-            line = row(f"{rate:.1f} requests/s, {name}", answers, seconds, compared)
-            share = goodput(answers, _SKIP_SECONDS, seconds) / peak
+                answers, unsent = in_a_process(open_loop, server.port, asked, rate, seconds)
+            line = row(f"{rate:.1f} requests/s, {name}", answers, compared)
+            share = goodput(answers) / peak
             over.append((*line, f"{100 * share:.0f} %", unsent))
         with serving(given, *SHORT_QUEUE) as server:
             answers = closed(server, REFUSED_CLIENTS)
         ms = [1000 * answer.seconds for answer in answers if answer.status == 429]
-        good = goodput(answers, _SKIP_SECONDS, seconds)
+        good = goodput(answers)
         refused.append(
             (
                 len(ms),
@@ -201,7 +198,7 @@ def one_after_the_other(port: int, raw: bytes) -> list[Answer]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all of it and print it."""
     flags = server_parser(__doc__, repeats=1)
-    flags.add_argument("--seconds", type=float, default=15.0, help="that count, of every run")
+    flags.add_argument("--seconds", type=float, default=20.0, help="of every run")
     flags.add_argument("--starts", type=int, default=5)
     given = flags.parse_args(arguments)
     publish("server_load", [starts(given), *loads(given)], given)

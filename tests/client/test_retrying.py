@@ -113,6 +113,15 @@ def test_a_client_that_is_closed_waits_for_nothing(server: Running) -> None:
     client.close()
 
 
+def test_many_examples_end_with_their_error_where_the_client_is_closed(server: Running) -> None:
+    server.served.script.append(error(429, "overloaded", retry_after="0"))
+    client = trivet.Client(server.url)
+    server.served.on_request = lambda asked: client._closed.set()
+    with pytest.raises(ServerError, match="told to be overloaded"):
+        list(client.evaluate_many([trivet.RagExample("q", ("c",), "r")]))
+    client.close()
+
+
 def test_pauses_double_are_drawn_at_random_and_add_to_what_the_server_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,6 +149,7 @@ def test_retry_after_may_be_seconds_or_a_date() -> None:
     assert retry_after_seconds("0.5") == 0.5
     later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     assert 3500 < retry_after_seconds(later) <= 3600
+    assert 3500 < retry_after_seconds(later.replace("GMT", "-0000")) <= 3600
     past = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
     for nothing in (None, "", "soon", "-5", past, "1e999x"):
         assert retry_after_seconds(nothing) == 0.0

@@ -70,8 +70,9 @@ class Client:
         Args:
             url: Such as ``http://127.0.0.1:8080``; a path before ``/v1`` is kept.
             key: The API key, where the server asks for one.
-            timeout_seconds: Longest wait for the answer to one request, with all its retries and
-                the pauses between them.
+            timeout_seconds: Time for one request with all its retries and the pauses between them:
+                no try begins after it, and each ends where the server is silent for what was left
+                when it began.
             retries: How often a request is sent again that was answered with 429 or 503, or whose
                 connection was refused or broke before an answer.
             connections: Most connections, and so most requests of ``evaluate_many`` at a time.
@@ -275,5 +276,6 @@ class Client:
                 if response.status_code == httpx2.codes.OK:
                     return response
                 problem = refused(response)
-            if (stop or self._closed).wait(tries.pause_seconds(problem)):
+            stopped = (stop or self._closed).wait(tries.pause_seconds(problem))
+            if stopped or self._closed.is_set():
                 raise problem.error

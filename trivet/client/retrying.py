@@ -73,5 +73,6 @@ def retry_after_seconds(header: str | None) -> float:
 
 def _until(date: str) -> float:
     then = email.utils.parsedate_to_datetime(date)
-    now = datetime.now(UTC) if then.tzinfo is not None else datetime.now()
-    return max((then - now).total_seconds(), 0.0)
+    if then.tzinfo is None:  # written without a zone, or with -0000: UTC, says RFC 5322
+        then = then.replace(tzinfo=UTC)
+    return max((then - datetime.now(UTC)).total_seconds(), 0.0)

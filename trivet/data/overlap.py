@@ -15,8 +15,9 @@ import numpy as np
 from trivet.data.reading import ReadExample
 from trivet.data.tokens import FloatArray, IntArray
 
-# Vocabularies are sorted by how common a piece is, the common ones first, so an id says how rare
-# its piece is. By Zipf's law the logarithm does; below this id all are very common.
+# Vocabularies list their pieces about in the order of how common they are, the common ones first
+# (WordPiece's after unused entries and single characters, of which BERT has 2,000), so an id says
+# how rare its piece is; by Zipf's law its logarithm does. Below about this id it says nothing.
 _COMMON = 1000
 
 
@@ -36,8 +37,10 @@ def context_overlap(read: ReadExample, asked: IntArray) -> FloatArray:
     """
     if not len(read.context):
         return np.zeros(0, dtype=np.float32)
-    words = np.unique(np.stack([read.context_sentence, read.context.ids]), axis=1)
-    sentence, ids = words
+    # One number a word: numpy sorts rows of two five times slower.
+    width = int(read.context.ids.max()) + 1
+    words = np.unique(read.context_sentence * width + read.context.ids)
+    sentence, ids = np.divmod(words, width)
     rarity = np.log1p(ids / _COMMON)
     count = int(read.context_sentence.max()) + 1
     held = np.bincount(sentence, rarity, minlength=count)

@@ -131,7 +131,7 @@ class Layout:
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Its column.
         context_weight: 1 / (sentences x tokens in the token's sentence). *Shape:* [C].
-        question_overlap: How many words the token's sentence shares with the question. *Shape:* [C].
+        question_overlap: How far the token's sentence overlaps with the question. *Shape:* [C].
         response_overlap: Likewise with the response.
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.

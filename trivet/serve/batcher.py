@@ -69,7 +69,7 @@ class Batcher:
                 while none wait.
             wait_ms: The most milliseconds that a call which is not full waits for requests that
                 are being laid out. Where none are, it starts at once.
-            watch: Is told of every engine call and every refusal.
+            watch: Is told of every engine call that was answered, and of every refusal.
         """
         self._evaluator = evaluator
         self._watch = watch
@@ -216,7 +216,10 @@ class Batcher:
         finally:
             self._admission.leave(expected, characters, sum(map(len, lengths)))
         if any(lengths):
-            self._engine.put(request, lengths)
+            try:
+                self._engine.put(request, lengths)
+            except Overloaded as refusal:
+                request.answer(refusal)  # no fault of the server's: nothing for its log
         elif not request.over:
             request.finish()
 

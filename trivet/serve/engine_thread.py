@@ -50,7 +50,7 @@ class EngineThread:
             admission: Says whether more is coming, and learns how long calls take.
             finishers: Where answers are added, joined and read, while the next call runs.
             wait_seconds: How long a call that is not full waits for what is coming.
-            watch: Is told of each call.
+            watch: Is told of each call that was answered.
             on_broken: Is told, in this thread, of an error outside any call: what waited is lost.
         """
         self.last_error: str | None = None
@@ -180,7 +180,7 @@ class EngineThread:
                 self._finishers.submit(
                     request.guard, self._add, request, own, outputs, gone, seconds
                 )
-        self._tell_watch(windows, seconds)
+            self._tell_watch(windows, seconds)
 
     def _answer(self, call: Call) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
         """Return what the engine answers, with the parts that each request has in it."""

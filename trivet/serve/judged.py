@@ -91,7 +91,7 @@ class Watch(Protocol):
     """Who counts. Called from the engine's thread or the event loop's, and so must be quick."""
 
     def called(self, windows: int, seconds: float) -> None:
-        """Note one engine call: how many windows it held and how long it took."""
+        """Note an engine call that was answered: how many windows it held, how long it took."""
         ...
 
     def rejected(self, reason: str) -> None:

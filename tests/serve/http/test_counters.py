@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from trivet.records import Evaluation, FailedEvaluation
@@ -100,3 +101,10 @@ def test_openmetrics_is_spoken_where_it_is_asked_for() -> None:
     page, media_type = Counters().page("application/openmetrics-text; version=1.0.0")
     assert media_type.startswith("application/openmetrics-text")
     assert page.endswith(b"# EOF\n")
+
+
+@pytest.mark.parametrize("version", ["abc", "1.x.0", "1..0", ""])
+def test_a_version_that_is_none_gets_the_plain_page(version: str) -> None:
+    page, media_type = Counters().page(f"application/openmetrics-text; version={version}")
+    assert b"trivet_cut_total" in page
+    assert media_type

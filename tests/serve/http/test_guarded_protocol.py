@@ -8,6 +8,7 @@ import socket
 from dataclasses import replace
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from tests.serve.http.connections import (
     GET,
@@ -247,6 +248,37 @@ def test_what_was_answered_before_its_body_ended_is_not_read_for_ever() -> None:
     on_a_server(scenario, limits=replace(LIMITS, body_seconds=0.2))
 
 
+@pytest.mark.parametrize("behind", [b"", b"\r\n", b"\r\n" * 700])
+def test_after_a_body_that_nobody_read_an_idle_connection_is_closed_too(behind: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.early = True
+        reader, writer = await server.connect()
+        writer.write(POST + b"Content-Length: 4096\r\n\r\n")
+        assert (await answer(reader))[0] == 413
+        writer.write(b"x" * 4096 + behind)
+        assert await rest(reader, writer) == b""
+        await until(lambda: server.listener.connections == 0)
+
+    on_a_server(scenario, limits=replace(LIMITS, header_seconds=0.2), idle_seconds=0.2)
+
+
+def test_the_request_behind_a_body_that_nobody_read_may_take_its_time() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.early = True
+        reader, writer = await server.connect()
+        writer.write(POST + b"Content-Length: 500\r\n\r\n")
+        assert (await answer(reader))[0] == 413
+        echo.early, echo.hold = False, asyncio.Event()
+        writer.write(b"x" * 500 + GET)
+        await until(lambda: echo.asked)
+        await asyncio.sleep(0.3)  # longer than an idle connection lives
+        echo.hold.set()
+        assert await answer(reader) == (200, b"ok")
+        writer.close()
+
+    on_a_server(scenario, idle_seconds=0.1)
+
+
 def test_more_requests_at_once_than_anyone_sends_are_refused() -> None:
     async def scenario(server: Running, echo: Echo) -> None:
         reader, writer = await server.connect()
@@ -257,6 +289,38 @@ def test_more_requests_at_once_than_anyone_sends_are_refused() -> None:
         assert error_of(said)["error"] == "more than 16 requests came before the first was answered"
 
     on_a_server(scenario)
+
+
+# Hanging up -----------------------------------------------------------------------------------
+
+
+def test_who_is_still_sending_can_read_why_it_was_refused() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        flood = [b"X: " + b"a" * 100_000] * 20
+        for said in await asyncio.gather(*(server.say(GET[:-2], *flood) for _ in range(10))):
+            assert status_of(said) == 431
+
+    on_a_server(scenario)
+
+
+def test_the_app_hears_of_a_client_that_goes_although_it_has_asked_more() -> None:
+    class Waiting(Echo):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            self.scopes.append(scope)
+            while (await receive())["type"] != "http.disconnect":
+                continue
+            self.gone.append(scope["path"])
+
+    async def scenario(server: Running, echo: Echo) -> None:
+        _, writer = await server.connect()
+        writer.write(GET + GET.replace(b"first", b"second"))
+        await until(lambda: echo.scopes)
+        writer.close()
+        await until(lambda: echo.gone)
+        assert echo.gone == ["/first"]
+        assert len(echo.scopes) == 1
+
+    on_a_server(scenario, Waiting())
 
 
 # Draining -------------------------------------------------------------------------------------

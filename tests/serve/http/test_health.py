@@ -230,6 +230,27 @@ def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
     with_health(backend, scenario, hung_seconds=0.5, **bound)
 
 
+def test_calls_that_fail_are_no_sign_of_life_where_no_canary_gets_in(
+    backend: MoodyBackend,
+) -> None:
+    async def scenario(health: Health, batcher: Batcher) -> None:
+        await asyncio.sleep(0.6)  # nothing was asked: that is no failure
+        backend.broken = True
+        await batcher.judge([CANARY])  # fails, just now
+        backend.broken = False
+        backend.go.clear()
+        full = asyncio.create_task(batcher.judge([CANARY]))
+        await until(lambda: batcher.state().call_seconds is not None)
+        await health.check()
+        assert health.ready() is not None
+        backend.go.set()
+        await full
+        await health.check()
+        assert health.ready() is None
+
+    with_health(backend, scenario, hung_seconds=0.5, most_requests=1)
+
+
 def test_a_canary_that_is_never_run_is_a_dead_engine(backend: MoodyBackend) -> None:
     class Deaf(Batcher):
         """A batcher whose engine thread took the work and is gone."""
@@ -245,7 +266,7 @@ def test_a_canary_that_is_never_run_is_a_dead_engine(backend: MoodyBackend) -> N
                 await health.check()
         ready = health.ready()
         assert ready is not None
-        assert ready.startswith("work waits, but no engine call ended for")
+        assert ready.startswith("work waits, but no engine call was answered for")
         await health.close()
 
     asyncio.run(scenario())

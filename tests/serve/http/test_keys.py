@@ -63,6 +63,14 @@ def test_keys_follow_the_file(file: Path) -> None:
     assert len(ring) == 2
 
 
+def test_no_empty_line_of_any_kind_is_a_key(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf\r\n \t\r\n\rgamma-0123456789\r\n\n\x0b\n")
+    ring = KeyRing.read(file)
+    assert len(ring) == 1
+    assert ring.accepts("Bearer gamma-0123456789")
+    assert not any(ring.accepts(f"Bearer {empty}") for empty in ("", " ", "\ufeff", "\x0b", "\r"))
+
+
 @pytest.mark.parametrize("text", ["", "# none\n", "a b\n", "\udcff"])
 def test_a_file_that_turns_bad_changes_nothing_and_is_complained_of_once(
     file: Path, text: str, caplog: pytest.LogCaptureFixture
@@ -99,6 +107,9 @@ def test_a_file_that_goes_away_changes_nothing_until_it_is_back(
         ("good-key\nbad key\n", "line 2 is no key that a header can carry"),
         ("schlüssel-geheim\n", "line 1 is no key"),
         ("a\x00b\n", "line 1 is no key"),
+        ("a\x0bb\n", "line 1 is no key"),  # and not two short ones
+        ("a\x1eb\n", "line 1 is no key"),
+        ("a\u2028b\n", "line 1 is no key"),
     ],
 )
 def test_a_file_without_usable_keys_is_refused_without_telling_them(

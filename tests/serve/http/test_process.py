@@ -186,3 +186,24 @@ def test_an_engine_that_hangs_does_not_keep_the_process() -> None:
         code, _ = server.end(signal.SIGTERM)
         assert code == 1
         assert work.result().json()["error_type"] == "draining"
+
+
+def test_a_signal_ends_it_also_while_the_engine_hangs_in_its_first_call() -> None:
+    hangs = 'print("it hangs", file=sys.stderr, flush=True); threading.Event().wait()'
+    script = HANGING.replace("ready = False", "ready = True")
+    script = script.replace("threading.Event().wait()", hangs)
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "it hangs\n" in iter(process.stderr.readline, "")
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0  # nobody was left without an answer
+    assert "ready" not in said

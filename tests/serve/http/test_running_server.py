@@ -268,8 +268,9 @@ def test_a_connection_too_many_is_told_so_and_others_live(backend: HeldBackend) 
             assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
             assert b'"error_type": "overloaded"' in said
         assert (await client.get("/health/live")).status_code == 200
-        refused = 'trivet_requests_total{code="503",route="(connection)"} 20.0'
-        assert refused in (await client.get("/metrics")).text
+        page = (await client.get("/metrics")).text
+        assert 'trivet_requests_total{code="503",route="(connection)"} 20.0' in page
+        assert 'trivet_rejected_total{reason="connections"} 20.0' in page
         for _, writer in held:
             writer.close()
         while not (await hear(port, GET_LIVE[:-2] + b"Connection: close\r\n\r\n")).startswith(

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 import trivet
 from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
 from trivet.data.records_in import FIELD_NAMES
+from trivet.records import RagExample
 from trivet.serve.evaluator import Evaluator
+from trivet.serve.http.bodies import ExampleBody
+from trivet.serve.http.counters import Counters
+from trivet.serve.http.judging import Judging
 from trivet.serve.http.settings import ServerSettings
 
 
@@ -159,3 +165,25 @@ def test_limits_are_those_of_the_settings(serve: Serve, example: dict[str, Any])
         assert found[:2] == (status, error_type), found
         assert said in found[2]
     assert server.post("/v1/evaluate", {**example, "timeout_ms": 500}).status_code == 200
+    assert server.metric('trivet_failed_examples_total{code="too_long"}') == 3
+
+
+def test_of_examples_that_are_too_many_none_is_made(
+    serve: Serve, example: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(ServerSettings(max_examples=2))
+    monkeypatch.setattr(ExampleBody, "example", lambda body: pytest.fail("one was made"))
+    found = refusal(server.post("/v1/evaluate", {"examples": [example] * 3}))
+    assert found[:2] == (422, "too_long")
+
+
+def test_contexts_that_are_too_many_are_counted_and_not_looked_at(server: Asked) -> None:
+    class Unread(tuple[str, ...]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("half a million contexts would hold up the event loop")
+
+    judging = Judging(server.batcher, Counters(), ServerSettings(max_contexts=2))
+    many = RagExample("q", Unread(("a",) * 3), "r")
+    request = Request({"type": "http"})
+    (failed,) = server.run(judging.judge(request, [many], None)).results
+    assert (failed.code, "contexts: 3 are more" in failed.message) == ("too_long", True)

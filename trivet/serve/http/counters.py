@@ -52,7 +52,7 @@ class Counters:
         self._stages = self._histogram("stage_seconds", "Time of a stage.", _SECONDS, "stage")
         self._scores = self._histogram("score", "Scores of verdicts.", _TENTHS, "score")
         # Named before they happen: an alert on a series that is not there yet sees no rise.
-        for reason in {*_OF_BATCHER, *_REASONS.values()}:
+        for reason in {*_OF_BATCHER, *_REASONS.values(), "connections"}:
             self._rejected.labels(reason)
         for stage in STAGES:
             self._stages.labels(stage)
@@ -110,7 +110,10 @@ class Counters:
         Args:
             accept: The client's ``Accept`` header: OpenMetrics where it asks for it.
         """
-        write, media_type = choose_encoder(accept or "")
+        try:
+            write, media_type = choose_encoder(accept or "")
+        except (TypeError, ValueError):  # the library trips over a version that is no number
+            write, media_type = choose_encoder("")
         return write(self.registry), media_type
 
     def _verdict(self, verdict: Evaluation) -> None:

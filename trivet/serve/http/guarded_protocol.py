@@ -13,9 +13,10 @@ import uuid
 from asyncio.events import TimerHandle
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from trivet.serve.http.connection_limits import MALFORMED, ConnectionLimits, Refusal
@@ -24,6 +25,8 @@ from trivet.serve.http.request_log import log_request
 
 # Hardly a client sends its next request before it has the last answer; some proxies do.
 _MOST_QUEUED = 16
+# For how long a client that was refused may go on sending what nobody reads.
+_LINGER_SECONDS = 1.0
 # Stands for the route of what is refused before there is one.
 CONNECTION = "(connection)"
 
@@ -64,6 +67,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refused = refused
         self._closed = closed
         self._refusal = MALFORMED
+        self._running: RequestResponseCycle | None = None
+        self._deaf = False
         self._timer: TimerHandle | None = None
         self._flush_timer: TimerHandle | None = None
         # The request that is being read: in its headers, or before them; or in its body.
@@ -86,6 +91,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End; uvicorn tells the app, which waits for a body or works on an answer."""
         super().connection_lost(exc)
+        self._drop_running()
         self._disarm()
         self._unset_keepalive_if_required()
         if self._flush_timer is not None:
@@ -95,11 +101,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser in slices no longer than headers may be, so that none grows unseen."""
-        if self.timeout_keep_alive_task is not None and not self._in_body:
-            self._arm(self._limits.header_seconds)  # the time between two requests is over
         size = self._limits.header_bytes
         for start in range(0, len(data), size):
-            if self.transport.is_closing():
+            if self._deaf or self.transport.is_closing():
                 return
             self._feed(data[start : start + size])
 
@@ -130,6 +134,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
+        self._unset_keepalive_if_required()
         self._began = True
         self._wire_bytes = -self._slice_bytes  # this slice may hold the end of another request
         self._header_bytes = self._header_lines = 0
@@ -179,6 +184,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._began = self._in_body = False
         self._wire_bytes = -self._slice_bytes
         self._disarm()
+        if self.cycle.response_complete:
+            # The rest of a body that was answered already has ended uvicorn's wait for the next.
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def on_response_complete(self) -> None:
         """End an answer."""
@@ -197,6 +208,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> None:
         self._slice_bytes = len(data)
+        if self.timeout_keep_alive_task is not None and not self._in_body:
+            self._arm(self._limits.header_seconds)  # the time between two requests is over
         super().data_received(data)
         self._wire_bytes += len(data)
         if self._in_body:
@@ -223,23 +236,39 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer, unless an answer was begun or given, and close."""
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
         self._disarm()
-        cycle, answering, answered = self.cycle, False, False
-        if cycle is not None:
-            answering = cycle.response_started and not cycle.response_complete
-            answered = self._in_body and cycle.response_complete
-            if not cycle.response_complete:
-                cycle.disconnected = True  # as if the client had gone
-                cycle.message_event.set()
+        self._unset_keepalive_if_required()
+        cycle = self.cycle
+        answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        answered = self._in_body and cycle is not None and cycle.response_complete
+        self._drop_running()
         if not answering and not answered:
             request_id = uuid.uuid4().hex
             self.transport.write(refusal.to_bytes(request_id))
             log_request(request_id, "-", CONNECTION, refusal.status, 0.0)
             self._refused(CONNECTION, refusal.status)
-        self.transport.close()
-        self._flush_or_abort()
+        if answering or not self.transport.can_write_eof():
+            self.transport.close()
+            self._flush_or_abort()
+            return
+        # Closing while the client still sends would reset the connection, and the answer with it.
+        self._deaf = True
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Start the app on a request; uvicorn remembers only the one that was read last."""
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _drop_running(self) -> None:
+        """Tell the app that nobody waits for its answer any more."""
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     # Timers -------------------------------------------------------------------------------------
 

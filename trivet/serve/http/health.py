@@ -1,7 +1,7 @@
 """Whether the server can answer, and whether it should be started anew.
 
 A stored example goes through the batcher again and again, like any request. What counts is whether
-the engine finishes calls, never how long the queue is: a server with too much to do works.
+the engine answers calls, never how long the queue is: a server with too much to do works.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Health:
 
         Args:
             canary_seconds: From one check to the next.
-            hung_seconds: An engine call that runs longer, or a time without any finished call while
+            hung_seconds: An engine call that runs longer, or a time without any answered call while
                 work waits, counts as hung.
             watch: Who else hears of calls and rejections.
         """
@@ -59,7 +59,7 @@ class Health:
     # What the batcher tells (Watch) -------------------------------------------------------------
 
     def called(self, windows: int, seconds: float) -> None:
-        """Note that the engine finished a call; from the engine's thread."""
+        """Note that the engine answered a call; from the engine's thread."""
         self._last_call = time.monotonic()
         if self._watch is not None:
             self._watch.called(windows, seconds)
@@ -156,12 +156,12 @@ class Health:
         return f"an engine call has been running for {running:.0f} s ({limit})"
 
     def _standstill(self, since: float) -> str | None:
-        """Return that no call was finished for too long although work waited since ``since``."""
+        """Return that no call was answered for too long although work waited since ``since``."""
         still = time.monotonic() - max(since, self._last_call)
         if still <= self._hung_seconds:
             return None
         limit = f"hung_seconds {self._hung_seconds:g}"
-        return f"work waits, but no engine call ended for {still:.0f} s ({limit})"
+        return f"work waits, but no engine call was answered for {still:.0f} s ({limit})"
 
 
 async def _judge_canary(batcher: Batcher) -> str | None:

@@ -55,6 +55,22 @@ class Judging:
         raw = await request.body()
         return await _aside(len(raw) > _LARGE_BYTES, parse, raw)
 
+    def check_number(self, examples: int) -> None:
+        """Refuse too many examples; ``judge`` does it too, but by then they are made.
+
+        Args:
+            examples: How many it has.
+
+        Raises:
+            RequestError: They are more than ``max_examples``.
+        """
+        most = self._settings.max_examples
+        if examples > most:
+            raise RequestError(
+                "too_long",
+                f"examples: {examples} are more than max_examples ({most}); send several requests",
+            )
+
     async def judge(
         self,
         request: Request,
@@ -79,32 +95,27 @@ class Judging:
                 for the answer any more, or it did not come in time.
             Overloaded: As ``Batcher.judge``; ``Draining`` likewise.
         """
-        if len(examples) > self._settings.max_examples:
-            raise RequestError(
-                "too_long",
-                f"examples: {len(examples)} are more than max_examples "
-                f"({self._settings.max_examples}); send several requests",
-            )
+        self.check_number(len(examples))
         whole_ms = self._whole_ms(timeout_ms)
         long = {n: self._too_long(example) for n, example in enumerate(examples)}
         asked = [example for n, example in enumerate(examples) if long[n] is None]
-        if not asked:
-            return Judged(tuple(failed for failed in long.values() if failed), _NO_TIME, 0)
-        # Reading it took its share.
-        rest_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
-        try:
-            judged = await _unless_gone(
-                request,
-                self._batcher.judge(
-                    asked,
-                    timeout_seconds=max(0.0, rest_seconds),
-                    allow_empty_contexts=allow_empty_contexts,
-                ),
-            )
-        except Expired as error:
-            raise RequestError(
-                "deadline", f"not answered within timeout_ms ({whole_ms:g})"
-            ) from error
+        judged = Judged((), _NO_TIME, 0)
+        if asked:
+            # Reading it took its share.
+            rest_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
+            try:
+                judged = await _unless_gone(
+                    request,
+                    self._batcher.judge(
+                        asked,
+                        timeout_seconds=max(0.0, rest_seconds),
+                        allow_empty_contexts=allow_empty_contexts,
+                    ),
+                )
+            except Expired as error:
+                raise RequestError(
+                    "deadline", f"not answered within timeout_ms ({whole_ms:g})"
+                ) from error
         results = iter(judged.results)
         whole = tuple(long[n] or next(results) for n in range(len(examples)))
         judged = dataclasses.replace(judged, results=whole)
@@ -172,21 +183,25 @@ class Judging:
     def _too_long(self, example: RagExample) -> FailedEvaluation | None:
         """Return why an example is refused for its size, before a tokenizer sees it."""
         settings = self._settings
-        said = None
+        # First: naming each of half a million contexts would hold up the event loop.
         if len(example.contexts) > settings.max_contexts:
-            said = (
+            return FailedEvaluation(
+                example.id,
+                "too_long",
                 f"contexts: {len(example.contexts)} are more than max_contexts "
-                f"({settings.max_contexts}); send the best ones"
+                f"({settings.max_contexts}); send the best ones",
             )
         texts = {"question": example.question, "response": example.response}
         texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
         for name, text in texts.items():
-            if said is None and len(text) > settings.max_characters:
-                said = (
+            if len(text) > settings.max_characters:
+                return FailedEvaluation(
+                    example.id,
+                    "too_long",
                     f"{name}: {len(text)} characters are more than max_characters "
-                    f"({settings.max_characters}); split it"
+                    f"({settings.max_characters}); split it",
                 )
-        return None if said is None else FailedEvaluation(example.id, "too_long", said)
+        return None
 
 
 def timing_header(seconds: StageSeconds) -> dict[str, str]:

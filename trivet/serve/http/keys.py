@@ -88,7 +88,7 @@ def _read(path: Path) -> tuple[tuple[bytes, ...], _State]:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"{path}: the keys cannot be read: {reason}") from error
     digests = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         key = line.strip()
         if not key or key.startswith("#"):
             continue

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -40,8 +41,9 @@ def run_server(
         telemetry: Who is told of every verdict, if anyone; closed in the end.
 
     Returns:
-        The exit code: 0, or 1 where something accepted was not answered within the grace; the
-        process then ends here and now, for an engine that does not return cannot be waited for.
+        The exit code: 0, or 1 where something accepted was not answered within the grace. Where a
+        thread does not end, the process ends here and now with that code: an engine that does not
+        return cannot be waited for.
 
     Raises:
         BundleError: The bundle is refused.
@@ -68,7 +70,7 @@ async def _serve(
         evaluator = await asyncio.to_thread(load)
         server = RunningServer(evaluator, settings, keys, telemetry)
         try:
-            await server.start(listening)
+            await _start(server, listening, stopping)
         except Exception:
             await server.stop()
             raise
@@ -79,10 +81,26 @@ async def _serve(
         finished = await server.stop()
         if telemetry is not None:
             telemetry.close()
-        if finished:
-            return FINISHED
-        logger.error("not all that was accepted could be answered within the grace")
-        _exit_now(UNFINISHED)
+        if not finished:
+            logger.error("not all that was accepted could be answered within the grace")
+        code = FINISHED if finished else UNFINISHED
+        if not server.closed:
+            _exit_now(code)
+        return code
+
+
+async def _start(server: RunningServer, listening: socket.socket, stopping: asyncio.Event) -> None:
+    """Start the server, or give up when a signal comes: an engine may hang while it gets warm."""
+    starting = asyncio.create_task(server.start(listening))
+    told = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+    finally:
+        starting.cancel()
+        told.cancel()
+        await asyncio.wait({starting, told})
 
 
 def _stop_on_signals(stopping: asyncio.Event) -> None:

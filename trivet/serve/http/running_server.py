@@ -24,6 +24,7 @@ from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.listener import Listener, most_connections
 from trivet.serve.http.settings import ServerSettings
+from trivet.serve.judged import Judged, Overloaded
 
 if TYPE_CHECKING:
     from trivet.serve.http.telemetry import Telemetry
@@ -33,6 +34,10 @@ logger = logging.getLogger(__name__)
 # For answers that nobody reads and bodies that do not end, once all verdicts are given.
 _GOODBYE_SECONDS = 3.0
 _CLOSE_SECONDS = 0.5
+# The door is open while the engine gets warm: whoever comes in may have filled the queue.
+_AGAIN_SECONDS = 0.05
+# Of the status that only connections are refused with; the app's own are counted in any case.
+_REASONS = {503: "connections"}
 
 
 class RunningServer:
@@ -43,6 +48,7 @@ class RunningServer:
         health: What the probes ask.
         app: What answers.
         url: Where it is reached, once it has started.
+        closed: Whether no thread of it is left, once it has stopped.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class RunningServer:
         self._listener: Listener | None = None
         self._watching: asyncio.Task[None] | None = None
         self.url = ""
+        self.closed = False
 
     async def start(self, listening: socket.socket) -> None:
         """Accept connections, and be ready once the engine has answered.
@@ -104,7 +111,7 @@ class RunningServer:
             ConnectionLimits.of(settings),
             most_connections(settings.max_connections),
             draining=lambda: self._draining,
-            refused=self._counters.answered,
+            refused=self._note_refusal,
         )
         self._listener.start()
         await self.batcher.start()
@@ -130,16 +137,31 @@ class RunningServer:
         if self._listener is not None:
             left = deadline - asyncio.get_running_loop().time()
             await self._listener.close(min(_GOODBYE_SECONDS, max(_CLOSE_SECONDS, left)))
-        return await _within(_CLOSE_SECONDS, self.batcher.close()) and finished
+        self.closed = await _within(_CLOSE_SECONDS, self.batcher.close())
+        return finished
+
+    def _note_refusal(self, route: str, status: int) -> None:
+        """Count what was refused before the app saw it."""
+        self._counters.answered(route, status)
+        if status in _REASONS:
+            self._counters.rejected(_REASONS[status])
 
     async def _warm(self) -> None:
         """Judge one example for each of a few lengths of windows."""
         for example in warm_up_examples(self._window):
-            (result,) = (await self.batcher.judge([example])).results
+            (result,) = (await self._judge_as_soon_as_may_be(example)).results
             if isinstance(result, FailedEvaluation):
                 raise EngineError(
                     f"the engine cannot judge a stored example ({result.code}): {result.message}"
                 )
+
+    async def _judge_as_soon_as_may_be(self, example: RagExample) -> Judged:
+        """Judge an example, though work that came meanwhile may have filled the queue."""
+        while True:
+            try:
+                return await self.batcher.judge([example])
+            except Overloaded:
+                await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def bind(host: str, port: int) -> socket.socket:

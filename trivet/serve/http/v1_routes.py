@@ -74,6 +74,7 @@ def v1_routes(judging: Judging, info: InfoAnswer) -> list[Route]:
 
 
 async def _evaluate_many(judging: Judging, request: Request, body: EvaluateMany) -> Response:
+    judging.check_number(len(body.examples))
     judged = await judging.judge(
         request,
         [example.example() for example in body.examples],
