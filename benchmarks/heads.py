@@ -5,6 +5,10 @@ python -m benchmarks.heads [--bundle DIR] [--precision int8] [--windows 2] [--le
 Each is a part of the bundle's own graph, cut out of it: the encoder up to its last hidden state,
 what one head's score needs, everything. Three passes are the three one-score graphs in a row, as
 three models of one head each would run.
+
+What heads and joining cost is less than two timings differ by. So the operators of the whole graph
+are timed one by one as well, in the same calls: those that the last hidden state needs are the
+encoder's, all others heads and joining.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import onnxruntime
 
 from benchmarks.engines import vocabulary_of
 from benchmarks.inputs import full_windows
+from benchmarks.kernel_times import KernelTimes, profile
 from benchmarks.report import Table, milliseconds, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.model.bundle import read_bundle
@@ -41,17 +46,7 @@ def cut(graph: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
     Raises:
         EngineError: The graph computes no such value.
     """
-    made_by = {name: node for node in graph.graph.node for name in node.output}
-    missing = [name for name in outputs if name not in made_by]
-    if missing:
-        raise EngineError(f"the graph computes no {', '.join(missing)}")
-    needed: set[str] = set()
-    wanted = list(outputs)
-    while wanted:
-        name = wanted.pop()
-        if name not in needed:
-            needed.add(name)
-            wanted += made_by[name].input if name in made_by else ()
+    needed = values_for(graph, outputs)
     part = onnx.ModelProto()
     part.CopyFrom(graph)
     for items in (part.graph.node, part.graph.output, part.graph.value_info):
@@ -68,6 +63,26 @@ def cut(graph: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
     part.graph.initializer.extend(kept)
     part.graph.input.extend(inputs)
     return part
+
+
+def values_for(graph: onnx.ModelProto, outputs: Sequence[str]) -> set[str]:
+    """Return the names of all values, constants and inputs among them, that ``outputs`` need.
+
+    Raises:
+        EngineError: The graph computes no such value.
+    """
+    made_by = {name: node for node in graph.graph.node for name in node.output}
+    missing = [name for name in outputs if name not in made_by]
+    if missing:
+        raise EngineError(f"the graph computes no {', '.join(missing)}")
+    needed: set[str] = set()
+    wanted = list(outputs)
+    while wanted:
+        name = wanted.pop()
+        if name not in needed:
+            needed.add(name)
+            wanted += made_by[name].input if name in made_by else ()
+    return needed
 
 
 def last_hidden(graph: onnx.ModelProto) -> str:
@@ -117,22 +132,61 @@ def write_parts(graph: onnx.ModelProto, folder: Path) -> dict[str, Path]:
     return files
 
 
+def share_table(times: KernelTimes, hidden: str, threads: int) -> Table:
+    """Return what heads and joining take of a call beside the encoder.
+
+    Args:
+        times: Of all operators of a graph.
+        hidden: The value that the heads read.
+        threads: Of one operator.
+    """
+    needed = values_for(times.graph, [hidden])
+    nodes = times.graph.graph.node
+    encoder = {node.name for node in nodes if needed & set(node.output)}
+    others = {node.name for node in nodes} - encoder
+    below, above = times.of(encoder), times.of(others)
+    least, rest = times.least(encoder), times.least(others)
+    rows = [
+        ("encoder", spread(list(below), 3), f"{below.mean():.3f}", f"{least:.3f}"),
+        ("heads and joining", spread(list(above), 3), f"{above.mean():.3f}", f"{rest:.3f}"),
+        (
+            "heads and joining, % of the encoder",
+            spread(list(100 * above / below), 2),
+            f"{100 * above.mean() / below.mean():.2f}",
+            f"{100 * rest / least:.2f}",
+        ),
+    ]
+    return Table(
+        f"Share of kernel time: {len(below)} calls, threads: {threads}",
+        ("operators of", "ms, median (least to most)", "mean", "each operator at its fastest"),
+        rows,
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the parts in turns and print the ratios."""
     flags = parser(__doc__, repeats=31)
     flags.add_argument("--precision", choices=["int8", "fp32"], default="int8")
     flags.add_argument("--windows", type=int, default=2, help="in a call")
     flags.add_argument("--length", type=int, default=512)
+    flags.add_argument("--calls", type=int, default=100, help="whose operators are timed")
     given = flags.parse_args(arguments)
     bundle = read_bundle(given.bundle)
     path = bundle.path(choose_graph(bundle, given.precision).file)
     sizes = (given.threads, given.windows, given.length, vocabulary_of(given.bundle))
+    graph = onnx.load(path)
+    inputs = full_windows(given.windows, given.length, sizes[-1])._asdict()
+    feed = {one.name: np.asarray(inputs[one.name]) for one in graph.graph.input}
     with tempfile.TemporaryDirectory() as scratch:
-        files = write_parts(onnx.load(path), Path(scratch))
+        files = write_parts(graph, Path(scratch))
         groups = {name: [file] for name, file in files.items()}
         groups[THREE] = [files[name] for name in SCORES]
         contenders = [Contender(name, build, (group, *sizes)) for name, group in groups.items()]
         outcome = race(contenders, given.repeats)
+    shares_of = [
+        share_table(profile(path, feed, given.calls, threads), last_hidden(graph), threads)
+        for threads in sorted({1, given.threads})
+    ]
     rows = [(name, milliseconds(outcome.measured[name, None].seconds(), 2)) for name in groups]
     shares = [100 * (ratio - 1) for ratio in outcome.ratios(ALL, ENCODER)]
     ratios = [
@@ -146,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [
             Table(title, ("part", "ms, median (least to most)"), rows),
             Table("Ratios, round by round:", ("what", "median (least to most)"), ratios),
+            *shares_of,
         ],
         given,
     )

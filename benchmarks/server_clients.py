@@ -218,20 +218,14 @@ def statuses(answers: Sequence[Answer]) -> str:
     return ", ".join(f"{status}: {n}" for status, n in sorted(named.items()))
 
 
-def goodput(answers: Sequence[Answer], skip_seconds: float, seconds: float) -> float:
-    """Return the windows a second of all 200s that were complete within a stretch of time.
+def goodput(answers: Sequence[Answer]) -> float:
+    """Return the windows a second of all 200s, from the first request to the last answer.
 
-    Args:
-        answers: Of one run.
-        skip_seconds: Where the stretch begins, after the first request.
-        seconds: How long it is.
+    The engine has work all that time, so nothing is cut off at either end.
     """
-    begin = min(answer.began for answer in answers) + skip_seconds
-    ends = begin + seconds
-    return (
-        sum(a.windows for a in answers if a.status == 200 and begin <= a.began + a.seconds < ends)
-        / seconds
-    )
+    begin = min(answer.began for answer in answers)
+    end = max(answer.began + answer.seconds for answer in answers)
+    return sum(a.windows for a in answers if a.status == 200) / (end - begin)
 
 
 async def good_client(port: int, raw: bytes, seconds: float, pause: float) -> list[Answer]:

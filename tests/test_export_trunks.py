@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import torch
 import transformers
 
+from trivet.data.windows import Windows
 from trivet.export import export_onnx
 from trivet.model.bundle import (
     BundleInfo,
+    CalibrationInfo,
     EncoderInfo,
     SpecialTokenIds,
     Thresholds,
@@ -21,14 +25,17 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import Granularity, TrunkKind
+from trivet.model.bundle_info import Granularity, PlattInfo, TrunkKind
+from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.parity import FP32_TOLERANCE
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 from trivet.model.trunks import make_trunk
 from trivet.records import EngineError
+from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 # Two layers an encoder, four integer products a layer: projections, output, widen, narrow.
+OVERLAP = {"relevance": 1.5, "utilization": -2.5}
 PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
 
 
@@ -39,7 +46,8 @@ def write_tiny(
     granularity: Granularity,
 ) -> Path:
     """Write a bundle whose heads read three encoders, or tops, that all differ."""
-    model = RagModel(make_trunk(Trunk(encoder), trunk, 1), granularity=granularity)
+    shared = make_trunk(Trunk(encoder), trunk, 1)
+    model = RagModel(shared, granularity=granularity, overlap=OVERLAP)
     torch.manual_seed(5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -58,6 +66,12 @@ def write_tiny(
             licence="none",
         ),
         window=WindowInfo(size=40),
+        calibration=CalibrationInfo(
+            heads={
+                "relevance": PlattInfo(scale=1.0, shift=0.0, overlap=OVERLAP["relevance"]),
+                "utilization": PlattInfo(scale=1.0, shift=0.0, overlap=OVERLAP["utilization"]),
+            }
+        ),
         faithfulness="weakest_sentence",
         heads=("support", "relevance", "utilization"),
         thresholds=Thresholds(0.5, 0.5, 0.5),
@@ -98,6 +112,26 @@ def test_one_graph_answers_as_the_weights_do(
     kinds = Counter(node.op_type for node in onnx.load(folder / "model.int8.onnx").graph.node)
     assert kinds["MatMulIntegerToFloat"] == PRODUCTS[trunk], "a shared part is run once"
     assert read_bundle(folder).info.trunk == trunk
+    vocabulary = encoder_words(folder)
+    windows = make_windows(Sizes(N=3, L=20, B=2, R=4, K=2, C=9, S=2), vocabulary, seed=5)
+    for file in ("model.onnx", "model.int8.onnx"):
+        check_overlaps(OnnxRuntimeBackend(folder / file, threads=1), windows)
+
+
+def encoder_words(folder: Path) -> int:
+    words: int = json.loads((folder / "encoder.json").read_bytes())["encoder"]["vocab_size"]
+    return words
+
+
+def check_overlaps(backend: OnnxRuntimeBackend, windows: Windows) -> None:
+    """Check that a context head's logit gains its weight times the overlap."""
+    real = windows.context_at >= 0
+    for head, name in (("relevance", "question_overlap"), ("utilization", "response_overlap")):
+        nothing = windows._replace(**{name: np.zeros_like(windows.question_overlap)})
+        both = (backend.run(windows), backend.run(nothing))
+        probs = [getattr(one, f"{head}_probs")[real] for one in both]
+        gained = np.subtract(*(np.log(each / (1 - each)) for each in probs))
+        assert gained == pytest.approx(OVERLAP[head] * getattr(windows, name)[real], abs=1e-3)
 
 
 def test_what_one_file_cannot_hold_is_refused_before_it_is_traced(

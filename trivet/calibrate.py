@@ -152,7 +152,7 @@ def calibrate(
         _put(model, name, found)
     info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
     changed = {"calibration": info, "thresholds": thresholds, "scores": ()}
-    changed |= {"graphs": (), "engines": (), "openvino": None}
+    changed |= {"graphs": (), "engines": (), "openvino": None, "quantized": ()}
     write_bundle(
         folder,
         bundle.info.model_copy(update=changed),

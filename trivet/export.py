@@ -5,6 +5,8 @@
 - ``model.attention.onnx``, where asked for: fp32, ONNX's own ``Attention`` (opset 23), which
   TensorRT fuses
 - ``model.bf16.onnx`` or ``model.fp16.onnx``, where asked for: 16-bit products, for TensorRT
+- ``model.int8-qdq.onnx``, ``model.fp8-qdq.onnx``, where ``serve.quantized_export`` makes them: a
+  new export removes them
 - ``model.openvino.xml``, where ``serve.openvino_export`` finds it best: a new export removes it
 - ``parity.json``: all against the weights in torch, over a grid of shapes
 - ``self_test.json``: small inputs, and what each file answered to them here
@@ -28,9 +30,11 @@ from trivet.model.aggregate import Outputs
 from trivet.model.bundle import (
     ATTENTION_NAME,
     BF16_NAME,
+    FP8_QDQ_NAME,
     FP16_NAME,
     GRAPH_NAME,
     INT8_NAME,
+    INT8_QDQ_NAME,
     OPENVINO_NAME,
     OPENVINO_WEIGHTS_NAME,
     PARITY_NAME,
@@ -79,7 +83,7 @@ _KINDS = {
 }
 _HALVES: dict[Half, str] = {"bf16": BF16_NAME, "fp16": FP16_NAME}
 _FILES = {kind.file for kind in _KINDS.values()} | set(_HALVES.values())
-_FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
+_FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME, INT8_QDQ_NAME, FP8_QDQ_NAME}
 
 
 def export_onnx(
@@ -150,8 +154,8 @@ def export_onnx(
             )
             for kind in kept
         )
-        # What was chosen for OpenVINO may be of other weights than these.
-        changed = {"graphs": graphs, "engines": (), "openvino": None}
+        # What was chosen for OpenVINO, or given ranges for cards, may be of other weights.
+        changed = {"graphs": graphs, "engines": (), "openvino": None, "quantized": ()}
         info = bundle.info.model_copy(update=changed)
         if out is None:
             add_files(folder, files, info, without=_FILES - files.keys())

@@ -13,23 +13,29 @@ import torch
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.calibrate import Calibrated, Choices, calibrate, fold
+from trivet.calibrate import HEADS, Calibrated, Choices, calibrate, fold
 from trivet.calibration import report as calibration_report
-from trivet.calibration.fit import IDENTITY, HeadLogits, probabilities
+from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
 from trivet.calibration.reading import read_heads
+from trivet.configs.schema import Init, TrainConfig
 from trivet.data.jsonl import read_jsonl
 from trivet.data.module import Item, collate_items, prepare
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import BundleInfo, GraphInfo, read_bundle, write_bundle
+from trivet.model.bundle import BundleInfo, GraphInfo, Thresholds, read_bundle, write_bundle
+from trivet.model.bundle_info import HeadName
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.graph import trace
+from trivet.model.inference import inference_model
 from trivet.model.initial import initial_model
+from trivet.model.quantized_info import QuantizedInfo
 from trivet.model.rag_model import RagModel
 from trivet.records import DataError
+from trivet.training.trained_bundle import provenance, write_trained
 
+CONTEXT_HEADS: tuple[HeadName, ...] = ("relevance", "utilization")
 PASSAGES = (
     "The mill grinds flour. The ferry is red. The lamp is lit at dusk.",
     "A bridge opened in 1817. The boat was blue. It has ten oars.",
@@ -62,9 +68,12 @@ def bundle(
         for name, weight in model.heads.named_parameters():
             weight.mul_(8 if name.endswith("classifier.weight") else 1)  # logits worth the name
     graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
+    loss: dict[str, Any] = dict.fromkeys(("auroc_loss", "rmse_loss"), 0.0) | {"flipped": 0}
+    loss |= {"data": "rows", "split": "dev", "rows": 9, "calls": 1, "date": "2026-01-31"}
+    lost = QuantizedInfo(file="model.onnx", precision="int8-qdq", half="bf16", **loss)
     write_bundle(
         tmp_path / "bundle",
-        tiny_info(tokenizer).model_copy(update={"graphs": (graph,)}),
+        tiny_info(tokenizer).model_copy(update={"graphs": (graph,), "quantized": (lost,)}),
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),
@@ -170,7 +179,7 @@ def test_a_bundle_is_calibrated_and_its_old_graph_is_gone(
 
     info = read_bundle(bundle).info
     assert info.calibration == found.info and info.calibration.method == method
-    assert info.graphs == () and not (bundle / "model.onnx").exists()
+    assert not info.graphs and not info.quantized and not (bundle / "model.onnx").exists()
     by_name = {report.name: report for report in found.reports}
     fitted = {name for name in logits if by_name[name].found is not None}
     # Scale alone cannot fit a head whose logits are all of one sign.
@@ -216,6 +225,114 @@ def test_an_isotonic_map_is_in_the_graph_and_leaves_with_a_further_training(
         assert np.allclose(value, expected.numpy(), atol=1e-5)
     further, _ = initial_model(str(bundle), "bundle", "weakest_sentence")
     assert not further.calibration
+
+
+@pytest.fixture
+def shared(bundle: Path, tmp_path: Path) -> Path:
+    """Write rows where a sentence counts that shares much with the question, or the response."""
+    random = np.random.default_rng(1)
+    rows: list[dict[str, Any]] = [
+        {
+            "question": ("Is the ferry red?", "Has the boat ten oars?", "")[number % 3],
+            "contexts": list(PASSAGES),
+            "response": (*RESPONSES, "The ferry is red.")[number % 3],
+            "group": f"group {number}",
+            "labels": {"relevant": [], "utilized": []},
+        }
+        for number in range(24)
+    ]
+    path = tmp_path / "shared.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    for row, item in zip(rows, read(bundle, path)[1], strict=True):
+        spans = item.read.context_sentence_spans
+        _, first = np.unique(item.read.context_sentence, return_index=True)
+        for key, overlap in (
+            ("relevant", item.layout.question_overlap),
+            ("utilized", item.layout.response_overlap),
+        ):
+            marks = (overlap[first] > 0.3) ^ (random.random(len(spans)) < 0.15)
+            row["labels"][key] = [
+                [s.context, s.start, s.end] for s, mark in zip(spans, marks, strict=True) if mark
+            ]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def overlaps(bundle: Path) -> dict[str, float]:
+    """Return the weights that bundle.json names, and encoder.json holds."""
+    load_rag_model(read_bundle(bundle))
+    held = json.loads((bundle / "encoder.json").read_text(encoding="utf-8")).get("overlap")
+    heads = read_bundle(bundle).info.calibration.heads
+    said: dict[str, float] = {name: heads[name].overlap for name in CONTEXT_HEADS if name in heads}
+    assert held == said or (held is None and not any(said.values()))
+    return said
+
+
+def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
+    _, items, logits = read(bundle, shared)
+    choices = Choices(heads=CONTEXT_HEADS, overlap=True)
+    found = calibrate(bundle, [f"jsonl:{shared}"], "all", choices)
+    assert min(overlaps(bundle).values()) > 1
+    maps = {report.name: report.found or IDENTITY for report in found.reports}
+    check_answers(bundle, shared, logits, {"support": IDENTITY} | maps)
+    assert ", overlap " in (bundle / "README.md").read_text(encoding="utf-8")
+
+    model = load_rag_model(read_bundle(bundle))
+    import onnxruntime
+
+    traced = trace(inference_model(model, 64), vocab=int(model.trunk.config.vocab_size))
+    session = onnxruntime.InferenceSession(
+        traced.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    windows = {k: v.numpy() for k, v in collate_items(items[:4], 0).windows._asdict().items()}
+    answer = Outputs(*session.run(None, windows))
+    for value, wanted in zip(answer, model(*collate_items(items[:4], 0).windows), strict=True):
+        assert np.allclose(value, wanted.detach().numpy(), atol=1e-5)
+    for name, given in (("relevance", "question_overlap"), ("utilization", "response_overlap")):
+        nothing = windows | {given: np.zeros_like(windows[given])}
+        without = Outputs(*session.run(None, nothing))
+        gained = getattr(answer, name) - getattr(without, name)
+        shares = windows[given].any(axis=1)
+        assert shares.any() and (gained[shares] > 0.02).all() and not gained[~shares].any()
+
+
+def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared: Path) -> None:
+    spec = [f"jsonl:{shared}"]
+    calibrate(bundle, spec, "all", Choices(heads=CONTEXT_HEADS, overlap=True))
+    before = overlaps(bundle)
+    for again in (
+        Choices(heads=CONTEXT_HEADS),
+        Choices(heads=CONTEXT_HEADS, overlap=True),
+        Choices(heads=CONTEXT_HEADS, method="isotonic"),
+        Choices(heads=CONTEXT_HEADS, method="temperature"),
+        Choices(heads=("relevance",), overlap=True),
+    ):
+        _, _, logits = read(bundle, shared)
+        knots = read_bundle(bundle).info.calibration.knots  # of the calibration before
+        found = calibrate(bundle, spec, "all", again)
+        maps = {report.name: report.found for report in found.reports if report.found}
+        kept: dict[str, Any] = {
+            name: KnotMap(knots[name].x, knots[name].y) if name in knots else IDENTITY
+            for name in HEADS
+        }
+        check_answers(bundle, shared, logits, kept | maps)
+        # Fitted again on the same rows, the weights stay about what they were.
+        assert overlaps(bundle) == pytest.approx(before, rel=0.1)
+
+
+def test_a_further_training_drops_the_overlap_and_writes_files_that_agree(
+    bundle: Path, shared: Path, tmp_path: Path
+) -> None:
+    calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(heads=CONTEXT_HEADS, overlap=True))
+    further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
+    assert not any(further.overlap.values())
+    config = TrainConfig()
+    config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
+    config.window.size = 64
+    made = provenance(config, [], "trivet train", 1)
+    thresholds = Thresholds(0.5, 0.5, 0.5)
+    write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
+    assert not overlaps(tmp_path / "further")
 
 
 def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 from trivet.model.bundle import read_bundle
 from trivet.model.example_windows import Sizes, make_windows
-from trivet.records import Evaluation, RagExample
+from trivet.model.qdq import EightBit
+from trivet.records import Evaluation, LabelledExample, RagExample
 from trivet.serve.engine_export import export_tensorrt
 from trivet.serve.engine_loading import load_engine
 from trivet.serve.evaluator import Evaluator
+from trivet.serve.quantized_export import PRECISIONS, export_quantized
 
 logger = logging.getLogger(__name__)
 
@@ -46,3 +49,18 @@ def test_a_replayed_call_is_no_slower_than_the_first(engine_bundle: Path) -> Non
     assert np.median(seconds[10:]) <= seconds[0]
     logger.info("two windows of 96: %.3f ms", 1e3 * float(np.median(seconds[10:])))
     assert np.isfinite(first.support_probs).all()
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp8"])
+def test_an_engine_in_eight_bits_is_built_and_near_fp32(
+    kind: EightBit,
+    engine_bundle: Path,
+    labelled_examples: tuple[LabelledExample, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trivet.serve.quantized_rows.MOST_LOSS", 1.0)  # of random weights
+    rows = [dataclasses.replace(row, source="tiny/set") for row in labelled_examples]
+    export_quantized(engine_bundle, kind, rows, "tiny", "dev")
+    info = export_tensorrt(engine_bundle, PRECISIONS[kind], labelled=rows)
+    logger.info("%s: %.3f from fp32, %d verdicts flipped", kind, info.difference, info.flipped)
+    load_engine(read_bundle(engine_bundle), PRECISIONS[kind])  # with its self-test

@@ -2,85 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
-import transformers
 from onnx import TensorProto, helper, numpy_helper
 
 from trivet.model.aggregate import Outputs
 from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
-from trivet.model.inference import inference_model
 from trivet.model.precision import Half, emulated, mixed
-from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk
 from trivet.records import EngineError
 
-TABLE = json.loads((Path(__file__).parent / "operators.json").read_text())
-NAMES: dict[int, str] = {
-    TensorProto.FLOAT: "FP32",
-    TensorProto.FLOAT16: "FP16",
-    TensorProto.BFLOAT16: "BF16",
-    TensorProto.INT32: "INT32",
-    TensorProto.INT64: "INT64",
-    TensorProto.BOOL: "BOOL",
-}
 KIND_OF: dict[Half, int] = {"bf16": TensorProto.BFLOAT16, "fp16": TensorProto.FLOAT16}
 HALVES: tuple[Half, ...] = ("bf16", "fp16")
 FP32_ONLY = {"LayerNormalization", "Softmax", "Sigmoid", "ReduceMax", "ReduceMin", "ReduceSum"}
-
-
-@pytest.fixture(scope="module", params=["bert", "deberta", "deberta-attention"])
-def graph(request: pytest.FixtureRequest) -> onnx.ModelProto:
-    """A traced fp32 graph of each encoder; with trained-size weights, not wild ones."""
-    torch.manual_seed(2)
-    sizes: dict[str, Any] = {
-        "vocab_size": 300,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.1,
-    }
-    if request.param == "bert":
-        encoder: transformers.PreTrainedModel = transformers.BertModel(
-            transformers.BertConfig(type_vocab_size=2, **sizes), add_pooling_layer=False
-        )
-    else:
-        sizes |= {
-            "type_vocab_size": 0,
-            "relative_attention": True,
-            "position_buckets": 16,
-            "norm_rel_ebd": "layer_norm",
-            "share_att_key": True,
-            "pos_att_type": ["p2c", "c2p"],
-            "position_biased_input": False,
-        }
-        encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes))
-    model = RagModel(Trunk(encoder), pooled_support=True).eval()
-    if request.param == "deberta-attention":
-        return trace(inference_model(model, 48, "attention"), 300, ATTENTION_OPSET)
-    return trace(inference_model(model, 48), 300, OPSET)
-
-
-def types_of(graph: onnx.ModelProto) -> dict[str, int]:
-    """Return the type of every tensor, as ONNX infers it by itself."""
-    bare = onnx.ModelProto()
-    bare.CopyFrom(graph)
-    del bare.graph.value_info[:]
-    inferred = onnx.shape_inference.infer_shapes(bare, strict_mode=True).graph
-    values = (*inferred.input, *inferred.output, *inferred.value_info)
-    types = {value.name: value.type.tensor_type.elem_type for value in values}
-    return types | {tensor.name: tensor.data_type for tensor in inferred.initializer}
 
 
 def run(graph: onnx.ModelProto, sizes: Sizes) -> Outputs:
@@ -93,7 +32,9 @@ def run(graph: onnx.ModelProto, sizes: Sizes) -> Outputs:
 
 @pytest.mark.parametrize("precision", HALVES)
 def test_products_are_in_16_bits_and_what_is_delicate_is_not(
-    graph: onnx.ModelProto, precision: Half
+    graph: onnx.ModelProto,
+    precision: Half,
+    types_of: Callable[[onnx.ModelProto], dict[str, int]],
 ) -> None:
     half = mixed(graph, precision)
     onnx.checker.check_model(half, full_check=True)
@@ -160,32 +101,17 @@ def test_the_given_graph_is_left_alone(graph: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize("precision", [None, *HALVES])
 def test_every_operator_can_be_parsed_by_tensorrt(
-    graph: onnx.ModelProto, precision: Half | None
+    graph: onnx.ModelProto,
+    precision: Half | None,
+    check_operators: Callable[[onnx.ModelProto], None],
 ) -> None:
     emitted = graph if precision is None else mixed(graph, precision)
-    types, constants = types_of(emitted), {tensor.name for tensor in emitted.graph.initializer}
-    (opset,) = emitted.opset_import
-    assert opset.domain == "" and TABLE["opsets"][0] <= opset.version <= TABLE["opsets"][1]
-    for node in emitted.graph.node:
-        assert node.op_type in TABLE["operators"], node.op_type
-        # The condition of Where is bool, indices and shapes are integers: only values count.
-        values = node.input[1:] if node.op_type == "Where" else node.input[:1]
-        for name in values:
-            assert NAMES[types[name]] in TABLE["operators"][node.op_type], (node.op_type, name)
-        place = TABLE["constant_input"].get(node.op_type)
-        if place is not None and len(node.input) > place:
-            assert node.input[place] in constants, node.name
-        if node.op_type == "LayerNormalization":
-            assert [name for name in node.output if name] == list(node.output[:1])
-        if node.op_type == "Attention":
-            assert len([name for name in node.input if name]) == 4
-            assert {each.name for each in node.attribute} <= {"scale", "softmax_precision"}
-            assert len([name for name in node.output if name]) == 1
+    check_operators(emitted)
 
 
-def test_the_table_is_of_a_source_and_a_day() -> None:
-    assert "10.15" in TABLE["source"] and TABLE["date"] == "2026-11-20"
-    assert not set(TABLE["unsupported"]) & set(TABLE["operators"])
+def test_the_table_is_of_a_source_and_a_day(table: Mapping[str, Any]) -> None:
+    assert "10.15" in table["source"] and table["date"] == "2026-11-20"
+    assert not set(table["unsupported"]) & set(table["operators"])
 
 
 # Rules on graphs of a few nodes ---------------------------------------------------------------

@@ -29,13 +29,16 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import parse_info
+from trivet.model.bundle_info import INPUTS, parse_info
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.card import render_card
 from trivet.model.manifest import check_name, write_manifest
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 from trivet.records import BundleError
+
+_AS_JSON = [each.model_dump(mode="json") for each in INPUTS]
+OLDER_INPUTS = [each for each in _AS_JSON if "overlap" not in each["name"]]
 
 
 @pytest.fixture
@@ -237,6 +240,9 @@ def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], mes
         (("faithfulness",), "mean", "faithfulness"),
         (("calibration",), {"method": "histogram"}, r"calibration\.method"),
         (("inputs",), [], "inputs or outputs differ"),
+        (("inputs",), OLDER_INPUTS, r"\(question_overlap, response_overlap\); .* export the model"),
+        (("outputs",), [], r"completeness, .*: run it with that one"),
+        (("inputs",), _AS_JSON[::-1], "in type, dimensions or order"),
         (("name",), "", "name"),
     ],
 )

@@ -16,9 +16,12 @@ from trivet.data.reading import read_examples
 from trivet.data.tokens import IntArray, SegmentTokenizer
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs
+from trivet.model.bundle_info import Granularity
 from trivet.model.rag_model import HEADS, RagModel, as_tensors
 from trivet.model.trunk import Trunk
 from trivet.records import RagExample
+
+LOOSE = 1e-4  # of logits that were made of probabilities again
 
 
 @pytest.fixture(params=["bert", "deberta"])
@@ -140,6 +143,32 @@ def test_support_is_the_entailment_of_the_window_that_supports_most(
     shown = torch.where(at >= 0, entailed[at.clamp(min=0)], 0.0)
     torch.testing.assert_close(outputs.support_probs[b], shown.amax(-1))
     assert (shown.amax(-1) > shown.amin(-1))[at[:, 0] >= 0].all()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("granularity", ["token", "example"])
+def test_a_context_heads_logit_gains_its_weight_times_the_overlap(
+    model: RagModel, layouts: list[Layout], granularity: Granularity
+) -> None:
+    model.granularity = granularity
+    windows = collate(layouts, pad=0)
+    plain = judge(model, windows)
+    model.overlap = {"relevance": 1.5, "utilization": -2.0}
+    weighed = judge(model, windows)
+    real = torch.from_numpy(windows.context_at >= 0)
+    for before, after, overlap, weight in (
+        (plain.relevance_probs, weighed.relevance_probs, windows.question_overlap, 1.5),
+        (plain.utilization_probs, weighed.utilization_probs, windows.response_overlap, -2.0),
+    ):
+        assert len(np.unique(overlap)) > 2  # or the weight would be but another shift
+        gained = (after.logit() - before.logit())[real]
+        torch.testing.assert_close(
+            gained, weight * torch.from_numpy(overlap)[real], atol=LOOSE, rtol=0
+        )
+        assert (after[~real] == 0).all()
+    torch.testing.assert_close(weighed.support_probs, plain.support_probs)
+    again = RagModel.from_architecture(json.loads(json.dumps(model.architecture())))
+    assert again.overlap == model.overlap
 
 
 def test_the_weakest_token_is_weaker_than_the_weakest_sentence(

@@ -1,4 +1,4 @@
-"""``trivet export``: a bundle becomes graphs, and an engine."""
+"""``trivet export``: a bundle becomes graphs, an engine, or a model repository for Triton."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import typer
 
 from trivet.commands.shared import EngineName, Precision, ThreadsOption, needs_extra
 from trivet.records import LabelledExample
+
+EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
+# What is written from the weights alone.
+Traced = Literal["int8", "fp32", "bf16", "fp16"]
 
 
 def export(
@@ -39,10 +43,52 @@ def export(
         typer.Option(help="attention: write model.attention.onnx as well, for TensorRT."),
     ] = "portable",
     threads: ThreadsOption = None,
+    quantize: Annotated[
+        Literal["int8", "fp8"] | None,
+        typer.Option(
+            help="For TensorRT: the layers' products in 8 bits, with ranges from --data, kept if "
+            "AUROC and RMSE lose at most 0.005 there."
+        ),
+    ] = None,
+    triton: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a model repository for NVIDIA Triton here; builds no graph and no engine."
+        ),
+    ] = None,
+    encoder: Annotated[
+        EncoderKind | None,
+        typer.Option(help="What runs it in Triton; tensorrt: the engine that was built here."),
+    ] = None,
 ) -> None:
     """Write a bundle's ONNX graphs, compared with its weights over a grid of shapes."""
     from trivet.model.bundle import WEIGHTS_NAME, read_bundle
 
+    if (triton is None) != (encoder is None):
+        raise typer.BadParameter("--triton DIR and --encoder KIND belong together; give both")
+    if triton is not None and encoder is not None:
+        if (
+            out is not None
+            or data is not None
+            or engine != "onnx"
+            or form != "portable"
+            or quantize
+        ):
+            raise typer.BadParameter(
+                "--triton builds no graph and no engine; export these first, without it"
+            )
+        from trivet.serve.triton.repository import export_triton
+
+        export_triton(bundle, triton, encoder, precision=precision, threads=threads)
+        print(triton)
+        return
+    if quantize and (data is None or engine == "openvino" or precision in ("int8", "fp32")):
+        raise typer.BadParameter(
+            "--quantize is for TensorRT: it finds ranges and measures losses on --data DATA, and "
+            "leaves the other products in --precision bf16 or fp16"
+        )
+    if precision == "int8-qdq" or precision == "fp8-qdq":
+        raise typer.BadParameter(f"{precision} is made by --quantize {precision[:-4]}")
     if engine == "openvino" and (data is None or precision is not None):
         raise typer.BadParameter(
             "--engine openvino chooses the precision itself, by what it measures on --data DATA"
@@ -52,10 +98,10 @@ def export(
             "--engine tensorrt is built in bf16, fp16 or fp32, and kept only if it leaves the "
             "verdicts on --data DATA as they are"
         )
-    keep: tuple[Precision, ...] | None = (precision,) if precision else None
+    keep: tuple[Traced, ...] | None = (precision,) if precision else None
     if engine == "tensorrt" or precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision or "bf16")  # an engine is compared with the first
-    if engine == "openvino":
+    if engine == "openvino" or (quantize and precision is None):
         keep = ("fp32", "int8")
     # On the machine of the card there may be no weights: the graphs were written elsewhere.
     if engine == "onnx" or read_bundle(bundle).has(WEIGHTS_NAME):
@@ -66,7 +112,7 @@ def export(
             print(f"{file}: largest difference from the weights {worst:.2g}")
         bundle = out or bundle
     rows: list[LabelledExample] = []
-    if data is not None and engine != "onnx":
+    if data is not None and (engine != "onnx" or quantize):
         with needs_extra("train"):
             from trivet.data.sources import load_source
         rows = load_source(data, split)[0]
@@ -80,9 +126,24 @@ def export(
         for candidate in chosen.candidates:
             kept = " (kept)" if candidate.method == chosen.method else ""
             print(f"{describe(candidate)}{kept}")
+    wanted = f"{quantize}-qdq" if quantize else precision or "bf16"
+    # Without weights the graph was made elsewhere, with them it went when the others were written.
+    if quantize and all(each.precision != wanted for each in read_bundle(bundle).info.graphs):
+        with needs_extra("export"):
+            from trivet.serve.quantized_export import export_quantized
+        half: Literal["bf16", "fp16"] = "fp16" if precision == "fp16" else "bf16"
+        lost = export_quantized(
+            bundle, quantize, rows, str(data), split, half=half, threads=threads
+        )
+        print(
+            f"{lost.file}: AUROC {-lost.auroc_loss:+.4f}, RMSE {lost.rmse_loss:+.4f}, "
+            f"{lost.flipped} of {lost.rows} verdicts changed"
+        )
     if engine == "tensorrt":
         from trivet.serve.engine_export import export_tensorrt
 
-        built = export_tensorrt(bundle, precision or "bf16", [row.example for row in rows])
+        labelled = rows if quantize else []
+        examples = [row.example for row in rows]
+        built = export_tensorrt(bundle, wanted, examples, labelled=labelled)
         print(f"engine for {built.target.gpu}: largest difference from fp32 {built.difference:.2g}")
     print(bundle)

@@ -55,9 +55,9 @@ def gather_tokens(window_values: Array, at: Array) -> Array:
     """
     xp = array_api_compat.array_namespace(window_values)
     real = at >= 0
-    flat = xp.reshape(xp.where(real, at, xp.zeros_like(at)), (-1,))
+    flat = xp.reshape(xp.where(real, at, 0), (-1,))
     values = xp.reshape(xp.take(window_values, flat, axis=0), at.shape)
-    return xp.where(real, values, xp.zeros_like(values))
+    return xp.where(real, values, 0.0)
 
 
 def supported_anywhere(window_probs: Array, response_at: Array) -> Array:
@@ -89,7 +89,7 @@ def weakest(probs: Array, real: Array) -> Array:
     Luna (arXiv 2406.00975), eq. 4: a response is as faithful as its weakest part.
     """
     xp = array_api_compat.array_namespace(probs)
-    return xp.min(xp.where(real, probs, xp.ones_like(probs)), axis=-1)
+    return xp.min(xp.where(real, probs, 1.0), axis=-1)
 
 
 def weighted_share(probs: Array, context_weight: Array) -> Array:
@@ -112,7 +112,7 @@ def completeness(relevance_probs: Array, utilization_probs: Array, context_weigh
     xp = array_api_compat.array_namespace(relevance_probs)
     relevant = weighted_share(relevance_probs, context_weight)
     both = weighted_share(xp.minimum(relevance_probs, utilization_probs), context_weight)
-    return both / xp.where(relevant > _SMALL, relevant, xp.ones_like(relevant))
+    return both / xp.where(relevant > _SMALL, relevant, 1.0)
 
 
 def join(

@@ -4,6 +4,7 @@
 - ``tokenizer.json``: text to ids
 - ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
 - ``model.onnx``: the same model as a graph; ``model.int8.onnx`` for CPUs; added by export
+- ``model.int8-qdq.onnx``, ``model.fp8-qdq.onnx``: for cards, where they were asked for
 - ``model.openvino.xml`` and ``.weights``: for OpenVINO, where they are the best choice
 - ``self_test.json``: small inputs and the answers each engine must give to them
 - ``parity.json``: how far the graphs are from the weights, over a grid of shapes
@@ -75,6 +76,8 @@ INT8_NAME = "model.int8.onnx"
 BF16_NAME = "model.bf16.onnx"
 FP16_NAME = "model.fp16.onnx"
 ATTENTION_NAME = "model.attention.onnx"
+INT8_QDQ_NAME = "model.int8-qdq.onnx"
+FP8_QDQ_NAME = "model.fp8-qdq.onnx"
 OPENVINO_NAME = "model.openvino.xml"
 OPENVINO_WEIGHTS_NAME = "model.openvino.weights"
 SELF_TEST_NAME = "self_test.json"
@@ -94,6 +97,8 @@ _OWN_NAMES = frozenset(
         BF16_NAME,
         FP16_NAME,
         ATTENTION_NAME,
+        INT8_QDQ_NAME,
+        FP8_QDQ_NAME,
         OPENVINO_NAME,
         OPENVINO_WEIGHTS_NAME,
         SELF_TEST_NAME,

@@ -325,7 +325,14 @@ class BundleInfo(_Part):
                 f"(trunk: {self.trunk})"
             )
         if (self.inputs, self.outputs) != (INPUTS, OUTPUTS):
-            raise ValueError("inputs or outputs differ from the tensors this trivet works with")
+            given = (each.name for each in (*self.inputs, *self.outputs))
+            odd = {each.name for each in (*INPUTS, *OUTPUTS)}.symmetric_difference(given)
+            raise ValueError(
+                "inputs or outputs differ from the tensors this trivet works with "
+                f"({', '.join(sorted(odd)) or 'in type, dimensions or order'}); another trivet "
+                f"wrote the bundle ({self.package_version}): run it with that one, or train and "
+                "export the model again with this one"
+            )
         return self
 
     def to_json(self) -> str:

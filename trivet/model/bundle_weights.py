@@ -111,7 +111,7 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
 def _overlap(info: BundleInfo) -> dict[str, float]:
     """Return the weights of overlaps as ``encoder.json`` holds them: all, or none if all are 0."""
     heads = info.calibration.heads
-    weights = {
+    weights: dict[str, float] = {
         name: heads[name].overlap if name in heads else 0.0 for name in _CONTEXT_HEADS
     }
     return weights if any(weights.values()) else {}

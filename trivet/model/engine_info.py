@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-EnginePrecision = Literal["fp32", "bf16", "fp16"]
+EnginePrecision = Literal["fp32", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
 
 
 class ShapeRange(BaseModel):
@@ -65,6 +65,8 @@ class EngineInfo(BaseModel):
             and without padding.
         rows: Rows whose verdicts were compared; 0 where none were given.
         flipped: How many of these verdicts differ.
+        auroc_loss: Most that a hallucination AUROC fell by on these rows; measured in 8 bits only.
+        rmse_loss: Most that an RMSE of relevance, utilization or completeness rose by; likewise.
     """
 
     model_config = _STRICT
@@ -80,6 +82,8 @@ class EngineInfo(BaseModel):
     difference: float = Field(ge=0)
     rows: int = Field(default=0, ge=0)
     flipped: int = Field(default=0, ge=0)
+    auroc_loss: float | None = None
+    rmse_loss: float | None = None
 
     @property
     def key(self) -> str:

@@ -79,7 +79,7 @@ def emulated(graph: onnx.ModelProto) -> onnx.ModelProto:
             if name in halves:
                 node.output[index] = f"{node.name}_out_{index}"
                 nodes.append(_cast(node.output[index], name, halves[name]))
-    _replace_nodes(copied.graph, nodes)
+    replace_nodes(copied.graph, nodes)
     return copied
 
 
@@ -112,7 +112,7 @@ class _Caster:
         for value in self.graph.value_info:
             if value.name in self.half:
                 value.type.tensor_type.elem_type = _TYPES[self.precision]
-        _replace_nodes(self.graph, nodes, self.constants)
+        replace_nodes(self.graph, nodes, self.constants)
 
     def _runs_half(self, node: onnx.NodeProto) -> bool:
         """Whether a node computes in 16 bits."""
@@ -212,7 +212,7 @@ def _cast(name: str, output: str, kind: int) -> onnx.NodeProto:
     return helper.make_node("Cast", [name], [output], name=f"cast_{output}", to=kind)
 
 
-def _replace_nodes(
+def replace_nodes(
     graph: onnx.GraphProto,
     nodes: list[onnx.NodeProto],
     constants: dict[str, TensorProto] | None = None,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
-from typing import Literal
 
 from trivet.measures.figures import Figure
 from trivet.model.bundle import Bundle, add_files
-from trivet.model.bundle_info import ScoreInfo
+from trivet.model.bundle_info import GraphPrecision, ScoreInfo
 
 # A card is read by people: the measures that the field compares, over all generators.
 IN_CARD = frozenset(
@@ -29,7 +28,7 @@ def keep_scores(
     *,
     split: str,
     command: str,
-    precision: Literal["fp32", "int8", "bf16", "fp16"],
+    precision: GraphPrecision,
 ) -> None:
     """Write the chosen figures into ``bundle.json`` and the card; older ones of the same rows go.
 

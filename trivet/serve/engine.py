@@ -68,7 +68,11 @@ def make_logger(tensorrt: Any) -> Any:
 
 
 class TensorRTBackend:
-    """One engine on one card; ``run`` may be called from several threads."""
+    """One engine on one card; ``run`` may be called from several threads.
+
+    Attributes:
+        inputs: The fields of ``Windows`` that the engine reads.
+    """
 
     def __init__(self, plan: bytes, info: EngineInfo, contexts: int = CONTEXTS) -> None:
         """Load an engine.
@@ -118,6 +122,7 @@ class TensorRTBackend:
         # The builder drops an input that the encoder never reads.
         if names - wanted or wanted - names - {"segment_ids"}:
             raise EngineError(f"the engine takes and gives {sorted(names)}, not {sorted(wanted)}")
+        self.inputs = tuple(name for name in Windows._fields if name in names)
 
 
 class _Call(NamedTuple):

@@ -2,7 +2,8 @@
 
 Everything happens on the machine that will run it. Silent faults of fused kernels are known on
 single cards, so no engine is kept that was not compared on this one: on windows with and without
-padding, of every profile, and on labelled rows where they are given.
+padding, of every profile, and on labelled rows where they are given. In eight bits the rows decide:
+by what their AUROC and RMSE lose, and not by single verdicts.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from trivet.data.windows import Windows
 from trivet.model.bundle import GRAPH_NAME, Bundle, add_files, read_bundle
-from trivet.model.engine_info import EngineInfo, EnginePrecision, ShapeRange
+from trivet.model.engine_info import EngineInfo, EnginePrecision, EngineTarget, ShapeRange
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.parity import compare
 from trivet.model.profiles import MOST_WINDOWS, make_profiles
-from trivet.records import EngineError, Evaluation, RagExample
+from trivet.records import EngineError, LabelledExample, RagExample
 from trivet.serve.backend import Backend
 from trivet.serve.engine import TensorRTBackend
 from trivet.serve.engine_build import build_engine, find_target
@@ -31,16 +32,22 @@ from trivet.serve.engine_loading import find_graph
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.loading import load_tokenizer
 from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+from trivet.serve.openvino_candidates import judge
+from trivet.serve.quantized_rows import check_losses, count_changed, measure_losses
 
 logger = logging.getLogger(__name__)
 
 # Largest difference of a probability, and largest share of verdicts that may flip.
-TOLERANCE = {"fp32": 1e-3, "bf16": 0.01, "fp16": 0.01}
+TOLERANCE = {"fp32": 1e-3, "bf16": 0.01, "fp16": 0.01, "int8-qdq": 0.5, "fp8-qdq": 0.5}
 MOST_FLIPPED = 0.001
+QUANTIZED = frozenset({"int8-qdq", "fp8-qdq"})
+_FIRST_FP8 = (8, 9)
 _ADVICE = {
     "bf16": "fp16 rounds eight times finer where its range is enough: try --precision fp16",
     "fp16": "bf16 has fp32's range: try --precision bf16, or fp32",
     "fp32": "TensorRT computes something else on this card; use ONNX Runtime",
+    "int8-qdq": "stay with 16 bits on this card",
+    "fp8-qdq": "stay with 16 bits on this card, or try --quantize int8",
 }
 
 
@@ -49,6 +56,7 @@ def export_tensorrt(
     precision: str = "bf16",
     rows: Sequence[RagExample] = (),
     *,
+    labelled: Sequence[LabelledExample] = (),
     most_windows: int = MOST_WINDOWS,
     cache: EngineCache | None = None,
 ) -> EngineInfo:
@@ -56,8 +64,9 @@ def export_tensorrt(
 
     Args:
         folder: A bundle that holds ``model.onnx`` and the graph in ``precision``.
-        precision: Which graph, ``bf16``, ``fp16`` or ``fp32``; ``trivet export`` writes it.
+        precision: Which graph, a key of ``TOLERANCE``; ``trivet export`` writes it.
         rows: Real examples whose verdicts must not change.
+        labelled: In eight bits, instead of ``rows``: what AUROC and RMSE are measured on.
         most_windows: The most windows of one engine call.
         cache: Where engines are kept.
 
@@ -68,6 +77,7 @@ def export_tensorrt(
         BundleError: A graph is missing.
         EngineError: TensorRT or a card is missing, the engine cannot be built, or its answers are
             too far off. Nothing is kept then.
+        DataError: In eight bits: no AUROC or no RMSE can be measured on these rows.
     """
     bundle = read_bundle(folder)
     if precision not in TOLERANCE:
@@ -76,6 +86,11 @@ def export_tensorrt(
     graph = find_graph(bundle, kind)
     reference = OnnxRuntimeBackend(bundle.path(GRAPH_NAME))
     target, cache = find_target(), cache or EngineCache()
+    _check_card(kind, target)
+    if kind in QUANTIZED and not labelled:
+        raise EngineError(
+            f"an engine in {kind} is kept by what it loses on labelled rows; give some (--data)"
+        )
     profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
     built = build_engine(bundle.path(graph.file), profiles, cache)
     info = EngineInfo(
@@ -90,7 +105,7 @@ def export_tensorrt(
         difference=0.0,
     )
     backend = TensorRTBackend(built.plan, info)
-    info = accept(bundle, info, backend, reference, rows)
+    info = accept(bundle, info, backend, reference, rows, labelled)
     path = cache.put(built.plan, info)
     logger.info("%s kept: %.2g from fp32, %d verdicts flipped", path, info.difference, info.flipped)
     others = tuple(each for each in bundle.info.engines if each.key != info.key)
@@ -105,12 +120,13 @@ def accept(
     backend: Backend,
     reference: Backend,
     rows: Sequence[RagExample] = (),
+    labelled: Sequence[LabelledExample] = (),
 ) -> EngineInfo:
     """Compare an engine with fp32 ONNX Runtime; return ``info`` with what was found.
 
     Raises:
-        EngineError: A probability differs by more than the tolerance, is not finite, or more
-            verdicts flip than may.
+        EngineError: A probability differs by more than the tolerance, is not finite, more verdicts
+            flip than may, or eight bits lose too much.
     """
     vocab = load_tokenizer(bundle).vocab_size
     cases = list(parity_cases(info.profiles, vocab))
@@ -127,6 +143,19 @@ def accept(
             f"which must be at most {most:g} in {info.precision}; it was not kept. "
             f"{_ADVICE[info.precision]}"
         )
+    if info.precision in QUANTIZED:
+        expected, found = (judge(bundle, engine, labelled) for engine in (reference, backend))
+        lost = measure_losses(labelled, expected, found, "the labelled rows")
+        check_losses(lost, f"the engine of {info.graph}")
+        return info.model_copy(
+            update={
+                "difference": difference,
+                "rows": lost.rows,
+                "flipped": lost.flipped,
+                "auroc_loss": lost.auroc,
+                "rmse_loss": lost.rmse,
+            }
+        )
     flipped = count_flipped(
         Evaluator(bundle.folder, backend=reference), Evaluator(bundle.folder, backend=backend), rows
     )
@@ -136,8 +165,7 @@ def accept(
             f"{MOST_FLIPPED:.1%} may change in {info.precision}; it was not kept. "
             f"{_ADVICE[info.precision]}"
         )
-    found = {"difference": difference, "rows": len(rows), "flipped": flipped}
-    return info.model_copy(update=found)
+    return info.model_copy(update={"difference": difference, "rows": len(rows), "flipped": flipped})
 
 
 def parity_cases(profiles: tuple[ShapeRange, ...], vocab: int) -> Iterator[tuple[Sizes, Windows]]:
@@ -158,12 +186,22 @@ def parity_cases(profiles: tuple[ShapeRange, ...], vocab: int) -> Iterator[tuple
 def count_flipped(reference: Evaluator, evaluator: Evaluator, rows: Iterable[RagExample]) -> int:
     """Count rows that one of the two calls adherent and the other does not, or cannot judge."""
     rows = list(rows)
-    both = zip(reference.evaluate_many(rows), evaluator.evaluate_many(rows), strict=True)
-    return sum(_verdict(one) != _verdict(other) for one, other in both)
+    both = (list(each.evaluate_many(rows)) for each in (reference, evaluator))
+    return count_changed(*both)
 
 
-def _verdict(result: object) -> Any:
-    return result.adherent if isinstance(result, Evaluation) else type(result).__name__
+def _check_card(precision: EnginePrecision, target: EngineTarget) -> None:
+    """Refuse what a card has no products for, before minutes go by.
+
+    Raises:
+        EngineError: fp8 on a card older than Ada.
+    """
+    capability = tuple(int(part) for part in target.compute_capability.split("."))
+    if precision == "fp8-qdq" and capability < _FIRST_FP8:
+        raise EngineError(
+            f"{target.gpu} has compute capability {target.compute_capability} and no fp8 products, "
+            "which begin with 8.9; take --quantize int8"
+        )
 
 
 def _without_padding(windows: Windows, vocab: int, seed: int) -> Windows:

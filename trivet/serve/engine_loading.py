@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trivet.model.bundle import GRAPH_NAME, Bundle
 from trivet.model.bundle_info import GraphInfo
-from trivet.model.engine_info import EnginePrecision, engine_key
+from trivet.model.engine_info import EngineInfo, EnginePrecision, engine_key
 from trivet.model.profiles import MOST_WINDOWS, make_profiles
 from trivet.records import BundleError, EngineError
 from trivet.serve.engine import CONTEXTS, TensorRTBackend
@@ -35,6 +35,25 @@ def load_engine(
             the graph did at export.
         EngineError: No engine was built here from this graph, for this card and this TensorRT.
     """
+    found = find_engine(bundle, precision, most_windows=most_windows, cache=cache)
+    backend = TensorRTBackend(*found, contexts=contexts)
+    check_self_test(backend, bundle, found[1].graph)
+    return backend
+
+
+def find_engine(
+    bundle: Bundle,
+    precision: EnginePrecision,
+    *,
+    most_windows: int = MOST_WINDOWS,
+    cache: EngineCache | None = None,
+) -> tuple[bytes, EngineInfo]:
+    """Return the engine that was built here from a bundle's graph, and what it is.
+
+    Raises:
+        BundleError: The bundle has no such graph.
+        EngineError: No engine was built here from this graph, for this card and this TensorRT.
+    """
     graph = find_graph(bundle, precision)
     target, cache = find_target(), cache or EngineCache()
     profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
@@ -46,9 +65,7 @@ def load_engine(
             f"TensorRT {target.tensorrt}; run `trivet export {bundle.folder} --engine tensorrt` "
             "on this machine"
         )
-    backend = TensorRTBackend(*found, contexts=contexts)
-    check_self_test(backend, bundle, graph.file)
-    return backend
+    return found
 
 
 def find_graph(bundle: Bundle, precision: EnginePrecision) -> GraphInfo:
@@ -61,9 +78,12 @@ def find_graph(bundle: Bundle, precision: EnginePrecision) -> GraphInfo:
         graph for graph in bundle.info.graphs if graph.precision == precision and graph.portable
     ]
     if not fitting or not bundle.has(GRAPH_NAME):
+        eight_bits = precision.removesuffix("-qdq")
+        asked = f"--precision {precision}"
+        if eight_bits != precision:
+            asked = f"--data DATA --quantize {eight_bits}"
         raise BundleError(
             f"{bundle.folder}: an engine needs {GRAPH_NAME} and a graph in {precision}; run "
-            f"`trivet export {bundle.folder} --engine tensorrt --precision {precision}` where the "
-            "weights are"
+            f"`trivet export {bundle.folder} --engine tensorrt {asked}` where the weights are"
         )
     return max(fitting, key=lambda graph: graph.opset)

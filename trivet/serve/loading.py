@@ -17,7 +17,7 @@ from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 logger = logging.getLogger(__name__)
 
-Precision = Literal["fp32", "int8", "bf16", "fp16"]
+Precision = Literal["fp32", "int8", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
 EngineName = Literal["onnx", "openvino", "tensorrt"]
 
 DEFAULT_BUNDLE = Path(__file__).parent.parent / "bundles" / "default"
@@ -72,7 +72,7 @@ def load_backend(
 
         if precision == "int8":
             raise BundleError(
-                f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32"
+                f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16, fp32 or int8-qdq"
             )
         return load_engine(bundle, precision or "bf16")
     if engine == "openvino":
@@ -123,7 +123,7 @@ def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
     Raises:
         BundleError: The bundle has no such graph, or ONNX Runtime has no such products.
     """
-    if precision in ("bf16", "fp16"):
+    if precision not in ("int8", "fp32", None):
         raise BundleError(
             f"{bundle.folder}: {precision} is for graphics cards; use --engine tensorrt, or int8 "
             "or fp32 with --engine onnx"

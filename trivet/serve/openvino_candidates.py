@@ -12,7 +12,13 @@ from trivet.metrics import measure
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import Bundle
 from trivet.model.openvino_info import MOST_LOSS, OpenVinoCandidate
-from trivet.records import DataError, EngineError, FailedEvaluation, LabelledExample
+from trivet.records import (
+    DataError,
+    EngineError,
+    Evaluation,
+    FailedEvaluation,
+    LabelledExample,
+)
 from trivet.serve.backend import Backend
 from trivet.serve.evaluator import Evaluator
 
@@ -21,6 +27,7 @@ _RMSES = frozenset({"relevance_rmse", "utilization_rmse", "completeness_rmse"})
 # Calls that are timed, and how often.
 _TIMED, _ROUNDS = 4, 5
 
+Result = Evaluation | FailedEvaluation
 Values = Mapping[tuple[str, str], float]
 """A measure's value, by its name and the source it is of."""
 
@@ -54,12 +61,28 @@ def judge_rows(
         DataError: No AUROC or no RMSE can be measured on these rows.
         EngineError: The engine fails on a row.
     """
+    return overall(rows, judge(bundle, backend, rows), data)
+
+
+def judge(bundle: Bundle, backend: Backend, rows: Sequence[LabelledExample]) -> list[Result]:
+    """Judge labelled rows with one engine; arguments and errors as in ``judge_rows``."""
     results = list(
         Evaluator(bundle.folder, backend=backend).evaluate_many(row.example for row in rows)
     )
     for row, result in zip(rows, results, strict=True):
         if isinstance(result, FailedEvaluation) and result.code == "engine_failed":
             raise EngineError(f"{backend.name} fails on row {row.example.id}: {result.message}")
+    return results
+
+
+def overall(
+    rows: Sequence[LabelledExample], results: Sequence[Result], data: str
+) -> dict[tuple[str, str], float]:
+    """Return the overall AUROC and RMSEs of rows that were judged.
+
+    Raises:
+        DataError: No AUROC or no RMSE can be measured on these rows.
+    """
     pairs = zip(rows, results, strict=True)
     figures = [
         figure

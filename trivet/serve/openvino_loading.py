@@ -35,7 +35,7 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
     kept = bundle.info.openvino
     if kept is not None and precision in (None, kept.precision):
         return OpenVinoChoice(kept.file, kept.weights, kept.precision, exported=True)
-    if precision in ("bf16", "fp16"):
+    if precision not in ("int8", "fp32", None):
         raise BundleError(
             f"{bundle.folder}: no {precision} for OpenVINO; take int8 or fp32, or let `trivet "
             f"export {bundle.folder} --engine openvino --data DATA` measure what is best"

@@ -7,21 +7,29 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import onnx
 import pytest
 
 from trivet.__main__ import main
+from trivet.data.windows import Windows
 from trivet.model.bundle import (
     ENCODER_NAME,
     GRAPH_NAME,
     INT8_NAME,
+    INT8_QDQ_NAME,
+    SELF_TEST_NAME,
     WEIGHTS_NAME,
     add_files,
     read_bundle,
 )
+from trivet.model.quantized_info import QuantizedInfo
+from trivet.model.self_test import SelfTest, read_self_test
 from trivet.records import BundleError
 from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+from trivet.serve.triton.config import EncoderKind
 from trivet.serve.triton.repository import export_triton
 
 
@@ -48,15 +56,51 @@ def test_the_config_names_the_bundle_to_the_last_byte(repository: Path) -> None:
         assert f'"{hashlib.sha256(manifest).hexdigest()}"' in text
 
 
+def test_the_python_backend_is_asked_with_every_input(tmp_path: Path) -> None:
+    """Its config lists them all, whatever the graph behind it reads."""
+    source, graph = tmp_path / "source", onnx.load(DEFAULT_BUNDLE / INT8_NAME)
+    shutil.copytree(DEFAULT_BUNDLE, source)
+    graph.graph.input.remove(next(one for one in graph.graph.input if one.name == "segment_ids"))
+    zeros = onnx.helper.make_node("Sub", ["attention_mask"] * 2, ["segment_ids"])
+    graph.graph.node.insert(0, zeros)
+    onnx.save(graph, tmp_path / "graph.onnx")
+    backend = OnnxRuntimeBackend(tmp_path / "graph.onnx", 1)
+    assert "segment_ids" not in backend.inputs
+    given = read_self_test(source / SELF_TEST_NAME).arrays()
+    answer = backend.run(Windows(**given))._asdict()
+    test = SelfTest.record(given, {INT8_NAME: ("int8", answer)})
+    add_files(source, {INT8_NAME: tmp_path / "graph.onnx", SELF_TEST_NAME: test.to_json().encode()})
+    for kind, asked in (("python-onnx", True), ("onnxruntime", False)):
+        out = tmp_path / kind
+        export_triton(source, out, cast(EncoderKind, kind), threads=1)
+        assert ('name: "segment_ids"' in (out / "encoder" / "config.pbtxt").read_text()) == asked
+        assert ("segment_ids" in (out / "trivet" / "config.pbtxt").read_text()) == asked
+
+
 def test_weights_and_other_graphs_stay_behind(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(DEFAULT_BUNDLE, source)
-    add_files(source, {WEIGHTS_NAME: b"weights", ENCODER_NAME: b"{}", GRAPH_NAME: b"graph"})
+    lost = QuantizedInfo(
+        file=INT8_QDQ_NAME,
+        precision="int8-qdq",
+        half="bf16",
+        data="rows",
+        split="dev",
+        rows=9,
+        calls=1,
+        auroc_loss=0.0,
+        rmse_loss=0.0,
+        flipped=0,
+        date="2026-01-31",
+    )
+    info = read_bundle(source).info.model_copy(update={"quantized": (lost,)})
+    add_files(source, {WEIGHTS_NAME: b"weights", ENCODER_NAME: b"{}", GRAPH_NAME: b"graph"}, info)
     out = tmp_path / "repository"
     export_triton(source, out, "onnxruntime", threads=1)
     assert listed(out / "encoder") == {"config.pbtxt", f"1/{INT8_NAME}"}
     copied = read_bundle(out / "trivet" / "1" / "bundle")
     assert not {WEIGHTS_NAME, ENCODER_NAME, GRAPH_NAME} & copied.manifest.files.keys()
+    assert not copied.info.quantized
     assert (out / "encoder" / "1" / INT8_NAME).read_bytes() == (source / INT8_NAME).read_bytes()
 
 

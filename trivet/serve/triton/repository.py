@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trivet.data.windows import Windows
 from trivet.model.bundle import (
     CARD_NAME,
     INFO_NAME,
@@ -66,7 +67,7 @@ class _Encoder:
     Attributes:
         info: What the bundle beside ``trivet`` says of itself.
         graph: The graph that answers, or that the engine was built from.
-        inputs: The fields of ``Windows`` that it reads.
+        inputs: The fields of ``Windows`` that it takes.
         files: What stands in ``encoder/1``, as bytes or as files to copy.
         config: Its config; ``None`` for the Python backend, which needs the bundle first.
     """
@@ -133,7 +134,8 @@ def _find_encoder(
     info = _of_one_graph(bundle.info, graph)
     if kind == "python-onnx":
         model = {MODEL_NAME: _model("encoder_model")}
-        return _Encoder(info, graph, backend.inputs, model, config=None)
+        # Its config lists every input; the backend behind it takes what its graph reads.
+        return _Encoder(info, graph, Windows._fields, model, config=None)
     config = onnxruntime_config(bundle.info.window.size, graph.file, backend.inputs, threads)
     file = {graph.file: bundle.path(graph.file)}
     return _Encoder(info, graph, backend.inputs, file, config)
@@ -153,7 +155,9 @@ def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
 
 def _of_one_graph(info: BundleInfo, graph: GraphInfo) -> BundleInfo:
     """Return what a bundle says of itself that holds nothing but what serving needs."""
-    return info.model_copy(update={"graphs": (graph,), "engines": (), "openvino": None})
+    kept = tuple(each for each in info.quantized if each.file == graph.file)
+    changed = {"graphs": (graph,), "engines": (), "openvino": None, "quantized": kept}
+    return info.model_copy(update=changed)
 
 
 def _copy_bundle(bundle: Bundle, encoder: _Encoder, out: Path) -> None:
