@@ -92,6 +92,8 @@ def test_two_processes_make_the_steps_of_one_and_join_what_they_measure(
         assert sorted(ids) == sorted(f"train-{n}" for n in range(8)), "each row once an epoch"
     ours, theirs = (load_file(bundle / WEIGHTS_NAME) for bundle in (both, one))
     for name, tensor in theirs.items():
+        if name.endswith("key.bias"):
+            continue  # softmax knows no shift: its gradient is rounding, and AdamW steps by it
         torch.testing.assert_close(ours[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
     scores = [dev_scores(tmp_path / name) for name in ("shared", "alone")]
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
