@@ -61,6 +61,11 @@ def listens(port: int) -> bool:
         return connection.connect_ex((HOST, port)) == 0
 
 
+def shared_files() -> set[Path]:
+    """Return the files in shared memory, but for the semaphores of this benchmark's own processes."""
+    return {file for file in _SHARED.iterdir() if not file.name.startswith("sem.")}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Stop servers and print how they went."""
     flags = server_parser(__doc__, repeats=3)
@@ -71,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     raw = post(build_example(tokenizer_of(given.bundle), given.tokens))
     rows = []
     for _ in range(given.repeats):
-        shared = set(_SHARED.iterdir())
+        shared = shared_files()
         with serving(given, "--grace", f"{given.grace:g}") as server:
             answers: list[Answer] = []
 
@@ -101,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"{took:.2f}",
                     f"{len(children)} processes, "
                     f"{'a listener' if listens(server.port) else 'no listener'}, "
-                    f"{len(set(_SHARED.iterdir()) - shared)} files in {_SHARED}",
+                    f"{len(shared_files() - shared)} files in {_SHARED}",
                 )
             )
     header = ("answers", "ready", "live", "exit code", "seconds to the exit", "left behind")
