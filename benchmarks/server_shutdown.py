@@ -62,7 +62,7 @@ def listens(port: int) -> bool:
 
 
 def shared_files() -> set[Path]:
-    """Return the files in shared memory, but for the semaphores of this benchmark's own processes."""
+    """Return what lies in shared memory, without the semaphores of the benchmark itself."""
     return {file for file in _SHARED.iterdir() if not file.name.startswith("sem.")}
 
 
