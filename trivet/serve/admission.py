@@ -1,7 +1,8 @@
 """Whether one more request is let in, and when to ask again if it is not.
 
-Two bounds: how many requests are unanswered, and how many windows wait. A refusal must cost next to
-nothing, so a request is refused before it is tokenized where its characters alone make it clear.
+Three bounds: how many requests are unanswered, how many windows wait, and how much of its time a
+request may spend on waiting. A refusal must cost next to nothing, so a request is refused before it
+is tokenized where its characters alone make it clear.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from trivet.serve.judged import Overloaded
 # Until windows were laid out, a token counts as four characters.
 _CHARACTERS_PER_TOKEN = 4
 _REMEMBERED_WINDOWS = 10_000
+# Turns change the order, and calls differ: only so much of a request's time is planned with.
+_PLANNED_SHARE = 0.4
 # Characters tell windows roughly; only what is too much by half is refused by them.
 _SURE_SHARE = 0.5
 _LEAST_SECONDS, _MOST_SECONDS, _UNKNOWN_SECONDS = 0.1, 60.0, 1.0
@@ -42,8 +45,31 @@ class Admission:
         self._coming_windows = 0.0
         self._seen_windows = 1.0
         self._seen_characters = float(_CHARACTERS_PER_TOKEN * window_size)
-        self._window_seconds: float | None = None
+        self._known_window_seconds: float | None = None
         self._lock = threading.Lock()
+
+    @property
+    def window_seconds(self) -> float:
+        """About how long the engine needs for a window, of late; 0 before its first call."""
+        return self._known_window_seconds or 0.0
+
+    def check_requests(self, requests: int, waiting: int) -> None:
+        """Refuse one more request where there are enough.
+
+        Args:
+            requests: How many are unanswered.
+            waiting: How many windows wait.
+
+        Raises:
+            Overloaded: There are as many as there may be.
+        """
+        if requests >= self._most_requests:
+            raise Overloaded(
+                f"{requests} requests are being served, the most there may be; "
+                f"{self._ask_again(waiting)}",
+                "requests",
+                self._retry_seconds(waiting),
+            )
 
     def enter(self, characters: int, requests: int, waiting: int) -> float:
         """Let a request in, or refuse it.
@@ -59,13 +85,7 @@ class Admission:
         Raises:
             Overloaded: A bound is met.
         """
-        if requests >= self._most_requests:
-            raise Overloaded(
-                f"{requests} requests are being served, the most there may be; "
-                f"{self._ask_again(waiting)}",
-                "requests",
-                self._retry_seconds(waiting),
-            )
+        self.check_requests(requests, waiting)
         with self._lock:
             expected = _SURE_SHARE * characters * self._seen_windows / self._seen_characters
             before = waiting + self._coming_windows
@@ -118,17 +138,38 @@ class Admission:
                 self._retry_seconds(waiting),
             )
 
+    def check_time(self, before: int, left_seconds: float, waiting: int) -> None:
+        """Refuse a request that would hardly be answered in time, before the engine works for it.
+
+        Args:
+            before: How many windows may have run when its last one has, its own among them.
+            left_seconds: Until its answer is wanted.
+            waiting: How many of others wait; where none do, it may try.
+
+        Raises:
+            Overloaded: They would take more of that time than is planned with.
+        """
+        seconds = before * self.window_seconds
+        if waiting and seconds > _PLANNED_SHARE * left_seconds:
+            raise Overloaded(
+                f"{before} windows would run first, its own among them, for about {seconds:.1f} "
+                f"seconds, and {left_seconds:.1f} are left of its time-out; "
+                f"{self._ask_again(waiting)}, or with a longer time-out",
+                "time",
+                self._retry_seconds(waiting),
+            )
+
     def note_call(self, windows: int, seconds: float) -> None:
         """Learn how long the engine needs for a window."""
-        last, mean = seconds / windows, self._window_seconds
-        known = last if mean is None else mean
-        self._window_seconds = known + _LAST_CALL_SHARE * (last - known)
+        last = seconds / windows
+        mean = last if self._known_window_seconds is None else self._known_window_seconds
+        self._known_window_seconds = mean + _LAST_CALL_SHARE * (last - mean)
 
     def _retry_seconds(self, waiting: int) -> float:
         """Return about how long the engine needs for all that is there already."""
-        if self._window_seconds is None:
+        if self._known_window_seconds is None:
             return _UNKNOWN_SECONDS
-        seconds = (waiting + self._coming_windows) * self._window_seconds
+        seconds = (waiting + self._coming_windows) * self._known_window_seconds
         return min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS)
 
     def _ask_again(self, waiting: int) -> str:

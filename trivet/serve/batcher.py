@@ -120,7 +120,7 @@ class Batcher:
             One result an example, in order, also for those that fail.
 
         Raises:
-            Overloaded: One of the two bounds is met.
+            Overloaded: A bound is met, or its time is too short for what waits.
             Expired: The time ran out.
             Draining: The batcher is being stopped.
             RuntimeError: It was not started.
@@ -130,8 +130,21 @@ class Batcher:
         try:
             return await self._judge(self._loop, examples, timeout_seconds, allow_empty_contexts)
         except (Overloaded, Expired, Draining, asyncio.CancelledError) as error:
-            if self._watch is not None:
-                self._watch.rejected(_reason(error))
+            self._tell_watch(error)
+            raise
+
+    def check_room(self) -> None:
+        """Refuse a request before anything of it is read.
+
+        Raises:
+            Overloaded: There are as many requests as there may be.
+            Draining: The batcher is being stopped.
+        """
+        try:
+            self._check_open()
+            self._admission.check_requests(len(self._requests), self._engine.windows)
+        except (Overloaded, Draining) as error:
+            self._tell_watch(error)
             raise
 
     def state(self) -> BatcherState:
@@ -181,8 +194,7 @@ class Batcher:
         timeout_seconds: float | None,
         allow_empty_contexts: bool,
     ) -> Judged:
-        if self._draining:
-            raise Draining("the server is being stopped; ask another one")
+        self._check_open()
         timeout = float("inf") if timeout_seconds is None else timeout_seconds
         if timeout <= 0:
             raise Expired(f"timeout_seconds ({timeout:g}) leaves no time at all")
@@ -204,6 +216,14 @@ class Batcher:
             if timer is not None:
                 timer.cancel()
             self._let_go(request)
+
+    def _check_open(self) -> None:
+        if self._draining:
+            raise Draining("the server is being stopped; ask another one")
+
+    def _tell_watch(self, refusal: BaseException) -> None:
+        if self._watch is not None:
+            self._watch.rejected(_reason(refusal))
 
     def _lay_out(self, request: BatchedRequest, characters: int, expected: float) -> None:
         """In a lane: lay a request out and put its windows into the queue."""

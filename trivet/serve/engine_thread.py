@@ -99,12 +99,17 @@ class EngineThread:
             lengths: For each of its examples the tokens of each window.
 
         Raises:
-            Overloaded: There is no room for them.
+            Overloaded: There is no room for them, or no time.
         """
+        own, deadline = sum(map(len, lengths)), request.deadline
         with self._changed:
-            self._admission.check_windows(sum(map(len, lengths)), self._queue.windows)
+            waiting = self._queue.windows
+            self._admission.check_windows(own, waiting)
+            before = self._queue.windows_before(deadline, own)
+            now = time.monotonic()
+            self._admission.check_time(before, deadline - now, waiting)
             if not request.over:
-                self._queue.add(request, lengths, time.monotonic())
+                self._queue.add(request, lengths, now, deadline)
                 self._changed.notify()
 
     def drop(self, request: BatchedRequest) -> None:
@@ -143,7 +148,7 @@ class EngineThread:
                 elif (seconds := self._worth_waiting()) > 0:
                     self._changed.wait(seconds)
                 else:
-                    return self._queue.take(time.monotonic())
+                    return self._queue.take(time.monotonic(), self._admission.window_seconds)
         return []
 
     def _drop_what_is_over(self) -> None:

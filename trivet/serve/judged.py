@@ -10,20 +10,20 @@ from typing import Literal, Protocol
 
 from trivet.records import Evaluation, FailedEvaluation
 
+OverloadReason = Literal["requests", "windows", "time"]
+
 
 class Overloaded(RuntimeError):
-    """The queue is full; nothing was done for the request.
+    """There is no room in the queue, or no time; nothing of the request has run.
 
     Attributes:
-        reason: Which of the two bounds was met.
+        reason: Which bound was met: of requests, of windows, or of the request's own time.
         retry_after_seconds: About how long the engine needs for what waits already.
     """
 
-    def __init__(
-        self, message: str, reason: Literal["requests", "windows"], retry_after_seconds: float
-    ) -> None:
+    def __init__(self, message: str, reason: OverloadReason, retry_after_seconds: float) -> None:
         super().__init__(message)
-        self.reason: Literal["requests", "windows"] = reason
+        self.reason: OverloadReason = reason
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -97,6 +97,6 @@ class Watch(Protocol):
     def rejected(self, reason: str) -> None:
         """Note a request without an answer.
 
-        The reason is one of requests, windows, deadline, draining, cancelled.
+        The reason is one of requests, windows, time, deadline, draining, cancelled.
         """
         ...

@@ -7,6 +7,10 @@ and half a call at least. So requests of about one size are served one after the
 one among short ones has its windows spread over many calls; and under any load each comes to its
 end.
 
+Deadlines come before turns. A request leads two calls of three, earliest deadline first, from the
+moment when its time is hardly three times what its windows take: work for an answer that comes too
+late would be lost. Two and not all: a request that can no longer be saved must not stop all others.
+
 A call takes windows of whose turn it is, and is filled up with windows of others that are about as
 long, so that little is computed for padding; what they get ahead of their turn is part of it. A
 call of the second line is no longer than a turn, for the sake of who comes meanwhile.
@@ -16,10 +20,11 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from trivet.serve.engine_calls import Filling
 
@@ -31,6 +36,10 @@ _OF_LATE_SECONDS = 5.0
 _MOST_IN_A_ROW = 3
 # How many of the smallest requests make a turn.
 _REQUESTS_A_TURN = 2
+# A request is urgent from when its time is so many times its work, and some seconds to spare.
+_URGENT_TIMES, _URGENT_SECONDS = 3.0, 0.3
+# How many calls in a row urgent requests may lead while others wait.
+_MOST_URGENT_IN_A_ROW = 2
 
 T = TypeVar("T", bound=Hashable)
 
@@ -46,9 +55,10 @@ class WindowPlace(NamedTuple):
 class _Waiting:
     """One request's windows that have not run, shortest first."""
 
-    def __init__(self, places: list[WindowPlace], size: int) -> None:
+    def __init__(self, places: list[WindowPlace], size: int, deadline: float) -> None:
         self.places = places
         self.size = size  # positions of all windows that it came with
+        self.deadline = deadline  # in seconds, by the clock of ``add``
         self.used = 0  # positions of its turn that it had
 
 
@@ -74,6 +84,7 @@ class WindowQueue(Generic[T]):
         self._first: _Line[T] = OrderedDict()
         self._second: _Line[T] = OrderedDict()
         self._in_a_row = 0
+        self._urgent_in_a_row = 0
         # Times and sizes of arrivals, both rising: the first is the smallest of late.
         self._of_late: deque[tuple[float, int]] = deque()
 
@@ -81,13 +92,20 @@ class WindowQueue(Generic[T]):
         """Go through the owners whose windows wait."""
         return itertools.chain(self._first, self._second)
 
-    def add(self, owner: T, lengths: Sequence[Sequence[int]], now_seconds: float) -> None:
+    def add(
+        self,
+        owner: T,
+        lengths: Sequence[Sequence[int]],
+        now_seconds: float,
+        deadline_seconds: float = math.inf,
+    ) -> None:
         """Put a request at the end of the first line.
 
         Args:
             owner: Whose windows they are; none of its own wait yet.
             lengths: For each of its examples the tokens of each window.
             now_seconds: The time, by any clock that only goes forward.
+            deadline_seconds: When its last window should have run, by the same clock.
         """
         places = sorted(
             WindowPlace(length, example, row)
@@ -97,7 +115,7 @@ class WindowQueue(Generic[T]):
         if not places:
             return
         size = self._count_positions(places)
-        self._first[owner] = _Waiting(places, size)
+        self._first[owner] = _Waiting(places, size, deadline_seconds)
         self.windows += len(places)
         self._positions += size
         while self._of_late and self._of_late[-1][1] >= size:
@@ -121,11 +139,31 @@ class WindowQueue(Generic[T]):
         enough = most is not None and self.windows >= most
         return enough or self._positions >= self._filling.positions
 
-    def take(self, now_seconds: float) -> list[tuple[T, list[WindowPlace]]]:
+    def windows_before(self, deadline_seconds: float, own: int) -> int:
+        """Return how many windows may have run when the last of a new request has.
+
+        What has an earlier deadline runs first; of the rest, which has its turns meanwhile, as much
+        again at most.
+
+        Args:
+            deadline_seconds: The new request's.
+            own: How many windows it has.
+        """
+        first = own + sum(
+            len(waiting.places)
+            for _, waiting in self._everyone()
+            if waiting.deadline <= deadline_seconds
+        )
+        return first + min(first, self.windows + own - first)
+
+    def take(
+        self, now_seconds: float, window_seconds: float = 0.0
+    ) -> list[tuple[T, list[WindowPlace]]]:
         """Take the windows of the next call out of the line.
 
         Args:
             now_seconds: The time, by the clock of ``add``.
+            window_seconds: About how long a window takes, by which it is known who is urgent.
 
         Returns:
             Whose windows and which; empty when none wait.
@@ -133,9 +171,11 @@ class WindowQueue(Generic[T]):
         if not self.windows:
             return []
         turn = self._turn(now_seconds)
-        leader, call = self._lead(turn)
-        taken: dict[T, list[WindowPlace]] = {}
-        for owner, waiting in [leader, *self._first.items(), *self._second.items()]:
+        leader = self._lead_urgent(now_seconds, window_seconds) or self._lead_by_turn(turn)
+        owner, waiting, call, its_turn = leader
+        taken = {owner: call.take(waiting, its_turn)}
+        self._note_gone(owner, taken[owner])
+        for owner, waiting in [*self._first.items(), *self._second.items()]:
             if call.is_full():
                 break
             if found := call.take(waiting, turn):
@@ -143,26 +183,43 @@ class WindowQueue(Generic[T]):
                 self._note_gone(owner, found)
         return list(taken.items())
 
+    def _everyone(self) -> Iterator[tuple[T, _Waiting]]:
+        return itertools.chain(self._first.items(), self._second.items())
+
     def _turn(self, now_seconds: float) -> int:
         """Return how many positions a request may have before it is the next one's turn."""
         while self._of_late and self._of_late[0][0] < now_seconds - _OF_LATE_SECONDS:
             self._of_late.popleft()
-        lines = itertools.chain(self._first.values(), self._second.values())
-        smallest = min(waiting.size for waiting in lines)
+        smallest = min(waiting.size for _, waiting in self._everyone())
         if self._of_late:
             smallest = min(smallest, self._of_late[0][1])
         return max(_REQUESTS_A_TURN * smallest, self._filling.positions // 2)
 
-    def _lead(self, turn: int) -> tuple[tuple[T, _Waiting], _Call]:
-        """Return whose turn it is, and the call that these windows begin."""
+    def _lead_urgent(self, now_seconds: float, window_seconds: float) -> _Leader[T] | None:
+        """Return who can wait no longer, of several the one with the earliest deadline."""
+        urgent = [
+            (owner, waiting)
+            for owner, waiting in self._everyone()
+            if waiting.deadline - now_seconds
+            < _URGENT_TIMES * window_seconds * len(waiting.places) + _URGENT_SECONDS
+        ]
+        if not urgent or self._urgent_in_a_row >= _MOST_URGENT_IN_A_ROW:
+            self._urgent_in_a_row = 0
+            return None
+        self._urgent_in_a_row += 1
+        owner, waiting = min(urgent, key=lambda each: each[1].deadline)
+        return owner, waiting, _Call(self._filling, waiting), math.inf
+
+    def _lead_by_turn(self, turn: int) -> _Leader[T]:
+        """Return whose turn it is."""
         new, again = self._front(self._first, turn), self._front(self._second, turn)
         if new is not None and (again is None or self._in_a_row < _MOST_IN_A_ROW):
             self._in_a_row += 1
-            return new, _Call(self._filling, new[1])
+            return *new, _Call(self._filling, new[1]), turn
         assert again is not None  # one of the lines is not empty
         self._in_a_row = 0
         short = self._filling._replace(positions=min(turn, self._filling.positions))
-        return again, _Call(short, again[1])
+        return *again, _Call(short, again[1]), turn
 
     def _front(self, line: _Line[T], turn: int) -> tuple[T, _Waiting] | None:
         """Return who is first in a line, after sending away those whose turn is over."""
@@ -201,7 +258,7 @@ class _Call:
         """Return whether not even a window of the call's own width fits any more."""
         return bool(self._windows) and self._windows >= self._filling.room(self._width)
 
-    def take(self, waiting: _Waiting, turn: int) -> list[WindowPlace]:
+    def take(self, waiting: _Waiting, turn: float) -> list[WindowPlace]:
         """Take windows of one request, longest first, while they fit and its turn lasts."""
         taken: list[WindowPlace] = []
         while not self.is_full() and (at := self._fitting(waiting.places)) is not None:
@@ -227,5 +284,8 @@ class _Call:
         at = bisect.bisect_right(places, longest, key=_length_of) - 1
         return at if at >= 0 and places[at].length >= self._least else None
 
+
+# Who leads a call, the call, and how many positions of it the leader may have.
+_Leader: TypeAlias = tuple[T, _Waiting, _Call, float]
 
 _length_of = operator.itemgetter(0)

@@ -133,16 +133,21 @@ def test_a_full_queue_is_answered_at_once_with_when_to_come_back(
     async def ask() -> Any:
         first = asyncio.create_task(server.client.post("/v1/evaluate", json=example))
         await asyncio.to_thread(engine.entered.wait)
-        second = await server.client.post("/v1/evaluate", json=example)
+        # Refused before it is read: nobody notices that the second one is no JSON.
+        others = [
+            await server.client.post("/v1/evaluate", content=content)
+            for content in (json.dumps(example), "{")
+        ]
         engine.gate.set()
-        return await first, second
+        return await first, others
 
-    first, second = server.run(ask())
+    first, others = server.run(ask())
     assert first.status_code == 200
-    assert refusal(second)[:2] == (429, "overloaded")
-    assert int(second.headers["retry-after"]) >= 1
-    assert server.metric('trivet_rejected_total{reason="requests"}') == 1
-    assert server.metric('trivet_requests_total{code="429",route="/v1/evaluate"}') == 1
+    for other in others:
+        assert refusal(other)[:2] == (429, "overloaded")
+        assert int(other.headers["retry-after"]) >= 1
+    assert server.metric('trivet_rejected_total{reason="requests"}') == 2
+    assert server.metric('trivet_requests_total{code="429",route="/v1/evaluate"}') == 2
 
 
 def test_a_request_whose_time_runs_out_is_told_so(serve: Serve, example: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ _WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 
 # The batcher counts its own refusals, by reason; these are the statuses of all others.
-_OF_BATCHER = ("requests", "windows", "deadline", "draining", "cancelled")
+_OF_BATCHER = ("requests", "windows", "time", "deadline", "draining", "cancelled")
 _REASONS = {
     400: "invalid",
     401: "auth",

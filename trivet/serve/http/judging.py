@@ -51,7 +51,9 @@ class Judging:
 
         Raises:
             RequestError: It is not what it must be.
+            Overloaded: There is no room for it, as ``Batcher.check_room``; ``Draining`` likewise.
         """
+        self._batcher.check_room()  # a refusal should not cost the reading
         raw = await request.body()
         return await _aside(len(raw) > _LARGE_BYTES, parse, raw)
 
