@@ -4,7 +4,8 @@ python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2
 
 The rows of the data, over and over up to ``--rows``, are written as a log with their metadata. The
 one reads, tokenizes and cuts them, runs the engine, writes verdicts, brings each block to the disk;
-the other runs the very same engine calls, made beforehand, and drops what comes back.
+the other runs the very same engine calls, made beforehand, and drops what comes back. Then a report
+is made of the verdicts.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +102,18 @@ def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None
             file.write(json.dumps(record) + "\n")
 
 
+def report_seconds(verdicts: Path, repeats: int = 5) -> list[float]:
+    """Time ``trivet report``, from its process's start to its end."""
+    command = [sys.executable, "-m", "trivet", "report", str(verdicts)]
+    command += ["--out", str(verdicts.with_suffix(".html"))]
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
 def main(arguments: Sequence[str]) -> None:
     """Time both, in turns."""
     flags = parser(__doc__, repeats=3)
@@ -110,8 +125,11 @@ def main(arguments: Sequence[str]) -> None:
         log = Path(folder) / "log.jsonl"
         write_log(log, given.data, given.split, given.rows)
         both = (given.bundle, given.threads, log)
-        outcome = race([Contender(BARE, bare, both), Contender(WHOLE, whole, both)], given.repeats)
+        contenders = [Contender(BARE, bare, both), Contender(WHOLE, whole, both)]
+        # Minutes long each: what a first call costs more is nothing beside it.
+        outcome = race(contenders, given.repeats, warm_up=())
         tally = _counts(log)
+        reported = report_seconds(log.with_name("verdicts.jsonl"))
     rows = []
     for name in (BARE, WHOLE):
         seconds = outcome.measured[name, None].seconds()
@@ -122,6 +140,7 @@ def main(arguments: Sequence[str]) -> None:
         f"{tally['judged']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
         f"bare engine's windows a second are left: {spread([100 * value for value in share])} %"
     )
+    rows.append(("trivet report on the verdicts", spread(reported, 2), ""))
     publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)
 
 

@@ -21,7 +21,7 @@ haystack|Haystack|haystack-ai==3.4.0
 mlflow|MLflow|mlflow==3.17.2
 phoenix|Phoenix|arize-phoenix-evals==3.9.4
 inspect_ai|Inspect|inspect-ai==0.3.285
-trulens|TruLens|trulens-core==2.16.0 trulens-feedback==2.16.0
+trulens|TruLens|trulens==2.16.0
 evaluate|Hugging|evaluate==0.4.6
 lettucedetect|LettuceDetect|lettucedetect==0.2.3
 ray|Ray|ray[data]==2.60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeAlias
 
 from trivet.data.bounded_lines import LONGEST_LINE, read_bounded
@@ -19,14 +19,14 @@ _PIECE = 1 << 16
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def read_lines(file: IO[bytes]) -> Iterator[Read]:
+def read_lines(file: IO[bytes], parse: Callable[[bytes], Fields] = parse_line) -> Iterator[Read]:
     """Yield the rows of a file of one JSON object a line; blank lines are none."""
     for number, line in enumerate(read_bounded(file), start=1):
         if line is None:
             yield number, ExampleError(f"is longer than {LONGEST_LINE} bytes", "malformed_line")
         elif line.strip():
             try:
-                yield number, parse_line(line)
+                yield number, parse(line)
             except ExampleError as error:
                 yield number, error
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, get_args
 
 from trivet.data.compressed import COMPRESSIONS, DAMAGE, decompress
 from trivet.data.csv_rows import read_csv
-from trivet.data.json_objects import Fields
+from trivet.data.json_objects import Fields, parse_line
 from trivet.data.json_rows import Read, read_document, read_lines
 from trivet.data.parquet_rows import read_parquet
 from trivet.records import DataError, ExampleError
@@ -59,13 +59,19 @@ class Log:
         size: Bytes of all files; ``None`` for stdin.
     """
 
-    def __init__(self, source: str, format: Format | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        source: str,
+        format: Format | None = None,  # noqa: A002
+        parse: Callable[[bytes], Fields] = parse_line,
+    ) -> None:
         """Find the files.
 
         Args:
             source: A file, a folder (every file in it with a known suffix, sorted by its path), or
                 ``-`` for stdin.
             format: What the rows are written in; ``None`` asks the suffix.
+            parse: Reads a line of JSON lines.
 
         Raises:
             DataError: There is no such file, or nothing to read in the folder.
@@ -75,6 +81,7 @@ class Log:
         self.size = sum(file.stat().st_size for file in self.files) if self.files else None
         self._folder = Path(source) if source != STDIN and Path(source).is_dir() else None
         self._format = format
+        self._parse = parse
         self._bytes_before = 0
         self._current: IO[bytes] | None = None
 
@@ -135,7 +142,8 @@ class Log:
         inside = f"{self._name(file)} " if file and self._folder else ""
         place = "the beginning"
         try:
-            reads = _read(content, format_, seekable=not compressed and raw.seekable())
+            seekable = not compressed and raw.seekable()
+            reads = self._read(content, format_, seekable=seekable)
             for count, (line, fields) in enumerate(reads, start=1):
                 place = inside + (f"row {count}" if line is None else f"line {line}")
                 yield SourceRow(before + count, place, line, fields)
@@ -144,18 +152,17 @@ class Log:
         except (*DAMAGE, ValueError) as error:
             raise DataError(f"the input breaks off after {place}: {error}") from error
 
+    def _read(self, content: IO[bytes], format_: Format, *, seekable: bool) -> Iterator[Read]:
+        if format_ == "jsonl":
+            return read_lines(content, self._parse)
+        if format_ == "json":
+            return read_document(content)
+        if format_ == "parquet":
+            return read_parquet(content, seekable=seekable)
+        return read_csv(content, "\t" if format_ == "tsv" else None)
+
     def _name(self, file: Path) -> str:
         return file.relative_to(self._folder).as_posix() if self._folder else str(file)
-
-
-def _read(content: IO[bytes], format_: Format, *, seekable: bool) -> Iterator[Read]:
-    if format_ == "jsonl":
-        return read_lines(content)
-    if format_ == "json":
-        return read_document(content)
-    if format_ == "parquet":
-        return read_parquet(content, seekable=seekable)
-    return read_csv(content, "\t" if format_ == "tsv" else None)
 
 
 def _files(path: Path) -> tuple[Path, ...]:

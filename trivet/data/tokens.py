@@ -32,6 +32,9 @@ _SPECIAL_NAMES = {
 }
 _UNKNOWN_NAMES = ("[UNK]", "<unk>")
 
+# As long as a SHA-256 in hexadecimal digits; hardly anything that is longer is a word.
+_LONGEST_PIECE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -127,11 +130,15 @@ class SegmentTokenizer:
 
 
 def _cut_long_words(tokenizer: Tokenizer) -> None:
-    """Let WordPiece read long words in pieces: it takes a whole one over its limit for unknown."""
+    """Let WordPiece read long words in pieces.
+
+    It takes a whole word over its limit for unknown, and the square of a word's letters in time.
+    """
     words = tokenizer.pre_tokenizer
     if not isinstance(tokenizer.model, models.WordPiece) or "FixedLength" in repr(words):
         return
-    pieces = pre_tokenizers.FixedLength(length=tokenizer.model.max_input_chars_per_word)
+    longest = min(_LONGEST_PIECE, tokenizer.model.max_input_chars_per_word)
+    pieces = pre_tokenizers.FixedLength(length=longest)
     tokenizer.pre_tokenizer = pieces if words is None else pre_tokenizers.Sequence([words, pieces])
 
 

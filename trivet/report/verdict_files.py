@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from trivet.data.json_objects import parse_plain_line
 from trivet.data.log import Format, Log, SourceRow
 from trivet.data.records_in import Columns, LogRow, read_rows
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
@@ -60,7 +61,8 @@ class VerdictFile:
             DataError: The file holds no verdicts, or breaks off; or the log that was given does.
         """
         texts = _Texts(self._texts())
-        for number, source in enumerate(Log(str(self.path)).rows(), start=1):
+        verdicts = Log(str(self.path), parse=parse_plain_line)  # no name twice: we wrote them
+        for number, source in enumerate(verdicts.rows(), start=1):
             row = _read(source, first=number == 1, path=self.path)
             if row.response is None and row.contexts is None:
                 row = texts.beside(row)
