@@ -53,6 +53,7 @@ from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.model.inference import inference_model
 from trivet.model.inference_layer import Form
 from trivet.model.int8 import quantize
+from trivet.model.int8_sums import keep_int8_sums_exact
 from trivet.model.parity import FP32_TOLERANCE, Engine, ParityReport, compare, grid
 from trivet.model.precision import Half, emulated, mixed
 from trivet.model.rag_model import RagModel, as_tensors
@@ -231,8 +232,7 @@ def _onnx_engine(path: Path, threads: int | None) -> Engine:
     """Return a graph in ONNX Runtime as something that takes and gives arrays."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
-    # On processors without VNNI int8 products would overflow; slower kernels that do not, there.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    keep_int8_sums_exact(options)
     graph: str | bytes = str(path)
     if path.name in _HALVES.values():
         graph = emulated(onnx.load(path)).SerializeToString()

@@ -1,6 +1,6 @@
 """ONNX Runtime on the CPU: the engine of the embedded path.
 
-The only file that knows ONNX Runtime. The graph is looked at once, at load, so that a wrong file is
+The graph is looked at once, at load, so that a wrong file is
 refused by name before the first question.
 """
 
@@ -13,6 +13,7 @@ import onnxruntime
 
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
+from trivet.model.int8_sums import keep_int8_sums_exact
 from trivet.records import BundleError, EngineError
 from trivet.serve.backend import check_ends
 
@@ -51,8 +52,7 @@ class OnnxRuntimeBackend:
         options.inter_op_num_threads = 1
         # Shapes differ from call to call: a memory plan for each would only pile up.
         options.enable_mem_pattern = False
-        # Without VNNI the usual int8 kernels overflow; export compares with this setting too.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        keep_int8_sums_exact(options)
         try:
             self._session = onnxruntime.InferenceSession(
                 str(path), sess_options=options, providers=["CPUExecutionProvider"]
