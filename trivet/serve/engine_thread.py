@@ -7,6 +7,7 @@ in the call, and the next call is made.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 import time
@@ -64,6 +65,8 @@ class EngineThread:
         self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.filling)
         self._closing = False
         self._call_started: float | None = None
+        # What is done with the last call's answer, once the next call is put together.
+        self._afterwards: list[Callable[[], object]] = []
         self._thread: threading.Thread | None = None
         self._ended = asyncio.Event()
 
@@ -135,6 +138,7 @@ class EngineThread:
             except Exception as error:
                 logger.exception("the engine's thread met an error outside a call; it goes on")
                 self._lose_all(error)
+        self._hand_on()
         at_end()
         call_in_loop(loop, self._ended.set)
 
@@ -143,9 +147,9 @@ class EngineThread:
         with self._changed:
             while not self._closing:
                 self._drop_what_is_over()
-                if not self._queue.windows:
-                    self._changed.wait()
-                elif (seconds := self._worth_waiting()) > 0:
+                seconds = self._worth_waiting() if self._queue.windows else None
+                if seconds is None or seconds > 0:
+                    self._hand_on()
                     self._changed.wait(seconds)
                 else:
                     return self._queue.take(time.monotonic(), self._admission.window_seconds)
@@ -165,7 +169,11 @@ class EngineThread:
         return first + self._wait_seconds - time.monotonic()
 
     def _run(self, call: Call) -> None:
-        """Run one call and hand its answer on."""
+        """Run one call; its answer is handed on when the next one is put together, or none is.
+
+        Those who add and join it would otherwise be in the way of putting the next one together,
+        while the engine has nothing to do.
+        """
         windows = sum(len(places) for _, places in call)
         started = self._call_started = time.monotonic()
         answered = self._answer(call)
@@ -176,15 +184,12 @@ class EngineThread:
                 broken = dict.fromkeys((place.example for place in places), answered)
                 request.fail(broken)
                 gone = len(places) + self._drop_broken(request, broken)
-                self._finishers.submit(request.guard, self._count_off, request, gone, seconds)
+                self._later(request, self._count_off, request, gone, seconds)
         else:
             self._admission.note_call(windows, seconds)
             outputs, parts = answered
             for (request, places), own in zip(call, parts, strict=True):
-                gone = len(places)
-                self._finishers.submit(
-                    request.guard, self._add, request, own, outputs, gone, seconds
-                )
+                self._later(request, self._add, request, own, outputs, len(places), seconds)
             self._tell_watch(windows, seconds)
 
     def _answer(self, call: Call) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
@@ -193,12 +198,23 @@ class EngineThread:
         try:
             for request, places in call:
                 parts.append(request.take(places, first=sum(map(len, parts))))
+            self._hand_on()
             return self._evaluator.run([each.part for own in parts for each in own]), parts
         except EngineError as error:
             return error
         except BaseException as error:  # whatever it is, it may not end the thread
             logger.exception("an engine call met an unexpected error")
             return EngineError(f"the engine call met {type(error).__name__}: {error}")
+
+    def _later(self, request: BatchedRequest, step: Callable[..., None], *given: object) -> None:
+        guarded = functools.partial(request.guard, step, *given)
+        self._afterwards.append(functools.partial(self._finishers.submit, guarded))
+
+    def _hand_on(self) -> None:
+        """Let the last call's answer be added, joined and read."""
+        afterwards, self._afterwards = self._afterwards, []
+        for submit in afterwards:
+            submit()
 
     def _add(
         self,

@@ -52,6 +52,8 @@ class OnnxRuntimeBackend:
         options.inter_op_num_threads = 1
         # Shapes differ from call to call: a memory plan for each would only pile up.
         options.enable_mem_pattern = False
+        # A thread that other work holds up gives of its share: blocks are handed out as they go.
+        options.add_session_config_entry("session.dynamic_block_base", "4")
         keep_int8_sums_exact(options)
         try:
             self._session = onnxruntime.InferenceSession(
