@@ -42,7 +42,7 @@ def test_nobody_is_urgent_while_there_is_time() -> None:
     st.integers(0, 5),
     st.integers(1, 9),
 )
-def test_what_runs_before_is_at_least_what_is_due_and_at_most_all(
+def test_what_runs_before_is_no_more_than_all_and_no_less_than_its_own(
     waiting: list[tuple[int, int]], deadline: int, own: int
 ) -> None:
     queue: WindowQueue[int] = WindowQueue(Filling())
@@ -50,7 +50,26 @@ def test_what_runs_before_is_at_least_what_is_due_and_at_most_all(
         queue.add(number, [[100] * windows], 0.0, float(due))
     due_first = own + sum(windows for due, windows in waiting if due <= deadline)
     before = queue.windows_before(float(deadline), own)
-    assert due_first <= before <= min(2 * due_first, queue.windows + own)
+    assert own <= before <= min(2 * due_first, queue.windows + own)
+
+
+def test_one_long_request_keeps_no_short_one_out() -> None:
+    admission = Admission(most_requests=99, most_windows=9999, window_size=512)
+    admission.note_call(windows=1, seconds=0.05)
+    queue: WindowQueue[str] = WindowQueue(Filling())
+    queue.add("long", [[500] * 400], 0.0, deadline_seconds=30.0)
+    before = queue.windows_before(31.0, own=1)
+    admission.check_time(own=1, before=before, left_seconds=3.0, waiting=400)
+    queue.add("short", [[500]], 0.0, deadline_seconds=31.0)
+    calls = [[owner for owner, _ in queue.take(0.0, 0.05)] for _ in range(before)]
+    assert any("short" in owners for owners in calls)
+
+
+def test_who_can_still_be_saved_goes_before_who_cannot() -> None:
+    queue: WindowQueue[str] = WindowQueue(Filling())
+    queue.add("lost", LONG, 0.0, deadline_seconds=0.5)
+    queue.add("saved", LONG, 0.0, deadline_seconds=1.5)
+    assert queue.take(0.0, window_seconds=0.05)[0][0] == "saved"
 
 
 @dataclass(eq=False)
@@ -91,7 +110,7 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
             asked = Asked(coming[0] + random.choice(time_outs), *[len(coming[1])] * 2)
             try:
                 before = queue.windows_before(asked.deadline, asked.windows)
-                admission.check_time(before, asked.deadline - now, queue.windows)
+                admission.check_time(asked.windows, before, asked.deadline - now, queue.windows)
                 queue.add(asked, [coming[1]], now, asked.deadline)
             except Overloaded:
                 assert queue.windows

@@ -19,8 +19,8 @@ _PLANNED_SHARE = 0.4
 # Characters tell windows roughly; only what is too much by half is refused by them.
 _SURE_SHARE = 0.5
 _LEAST_SECONDS, _MOST_SECONDS, _UNKNOWN_SECONDS = 0.1, 60.0, 1.0
-# How much the last call counts in the mean seconds of a window.
-_LAST_CALL_SHARE = 0.1
+# How much of what was learnt of the engine's speed is left after one more call.
+_KEPT_SHARE = 0.9
 
 
 class Admission:
@@ -45,13 +45,13 @@ class Admission:
         self._coming_windows = 0.0
         self._seen_windows = 1.0
         self._seen_characters = float(_CHARACTERS_PER_TOKEN * window_size)
-        self._known_window_seconds: float | None = None
+        self._call_seconds = self._call_windows = 0.0
         self._lock = threading.Lock()
 
     @property
     def window_seconds(self) -> float:
         """About how long the engine needs for a window, of late; 0 before its first call."""
-        return self._known_window_seconds or 0.0
+        return self._call_seconds / self._call_windows if self._call_windows else 0.0
 
     def check_requests(self, requests: int, waiting: int) -> None:
         """Refuse one more request where there are enough.
@@ -138,38 +138,39 @@ class Admission:
                 self._retry_seconds(waiting),
             )
 
-    def check_time(self, before: int, left_seconds: float, waiting: int) -> None:
+    def check_time(self, own: int, before: int, left_seconds: float, waiting: int) -> None:
         """Refuse a request that would hardly be answered in time, before the engine works for it.
 
         Args:
-            before: How many windows may have run when its last one has, its own among them.
+            own: How many windows it has.
+            before: How many may have run when its last one has, its own among them.
             left_seconds: Until its answer is wanted.
             waiting: How many of others wait; where none do, it may try.
 
         Raises:
-            Overloaded: They would take more of that time than is planned with.
+            Overloaded: Those of others would take more of its time than is planned with.
         """
-        seconds = before * self.window_seconds
-        if waiting and seconds > _PLANNED_SHARE * left_seconds:
+        others = (before - own) * self.window_seconds
+        spare = left_seconds - own * self.window_seconds
+        if waiting and others > max(0.0, _PLANNED_SHARE * spare):
             raise Overloaded(
-                f"{before} windows would run first, its own among them, for about {seconds:.1f} "
-                f"seconds, and {left_seconds:.1f} are left of its time-out; "
-                f"{self._ask_again(waiting)}, or with a longer time-out",
+                f"{before - own} windows would run before the last of its {own}, for about "
+                f"{others:.1f} seconds, and {left_seconds:.1f} are left of its time-out; "
+                f"{self._ask_again(before - own)}, or with a longer time-out",
                 "time",
-                self._retry_seconds(waiting),
+                self._retry_seconds(before - own),
             )
 
     def note_call(self, windows: int, seconds: float) -> None:
         """Learn how long the engine needs for a window."""
-        last = seconds / windows
-        mean = last if self._known_window_seconds is None else self._known_window_seconds
-        self._known_window_seconds = mean + _LAST_CALL_SHARE * (last - mean)
+        self._call_seconds = _KEPT_SHARE * self._call_seconds + seconds
+        self._call_windows = _KEPT_SHARE * self._call_windows + windows
 
     def _retry_seconds(self, waiting: int) -> float:
         """Return about how long the engine needs for all that is there already."""
-        if self._known_window_seconds is None:
+        if not self._call_windows:
             return _UNKNOWN_SECONDS
-        seconds = (waiting + self._coming_windows) * self._known_window_seconds
+        seconds = (waiting + self._coming_windows) * self.window_seconds
         return min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS)
 
     def _ask_again(self, waiting: int) -> str:

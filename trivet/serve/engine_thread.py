@@ -66,7 +66,7 @@ class EngineThread:
         self._closing = False
         self._call_started: float | None = None
         # What is done with the last call's answer, once the next call is put together.
-        self._afterwards: list[Callable[[], object]] = []
+        self._afterwards: list[tuple[BatchedRequest, Callable[[], None]]] = []
         self._thread: threading.Thread | None = None
         self._ended = asyncio.Event()
 
@@ -106,14 +106,15 @@ class EngineThread:
         """
         own, deadline = sum(map(len, lengths)), request.deadline
         with self._changed:
-            waiting = self._queue.windows
+            now, waiting = time.monotonic(), self._queue.windows
+            if request.over or request.is_late():
+                request.answer(Expired("the time ran out before its windows could wait"))
+                return
             self._admission.check_windows(own, waiting)
             before = self._queue.windows_before(deadline, own)
-            now = time.monotonic()
-            self._admission.check_time(before, deadline - now, waiting)
-            if not request.over:
-                self._queue.add(request, lengths, now, deadline)
-                self._changed.notify()
+            self._admission.check_time(own, before, deadline - now, waiting)
+            self._queue.add(request, lengths, now, deadline)
+            self._changed.notify()
 
     def drop(self, request: BatchedRequest) -> None:
         """Forget the windows of a request that have not run."""
@@ -207,14 +208,17 @@ class EngineThread:
             return EngineError(f"the engine call met {type(error).__name__}: {error}")
 
     def _later(self, request: BatchedRequest, step: Callable[..., None], *given: object) -> None:
-        guarded = functools.partial(request.guard, step, *given)
-        self._afterwards.append(functools.partial(self._finishers.submit, guarded))
+        self._afterwards.append((request, functools.partial(request.guard, step, *given)))
 
     def _hand_on(self) -> None:
         """Let the last call's answer be added, joined and read."""
         afterwards, self._afterwards = self._afterwards, []
-        for submit in afterwards:
-            submit()
+        for request, step in afterwards:
+            try:
+                self._finishers.submit(step)
+            except RuntimeError as error:  # no thread can be started
+                logger.exception("an answer could not be handed on")
+                request.answer(error)
 
     def _add(
         self,

@@ -1,7 +1,7 @@
 """ONNX Runtime on the CPU: the engine of the embedded path.
 
-The graph is looked at once, at load, so that a wrong file is
-refused by name before the first question.
+The graph is looked at once, at load, so that a wrong file is refused by name before the first
+question.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class OnnxRuntimeBackend:
         options.enable_mem_pattern = False
         # A thread that other work holds up gives of its share: blocks are handed out as they go.
         options.add_session_config_entry("session.dynamic_block_base", "4")
-        keep_int8_sums_exact(options)
         try:
+            keep_int8_sums_exact(options)
             self._session = onnxruntime.InferenceSession(
                 str(path), sess_options=options, providers=["CPUExecutionProvider"]
             )

@@ -1,15 +1,16 @@
 """Which windows run next, where many requests compete for one engine.
 
 Requests take turns, in two lines. Who comes is served in order of arrival, for one turn; who has
-not finished by then goes on in the second line, turn by turn. That line has every fourth call at
-least, and all that the first one leaves. A turn is as long as two of the smallest requests of late,
-and half a call at least. So requests of about one size are served one after the other, while a long
-one among short ones has its windows spread over many calls; and under any load each comes to its
-end.
+not finished by then goes on in the second line, turn by turn. That line has every fourth of their
+calls at least, and all that the first one leaves. A turn is as long as two of the smallest requests
+of late, and half a call at least. So requests of about one size are served one after the other,
+while a long one among short ones has its windows spread over many calls; and under any load each
+comes to its end.
 
-Deadlines come before turns. A request leads two calls of three, earliest deadline first, from the
-moment when its time is hardly three times what its windows take: work for an answer that comes too
-late would be lost. Two and not all: a request that can no longer be saved must not stop all others.
+Deadlines come before turns. A request is urgent from the moment when its time is hardly three times
+what its windows take: work for an answer that comes too late would be lost. Of three calls two are
+for the urgent, those first that can still be saved, earliest deadline first. Two and not all: a
+request that cannot be saved must not stop the others.
 
 A call takes windows of whose turn it is, and is filled up with windows of others that are about as
 long, so that little is computed for padding; what they get ahead of their turn is part of it. A
@@ -40,6 +41,8 @@ _REQUESTS_A_TURN = 2
 _URGENT_TIMES, _URGENT_SECONDS = 3.0, 0.3
 # How many calls in a row urgent requests may lead while others wait.
 _MOST_URGENT_IN_A_ROW = 2
+# A new request has at least every so many-th call, and a turn is about so many windows.
+_CALLS_A_TURN, _WINDOWS_A_TURN = 4, 2
 
 T = TypeVar("T", bound=Hashable)
 
@@ -142,19 +145,20 @@ class WindowQueue(Generic[T]):
     def windows_before(self, deadline_seconds: float, own: int) -> int:
         """Return how many windows may have run when the last of a new request has.
 
-        What has an earlier deadline runs first; of the rest, which has its turns meanwhile, as much
-        again at most.
+        No more than what has an earlier deadline, and as much again of the rest, which has its
+        turns meanwhile. And no more than its turns let pass: however long another request is, this
+        one waits for about as many windows of it as it has itself.
 
         Args:
             deadline_seconds: The new request's.
             own: How many windows it has.
         """
-        first = own + sum(
-            len(waiting.places)
-            for _, waiting in self._everyone()
-            if waiting.deadline <= deadline_seconds
-        )
-        return first + min(first, self.windows + own - first)
+        due = turns = own
+        for _, waiting in self._everyone():
+            theirs = len(waiting.places)
+            due += theirs if waiting.deadline <= deadline_seconds else 0
+            turns += min(theirs, own + _WINDOWS_A_TURN)
+        return min(due + min(due, self.windows + own - due), _CALLS_A_TURN * turns)
 
     def take(
         self, now_seconds: float, window_seconds: float = 0.0
@@ -196,7 +200,7 @@ class WindowQueue(Generic[T]):
         return max(_REQUESTS_A_TURN * smallest, self._filling.positions // 2)
 
     def _lead_urgent(self, now_seconds: float, window_seconds: float) -> _Leader[T] | None:
-        """Return who can wait no longer, of several the one with the earliest deadline."""
+        """Return who can wait no longer: the earliest deadline of those that can be kept."""
         urgent = [
             (owner, waiting)
             for owner, waiting in self._everyone()
@@ -207,7 +211,12 @@ class WindowQueue(Generic[T]):
             self._urgent_in_a_row = 0
             return None
         self._urgent_in_a_row += 1
-        owner, waiting = min(urgent, key=lambda each: each[1].deadline)
+
+        def rank(each: tuple[T, _Waiting]) -> tuple[bool, float]:
+            deadline, left = each[1].deadline, window_seconds * len(each[1].places)
+            return deadline - now_seconds < left, deadline
+
+        owner, waiting = min(urgent, key=rank)
         return owner, waiting, _Call(self._filling, waiting), math.inf
 
     def _lead_by_turn(self, turn: int) -> _Leader[T]:
