@@ -1,7 +1,7 @@
 """Requests made from the server's own description, valid and not: none may be answered 500.
 
-python -m venv /tmp/fuzz && /tmp/fuzz/bin/pip install schemathesis
-python -m benchmarks.server_fuzz --schemathesis /tmp/fuzz/bin/schemathesis [--examples 1000]
+python -m venv fuzz && fuzz/bin/pip install schemathesis
+python -m benchmarks.server_fuzz --schemathesis fuzz/bin/schemathesis [--examples 1000]
 
 Schemathesis has an environment of its own, because it brings half a hundred packages. It reads
 ``/openapi.json`` and asks each operation up to ``--examples`` things. It checks that no server

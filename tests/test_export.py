@@ -14,6 +14,7 @@ import torch
 import transformers
 from onnx import TensorProto
 
+from tests.relative_attention import RELATIVE
 from trivet.data.windows import Windows
 from trivet.export import export_onnx
 from trivet.model import int8
@@ -87,16 +88,7 @@ def small_encoder(kind: str) -> transformers.PreTrainedModel:
     if kind == "bert":
         bert = transformers.BertConfig(type_vocab_size=2, **sizes)
         return transformers.BertModel(bert, add_pooling_layer=False)
-    relative: dict[str, Any] = {
-        "type_vocab_size": 0,
-        "relative_attention": True,
-        "position_buckets": 16,
-        "norm_rel_ebd": "layer_norm",
-        "share_att_key": True,
-        "pos_att_type": ["p2c", "c2p"],
-        "position_biased_input": False,
-    }
-    return transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes, **relative))
+    return transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes, **RELATIVE))
 
 
 @pytest.fixture(scope="module", params=["bert", "deberta"])

@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 
+from tests.relative_attention import RELATIVE
 from trivet import export
 from trivet.model.bundle import (
     BundleInfo,
@@ -49,15 +50,6 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 32,
     "max_position_embeddings": 64,
     "initializer_range": 0.3,
-}
-RELATIVE: dict[str, Any] = {
-    "type_vocab_size": 0,
-    "relative_attention": True,
-    "position_buckets": 16,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": ["p2c", "c2p"],
-    "position_biased_input": False,
 }
 
 

@@ -15,6 +15,7 @@ import torch
 import transformers
 from onnx import TensorProto, numpy_helper
 
+from tests.relative_attention import RELATIVE
 from trivet.data.tokens import SegmentTokenizer
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import GRAPH_NAME, BundleInfo, GraphInfo, write_bundle
@@ -122,15 +123,7 @@ def graph(request: pytest.FixtureRequest) -> onnx.ModelProto:
             transformers.BertConfig(type_vocab_size=2, **sizes), add_pooling_layer=False
         )
     else:
-        sizes |= {
-            "type_vocab_size": 0,
-            "relative_attention": True,
-            "position_buckets": 16,
-            "norm_rel_ebd": "layer_norm",
-            "share_att_key": True,
-            "pos_att_type": ["p2c", "c2p"],
-            "position_biased_input": False,
-        }
+        sizes |= RELATIVE
         encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes))
     model = RagModel(Trunk(encoder), pooled_support=True).eval()
     if request.param == "deberta-attention":

@@ -1,8 +1,8 @@
 """Whether ONNX Runtime's quick int8 kernels add up right on this processor.
 
 On x86-64 without VNNI they add pairs of products of unsigned and signed bytes in 16 bits, which
-overflow without a word. There ONNX Runtime is asked for other kernels; where they are not needed
-these would cost half as much time again.
+overflow without a word. There ONNX Runtime is asked for other kernels; elsewhere these would only
+cost time.
 """
 
 from __future__ import annotations
