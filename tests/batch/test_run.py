@@ -105,7 +105,7 @@ def cut_power(monkeypatch: pytest.MonkeyPatch, random_: random.Random) -> None:
 def test_a_run_that_was_stopped_writes_the_bytes_of_one_that_was_not(
     write_log: WriteLog, judge: Judge, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "_CHARACTERS", 6000)
+    monkeypatch.setattr(blocks, "_CALLS", 1)
     rows: list[Any] = list(range(700))
     rows[97], rows[600] = "{broken", {**GOOD, "contexts": ["The mill is old. " * 300]}
     log, whole, out = write_log(rows), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
@@ -124,6 +124,32 @@ def test_a_run_that_was_stopped_writes_the_bytes_of_one_that_was_not(
     assert out.read_bytes() == whole.read_bytes()
     assert record.counts == expected.counts
     assert [line["row"] for line in read(out)] == list(range(1, 701))
+
+
+def test_a_block_is_as_long_as_a_few_engine_calls_or_64_rows(
+    write_log: WriteLog, judge: Judge, tmp_path: Path, toy: Any
+) -> None:
+    assert blocks.block_characters(toy) == 6 * 4 * 1024
+    long = {**GOOD, "contexts": ["The mill is old. " * 600]}  # 10,200 characters
+    record = judge(write_log([long] * 7), tmp_path / "long.jsonl")
+    assert record.progress.blocks == 3
+    record = judge(write_log([GOOD] * 129), tmp_path / "short.jsonl")
+    assert record.progress.blocks == 3
+
+
+def test_a_run_that_goes_on_keeps_the_blocks_it_began_with(
+    write_log: WriteLog, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = {**GOOD, "contexts": ["The mill is old. " * 300]}
+    log, whole, out = write_log([long] * 20), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
+    judge(log, whole)
+    with pytest.MonkeyPatch.context() as patch:
+        cut_power(patch, random.Random(0))
+        with pytest.raises(PowerCut):
+            judge(log, out)
+    monkeypatch.setattr(blocks, "_CALLS", 1)
+    judge(log, out)
+    assert out.read_bytes() == whole.read_bytes()
 
 
 def test_a_finished_run_is_not_judged_again(

@@ -18,7 +18,8 @@ from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample
 from trivet.serve.evaluator import Evaluator
 
 _ROWS = 64
-_CHARACTERS = 500_000
+_CALLS = 6  # of the engine; on two cores about a second of the embedded bundle
+_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ def judge_blocks(
     evaluator: Evaluator,
     rows: Iterable[LogRow],
     settings: RunSettings,
+    characters: int,
     *,
     first_block: int = 0,
     strict: bool = False,
@@ -52,13 +54,14 @@ def judge_blocks(
         evaluator: The judge.
         rows: From the beginning of a block on.
         settings: What is judged, and what is written of it.
+        characters: A block ends behind the row with which it has so many.
         first_block: The number of that block, counted from 0.
         strict: Whether to stop at the first row that cannot be judged.
 
     Raises:
         DataError: The log breaks off; the rows before it were yielded.
     """
-    for number, block in enumerate(_blocks(rows), start=first_block):
+    for number, block in enumerate(_blocks(rows, characters), start=first_block):
         if not settings.shard.has(number):
             yield JudgedBlock(len(block))
             continue
@@ -79,7 +82,15 @@ def judge_blocks(
         yield JudgedBlock(len(block), placed, lines, error)
 
 
-def _blocks(rows: Iterable[LogRow]) -> Iterator[list[LogRow]]:
+def block_characters(evaluator: Evaluator) -> int:
+    """Return how many characters fill a block: enough for a few full calls of the engine.
+
+    What is on the disk is a block behind at most, and a block is about a second's work.
+    """
+    return _CALLS * _CHARACTERS_PER_TOKEN * evaluator.filling.positions
+
+
+def _blocks(rows: Iterable[LogRow], most: int) -> Iterator[list[LogRow]]:
     """Group rows into blocks of a bounded number of rows and of characters."""
     block: list[LogRow] = []
     characters = 0
@@ -90,7 +101,7 @@ def _blocks(rows: Iterable[LogRow]) -> Iterator[list[LogRow]]:
             if isinstance(row.example, RagExample):
                 texts = (row.example.question, row.example.response, *row.example.contexts)
                 characters += sum(map(len, texts))
-            if len(block) >= _ROWS or characters >= _CHARACTERS:
+            if len(block) >= _ROWS or characters >= most:
                 yield block
                 block, characters = [], 0
     except DataError as error:

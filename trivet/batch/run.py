@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import trivet
-from trivet.batch.blocks import judge_blocks
+from trivet.batch.blocks import block_characters, judge_blocks
 from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output, no_room
 from trivet.batch.run_record import (
@@ -73,7 +73,8 @@ def judge_to_stream(
     tally, read = Tally(), 0
     with contextlib.closing(log):
         rows = read_rows(log.rows(), settings.columns())
-        for block in judge_blocks(evaluator, rows, settings, strict=strict):
+        characters = block_characters(evaluator)
+        for block in judge_blocks(evaluator, rows, settings, characters, strict=strict):
             sink.writelines(block.lines)
             sink.flush()
             for result in block.results:
@@ -150,7 +151,15 @@ def _append(
 ) -> None:
     """Judge what is left, block by block; ``record`` follows."""
     done = record.progress
-    for block in judge_blocks(evaluator, rows, settings, first_block=done.blocks, strict=strict):
+    blocks = judge_blocks(
+        evaluator,
+        rows,
+        settings,
+        record.block_characters,
+        first_block=done.blocks,
+        strict=strict,
+    )
+    for block in blocks:
         if block.lines:
             output.append(b"".join(block.lines))
         if block.stop is not None:
@@ -193,6 +202,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
         },
         engine={"name": evaluator.engine, "precision": evaluator.precision},
         settings=settings.to_dict(),
+        block_characters=block_characters(evaluator),
     )
 
 
@@ -219,6 +229,7 @@ def _begin(now: RunRecord, out: Path, output: Output, going: Going) -> RunRecord
         raise RunChangedError(
             f"{output.path}: has {output.size} bytes, but {promised} were written; {_WAY_OUT}"
         )
+    now.block_characters = before.block_characters  # else the shards of a log would not meet
     changes = before.changes(now)
     if not changes:
         return before

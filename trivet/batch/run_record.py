@@ -7,6 +7,7 @@
      "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
      "engine": {"name", "precision"},
      "settings": {...},                                    `RunSettings.to_dict()`
+     "block_characters": 24576,                            see `judge_blocks`
      "changed": [...],                                     what changed under a run that went on
      "progress": {"rows", "blocks", "bytes"},              of the input, and of the output
      "counts": {"judged", "failed", "failures", "windows", "scores"},
@@ -56,6 +57,7 @@ class RunRecord:
     bundle: dict[str, Any]
     engine: dict[str, Any]
     settings: dict[str, Any]
+    block_characters: int
     changed: list[str] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
     counts: Tally = field(default_factory=Tally)
@@ -80,6 +82,7 @@ class RunRecord:
             "bundle.manifest_sha256": self.bundle["manifest_sha256"],
             "engine.name": self.engine["name"],
             "engine.precision": self.engine["precision"],
+            "block_characters": self.block_characters,
             **{f"settings.{name}": value for name, value in self.settings.items()},
         }
 
