@@ -7,16 +7,19 @@ its time little, and in torch's favour; a line below the table says so (``about_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 from benchmarks.report import Table
 from benchmarks.shapes import Shape
 from trivet.data.tokens import SegmentTokenizer
+from trivet.data.windows import Windows
 from trivet.model.bundle import WEIGHTS_NAME, Bundle, read_bundle
 from trivet.records import BundleError
 from trivet.serve.backend import Backend
+from trivet.serve.lanes import Lanes, lanes_of
 from trivet.serve.loading import Precision, load_backend, load_tokenizer
 
 ENGINES = ("int8", "fp32", "openvino", "openvino bf16", "torch", "torch eager", "torch bf16")
@@ -46,6 +49,25 @@ def load_engine(folder: Path, engine: str, threads: int) -> tuple[Bundle, Backen
         precision = cast("Precision | None", detail or None)
         return bundle, load_backend(bundle, threads, precision, "openvino")
     return bundle, load_backend(bundle, threads, cast("Precision", engine))
+
+
+class FullEngine:
+    """An engine with as many calls at once as it likes, and nothing else to do."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._lanes = Lanes(lanes_of(backend))
+
+    @property
+    def lanes(self) -> int:
+        """How many calls it runs at once."""
+        return self._lanes.count
+
+    def run(self, calls: Iterable[Windows]) -> None:
+        """Run calls that were made beforehand, and drop what comes back."""
+        run = self._backend.run
+        for answer in [self._lanes.submit(functools.partial(run, windows)) for windows in calls]:
+            answer.result()
 
 
 def bundle_shape(bundle: Bundle) -> Shape:

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.engines import ENGINES, load_engine, tokenizer_of
+from benchmarks.engines import ENGINES, FullEngine, load_engine, tokenizer_of
 from benchmarks.inputs import sample_requests
 from benchmarks.report import Table, parser, publish, skipped, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.data.reading import read_examples
 from trivet.data.tokens import SegmentTokenizer
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out, take_windows
-from trivet.serve.engine_calls import POSITIONS, pack
+from trivet.serve.engine_calls import POSITIONS, Filling, pack
 
 WIDEST = 512
 
@@ -51,7 +51,7 @@ def plans(lengths: Sequence[int]) -> dict[str, Plan]:
         if not arrival or widest * (len(arrival[-1]) + 1) > POSITIONS:
             arrival.append([])
         arrival[-1].append(number)
-    ordered, stepped = pack(lengths), pack(lengths, step=64)
+    ordered, stepped = pack(lengths, Filling()), pack(lengths, Filling(step=64))
     return {
         f"filled up to {WIDEST}": Plan(fixed, [WIDEST] * len(fixed)),
         "as they come": Plan(arrival, [max(lengths[n] for n in call) for call in arrival]),
@@ -71,7 +71,7 @@ def sample_layouts(tokenizer: SegmentTokenizer) -> list[Layout]:
 
 def build(folder: Path, engine: str, threads: int) -> Run:
     """Return what runs the whole sample in the calls of the plan that its case names."""
-    backend = load_engine(folder, engine, threads)[1]
+    full = FullEngine(load_engine(folder, engine, threads)[1])
     tokenizer = tokenizer_of(folder)
     layouts = sample_layouts(tokenizer)
     rows = [(layout, row) for layout in layouts for row in range(len(layout.rows))]
@@ -86,8 +86,7 @@ def build(folder: Path, engine: str, threads: int) -> Run:
         ]
 
     def work(name: str) -> None:
-        for windows in calls[name]:
-            backend.run(windows)
+        full.run(calls[name])
 
     return timed(work)
 

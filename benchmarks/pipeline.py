@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +19,10 @@ from trivet.model.aggregate import Outputs
 from trivet.model.bundle import Bundle
 from trivet.records import EngineError, RagExample
 from trivet.serve.backend import Backend, ShapedBackend
-from trivet.serve.engine_calls import POSITIONS, run_layouts
+from trivet.serve.engine_calls import Filling
+from trivet.serve.lanes import Lanes, lanes_of
 from trivet.serve.loading import load_tokenizer
+from trivet.serve.running_layouts import RunningLayouts
 from trivet.serve.verdict import read_verdict
 
 HOST = ("tokenize", "lay_out", "join", "verdict")
@@ -27,11 +30,18 @@ STAGES = ("tokenize", "lay_out", "engine", "join", "verdict")
 
 
 class Clocked:
-    """An engine whose seconds are counted apart from what surrounds it."""
+    """An engine whose seconds are counted apart from what surrounds it.
+
+    Attributes:
+        seconds: During which at least one call ran.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.seconds = 0.0
+        self._running = 0
+        self._since = 0.0
+        self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -40,11 +50,19 @@ class Clocked:
 
     def run(self, windows: Windows) -> Outputs:
         """Run the engine; see ``Backend.run``."""
-        started = time.perf_counter()
+        self._count(1)
         try:
             return self._backend.run(windows)
         finally:
-            self.seconds += time.perf_counter() - started
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            now = time.perf_counter()
+            if self._running:
+                self.seconds += now - self._since
+            self._running += change
+            self._since = now
 
 
 class NoEngine:
@@ -79,9 +97,10 @@ class Pipeline:
             window.size, window.overlap, window.sizes, window.break_even
         )
         self._backend = Clocked(backend)
-        self._filling: tuple[int, int, int | None] = (POSITIONS, 1, None)
+        self._lanes = Lanes(lanes_of(backend))
+        self._filling = Filling()
         if isinstance(backend, ShapedBackend):
-            self._filling = (backend.positions, backend.step, backend.most_windows)
+            self._filling = Filling(backend.positions, backend.step, backend.most_windows)
         self.tokenizer: SegmentTokenizer = load_tokenizer(bundle)
 
     def read(self, example: RagExample) -> ReadExample:
@@ -101,7 +120,8 @@ class Pipeline:
         self._backend.seconds = 0.0
         started = time.perf_counter()
         pad, faithfulness = self.tokenizer.special.pad, self._info.faithfulness
-        (outputs,) = run_layouts([layout], self._backend, pad, faithfulness, *self._filling)
+        running = RunningLayouts([layout], self._backend, self._lanes, pad, self._filling)
+        (outputs,) = running.join(faithfulness)
         if isinstance(outputs, EngineError):
             raise outputs
         joined = time.perf_counter()

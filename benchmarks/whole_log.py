@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines import FullEngine
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.batch.run import Going, judge_to_file, judge_to_stream
@@ -54,14 +55,14 @@ class _Recorder:
 def bare(bundle: Path, threads: int, log: Path) -> Run:
     """Return what runs the engine calls that judging a log makes."""
     backend = load_backend(read_bundle(bundle), threads)
+    full = FullEngine(backend)
     recorder = _Recorder(backend)
     evaluator = Evaluator(bundle, backend=recorder)
     with Path(os.devnull).open("wb") as sink:
         judge_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
 
     def work(case: Any) -> None:
-        for windows in recorder.calls:
-            backend.run(windows)
+        full.run(recorder.calls)
 
     return timed(work)
 

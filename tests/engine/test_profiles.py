@@ -25,7 +25,7 @@ from trivet.model.profiles import (
     sizes_of,
 )
 from trivet.records import EngineError
-from trivet.serve.engine_calls import pack
+from trivet.serve.engine_calls import Filling, pack
 
 VOCAB = 200
 
@@ -78,7 +78,7 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
 def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
     profiles = make_profiles(window)
     lengths = [min(length, window) for length in lengths]
-    calls = pack(lengths, most_positions(profiles), STEP, MOST_WINDOWS)
+    calls = pack(lengths, Filling(most_positions(profiles), STEP, MOST_WINDOWS))
     assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
     for call in calls:
         n, longest = len(call), max(lengths[number] for number in call)

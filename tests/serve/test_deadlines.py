@@ -30,7 +30,7 @@ def test_who_can_wait_no_longer_leads_two_calls_of_three() -> None:
 
 
 def test_nobody_is_urgent_while_there_is_time() -> None:
-    queue: WindowQueue[str] = WindowQueue(Filling())
+    queue: WindowQueue[str] = WindowQueue(Filling(positions=1024))
     queue.add("patient", [[500]], 0.0)
     queue.add("hasty", [[500]], 0.0, deadline_seconds=3.0)
     queue.add("hasty, too", [[500]], 0.0, deadline_seconds=2.0)

@@ -18,7 +18,11 @@ from trivet.data.windows import Layout, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs, Reduction
 from trivet.records import EngineError, RagExample
 from trivet.serve.backend import Backend, probabilities
-from trivet.serve.engine_calls import Filling, Gathering, pack, run_layouts, run_parts
+from trivet.serve.engine_calls import Filling, Gathering, pack, run_parts
+from trivet.serve.lanes import Lanes, lanes_of
+from trivet.serve.running_layouts import RunningLayouts
+
+WHOLE = Filling()
 
 
 def layouts_of(
@@ -28,10 +32,20 @@ def layouts_of(
     return [lay_out(read, cut, tokenizer.special) for read in read_examples(examples, tokenizer)]
 
 
+def run(
+    layouts: Sequence[Layout],
+    backend: Backend,
+    faithfulness: Reduction = "weakest_token",
+    filling: Filling = WHOLE,
+) -> list[Outputs | EngineError]:
+    lanes = Lanes(lanes_of(backend))
+    return RunningLayouts(layouts, backend, lanes, 0, filling).join(faithfulness)
+
+
 def judged(
     layouts: Sequence[Layout], backend: Backend, faithfulness: Reduction, positions: int
 ) -> list[Outputs]:
-    found = run_layouts(layouts, backend, 0, faithfulness, positions)
+    found = run(layouts, backend, faithfulness, Filling(positions))
     return [output for output in found if isinstance(output, Outputs)]
 
 
@@ -44,7 +58,7 @@ def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
 def test_every_window_is_packed_once_and_calls_stay_bounded(
     lengths: list[int], positions: int
 ) -> None:
-    calls = pack(lengths, positions)
+    calls = pack(lengths, Filling(positions))
     assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
     for call in calls:
         longest = max(lengths[number] for number in call)
@@ -52,7 +66,7 @@ def test_every_window_is_packed_once_and_calls_stay_bounded(
 
 
 def test_windows_of_one_length_share_calls() -> None:
-    assert pack([10, 512, 500, 20, 30], 1024) == [[1, 2], [4, 3, 0]]
+    assert pack([10, 512, 500, 20, 30], Filling(1024)) == [[1, 2], [4, 3, 0]]
 
 
 @pytest.mark.parametrize("faithfulness", ["weakest_token", "weakest_sentence"])
@@ -105,10 +119,10 @@ def test_an_error_of_a_call_befalls_its_own_examples_alone(
     ]
     layouts = layouts_of(examples, tokenizer)
     formula.raises_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
-    apart = run_layouts(layouts, formula, 0, "weakest_token", positions=1)
+    apart = run(layouts, formula, filling=Filling(1))
     assert isinstance(apart[0], Outputs)
     assert isinstance(apart[1], EngineError)
-    together = run_layouts(layouts, formula, 0, "weakest_token", positions=1000)
+    together = run(layouts, formula, filling=Filling(1000))
     assert all(isinstance(each, EngineError) for each in together)
 
 
@@ -120,14 +134,14 @@ def test_nan_befalls_its_own_example_even_in_a_shared_call(
         RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
     ]
     formula.nan_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
-    fine, broken = run_layouts(layouts_of(examples, tokenizer), formula, 0, "weakest_token")
+    fine, broken = run(layouts_of(examples, tokenizer), formula)
     assert isinstance(fine, Outputs)
     assert isinstance(broken, EngineError)
     assert "support_probs = nan" in str(broken)
 
 
 def test_no_layout_makes_no_call(formula: Any) -> None:
-    assert run_layouts([], formula, 0, "weakest_token") == []
+    assert run([], formula) == []
 
 
 def test_probabilities_let_rounding_pass_and_nothing_else() -> None:

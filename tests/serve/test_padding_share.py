@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from trivet.serve.engine_calls import POSITIONS, pack
+from trivet.serve.engine_calls import Filling, pack
 from trivet.serve.openvino import OpenVinoBackend
 
 WINDOW = 512
@@ -43,7 +43,7 @@ def share(lengths: list[int], calls: list[list[int]], step: int) -> float:
 def test_sorted_windows_waste_little(step: int) -> None:
     lengths = sample_lengths()
     assert len(lengths) > 100
-    assert share(lengths, pack(lengths, POSITIONS, step), step) <= MOST
+    assert share(lengths, pack(lengths, Filling(step=step)), step) <= MOST
 
 
 def test_windows_in_order_of_arrival_would_waste_more() -> None:

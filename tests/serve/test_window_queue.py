@@ -136,13 +136,13 @@ def test_two_long_ones_take_their_turns() -> None:
 
 
 def test_alone_a_long_request_fills_every_call() -> None:
-    queue: WindowQueue[str] = WindowQueue(Filling())
+    queue: WindowQueue[str] = WindowQueue(Filling(positions=1024))
     queue.add("long", LONG, 0.0)
     assert [len(lengths_of(call)) for call in emptied(queue)] == [2] * 20 + [1, 1]
 
 
 def test_where_short_ones_came_of_late_a_long_one_keeps_its_calls_short() -> None:
-    queue: WindowQueue[str] = WindowQueue(Filling())
+    queue: WindowQueue[str] = WindowQueue(Filling(positions=1024))
     queue.add("short", [[120]], 0.0)
     queue.add("long", LONG, 1.0)
     queue.take(1.0)
@@ -153,7 +153,7 @@ def test_where_short_ones_came_of_late_a_long_one_keeps_its_calls_short() -> Non
 
 def test_windows_of_many_requests_share_calls_with_little_padding() -> None:
     random = np.random.default_rng(0)
-    queue: WindowQueue[int] = WindowQueue(Filling())
+    queue: WindowQueue[int] = WindowQueue(Filling(positions=1024))
     waiting = iter(range(10_000))
     computed = useful = windows = 0
 

@@ -7,18 +7,20 @@ bytes that one uninterrupted run would have written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import to_line, verdict_record
 from trivet.data.records_in import LogRow
 from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample
-from trivet.serve.evaluator import Evaluator
+from trivet.serve.ahead import begin_ahead
+from trivet.serve.evaluator import Evaluator, Judging
 
 _ROWS = 64
-_CALLS = 6  # of the engine; on two cores about a second of the embedded bundle
+_CALLS = 12  # of the engine; on two cores about a second of the embedded bundle
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -39,6 +41,18 @@ class JudgedBlock:
     stop: StrictError | None = None
 
 
+class _Begun(NamedTuple):
+    """A block that is being judged, and which it is, counted from 0."""
+
+    number: int
+    rows: list[LogRow]
+    judging: Judging
+
+    def cancel(self) -> None:
+        """Give up what has not run."""
+        self.judging.cancel()
+
+
 def judge_blocks(
     evaluator: Evaluator,
     rows: Iterable[LogRow],
@@ -47,7 +61,7 @@ def judge_blocks(
     *,
     first_block: int = 0,
     strict: bool = False,
-) -> Iterator[JudgedBlock]:
+) -> Generator[JudgedBlock, None, None]:
     """Judge rows, lazily and in order.
 
     Args:
@@ -61,15 +75,22 @@ def judge_blocks(
     Raises:
         DataError: The log breaks off; the rows before it were yielded.
     """
-    for number, block in enumerate(_blocks(rows, characters), start=first_block):
-        if not settings.shard.has(number):
+
+    def begin(numbered: tuple[int, list[LogRow]]) -> _Begun:
+        number, block = numbered
+        examples = [row.example for row in block] if settings.shard.has(number) else []
+        allow = settings.allow_empty_contexts
+        return _Begun(number, block, evaluator.begin(examples, allow_empty_contexts=allow))
+
+    blocks = enumerate(_blocks(rows, characters), start=first_block)
+    for begun in begin_ahead(blocks, begin, 1 + 2 * evaluator.lanes // _CALLS):
+        block = begun.rows
+        if not settings.shard.has(begun.number):
             yield JudgedBlock(len(block))
             continue
-        examples = [row.example for row in block]
-        results = evaluator.evaluate_many(
-            examples, allow_empty_contexts=settings.allow_empty_contexts
-        )
-        placed = [_placed(result, row) for result, row in zip(results, block, strict=True)]
+        placed = [
+            _placed(result, row) for result, row in zip(begun.judging.results(), block, strict=True)
+        ]
         stop = next((n for n, r in enumerate(placed) if isinstance(r, FailedEvaluation)), None)
         error = None
         if strict and stop is not None and isinstance(failed := placed[stop], FailedEvaluation):

@@ -71,10 +71,11 @@ def judge_to_stream(
         StrictError: A row could not be judged, and ``strict`` was asked for.
     """
     tally, read = Tally(), 0
-    with contextlib.closing(log):
-        rows = read_rows(log.rows(), settings.columns())
-        characters = block_characters(evaluator)
-        for block in judge_blocks(evaluator, rows, settings, characters, strict=strict):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(log))
+        rows, most = read_rows(log.rows(), settings.columns()), block_characters(evaluator)
+        blocks = judge_blocks(evaluator, rows, settings, most, strict=strict)
+        for block in stack.enter_context(contextlib.closing(blocks)):
             sink.writelines(block.lines)
             sink.flush()
             for result in block.results:
@@ -159,18 +160,20 @@ def _append(
         first_block=done.blocks,
         strict=strict,
     )
-    for block in blocks:
-        if block.lines:
-            output.append(b"".join(block.lines))
-        if block.stop is not None:
-            raise block.stop  # what was written of its block is for the reader; it is judged again
-        for result in block.results:
-            record.counts.add(result)
-        done = Progress(done.rows + block.rows, done.blocks + 1, output.size)
-        record.progress = done
-        if block.lines:
-            write_record(out, record)
-        on_block(record.counts, done.rows)
+    with contextlib.closing(blocks):
+        for block in blocks:
+            if block.lines:
+                output.append(b"".join(block.lines))
+            if block.stop is not None:
+                # What was written of its block is for the reader; it is judged again.
+                raise block.stop
+            for result in block.results:
+                record.counts.add(result)
+            done = Progress(done.rows + block.rows, done.blocks + 1, output.size)
+            record.progress = done
+            if block.lines:
+                write_record(out, record)
+            on_block(record.counts, done.rows)
 
 
 def _skip(rows: Iterable[LogRow], count: int, source: str) -> None:

@@ -162,9 +162,15 @@ class Admission:
             )
 
     def note_call(self, windows: int, seconds: float) -> None:
-        """Learn how long the engine needs for a window."""
-        self._call_seconds = _KEPT_SHARE * self._call_seconds + seconds
-        self._call_windows = _KEPT_SHARE * self._call_windows + windows
+        """Learn how long the engine needs for a window.
+
+        Args:
+            windows: Of a call.
+            seconds: How long it took; its share of them where others ran beside it.
+        """
+        with self._lock:
+            self._call_seconds = _KEPT_SHARE * self._call_seconds + seconds
+            self._call_windows = _KEPT_SHARE * self._call_windows + windows
 
     def _retry_seconds(self, waiting: int) -> float:
         """Return about how long the engine needs for all that is there already."""

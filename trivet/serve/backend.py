@@ -60,6 +60,17 @@ class ShapedBackend(Backend, Protocol):
     most_windows: int
 
 
+@runtime_checkable
+class LanedBackend(Backend, Protocol):
+    """An engine that is fastest with several calls at once.
+
+    Attributes:
+        lanes: How many.
+    """
+
+    lanes: int
+
+
 def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
     """Refuse a model that does not lead from ``Windows`` to ``Outputs``.
 

@@ -38,6 +38,18 @@ class TakenPart(NamedTuple):
     b: int
 
 
+class Span(NamedTuple):
+    """When a call ran, as ``time.monotonic`` counts."""
+
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """How long."""
+        return self.ended - self.began
+
+
 class BatchedRequest:
     """One request.
 
@@ -71,7 +83,7 @@ class BatchedRequest:
         self._left = 0  # windows without an answer
         self._lock = threading.Lock()
         self._arrived = time.monotonic()
-        self._tokenize_seconds = self._infer_seconds = 0.0
+        self._tokenize_seconds = self._infer_seconds = self._inferred_until = 0.0
 
     def is_late(self) -> bool:
         """Return whether its time has run out."""
@@ -130,16 +142,17 @@ class BatchedRequest:
             for example, error in broken.items():
                 self._gatherings[example].error = error
 
-    def count_off(self, windows: int, seconds: float = 0.0) -> bool:
+    def count_off(self, windows: int, ran: Span) -> bool:
         """Note that some windows need no run any more; return whether none does.
 
         Args:
             windows: How many were answered or given up.
-            seconds: How long the call took that they stood in.
+            ran: The call that they stood in; what another one covers of it counts once.
         """
         with self._lock:
             self._left -= windows
-            self._infer_seconds += seconds
+            self._infer_seconds += max(0.0, ran.ended - max(ran.began, self._inferred_until))
+            self._inferred_until = max(ran.ended, self._inferred_until)
             return self._left == 0
 
     def finish(self) -> None:

@@ -1,8 +1,8 @@
-"""Windows of many requests share engine calls: asyncio outside, one engine thread inside.
+"""Windows of many requests share engine calls: asyncio outside, the engine's threads inside.
 
-Requests are laid out on arrival in threads of their own, while the engine runs. The engine's thread
-fills each call with windows of any mix of requests, and what it answers is joined and read by
-others still. Where the bounds are met, a request is refused at once: a queue that only grows helps
+Requests are laid out on arrival in threads of their own, while the engine runs. Its threads fill
+each call with windows of any mix of requests, and what it answers is joined and read by others
+still. Where the bounds are met, a request is refused at once: a queue that only grows helps
 nobody.
 """
 
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from trivet.records import EngineError, RagExample
 from trivet.serve.admission import Admission
 from trivet.serve.batched_request import BatchedRequest, call_in_loop
-from trivet.serve.engine_thread import EngineThread
+from trivet.serve.engine_threads import EngineThreads
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.judged import (
     BatcherState,
@@ -82,7 +82,7 @@ class Batcher:
         self._finishers = ThreadPoolExecutor(_FINISHERS, "trivet-finish")
         window_size = evaluator.bundle.info.window.size
         self._admission = Admission(most_requests, most_windows, window_size)
-        self._engine = EngineThread(
+        self._engine = EngineThreads(
             evaluator,
             self._admission,
             self._finishers,
@@ -92,7 +92,7 @@ class Batcher:
         )
 
     async def start(self) -> None:
-        """Start the engine's thread.
+        """Start the engine's threads.
 
         Raises:
             RuntimeError: It was started before.
@@ -258,7 +258,7 @@ class Batcher:
             request.answer(Draining(why))
 
     def _fail_all(self, error: EngineError) -> None:
-        """From the engine's thread: answer all whose windows were lost."""
+        """From one of the engine's threads: answer all whose windows were lost."""
 
         def fail() -> None:
             for request in list(self._requests):

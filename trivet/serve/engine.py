@@ -72,6 +72,7 @@ class TensorRTBackend:
 
     Attributes:
         inputs: The fields of ``Windows`` that the engine reads.
+        lanes: How many calls may run at once.
     """
 
     def __init__(self, plan: bytes, info: EngineInfo, contexts: int = CONTEXTS) -> None:
@@ -103,6 +104,7 @@ class TensorRTBackend:
                 "BUNDLE --engine tensorrt"
             )
         self._check_ends()
+        self.lanes = contexts
         self._lanes: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
         for _ in range(contexts):
             self._lanes.put(_Lane(tensorrt, self._cuda, self._engine, info))

@@ -22,8 +22,8 @@ from trivet.model.aggregate import Outputs, Reduction, join, supported_anywhere,
 from trivet.records import EngineError
 from trivet.serve.backend import Backend, probabilities
 
-# A CPU is fastest with one or two windows of 512 at a time.
-POSITIONS = 1024
+# A core is fastest with one window of 512 at a time.
+POSITIONS = 512
 # Response tokens that are joined at once; the pool of a block takes at most about 1 MB.
 _BLOCK = 512
 
@@ -163,24 +163,16 @@ def run_parts(parts: Sequence[Part], backend: Backend, pad: int) -> Outputs:
     return backend.run(collate([part.layout for part in parts], pad))
 
 
-def pack(
-    lengths: Sequence[int],
-    positions: int = POSITIONS,
-    step: int = 1,
-    most_windows: int | None = None,
-) -> list[list[int]]:
+def pack(lengths: Sequence[int], filling: Filling) -> list[list[int]]:
     """Group windows into engine calls.
 
     Args:
         lengths: Tokens of each window.
-        positions: As in ``Filling``.
-        step: As in ``Filling``.
-        most_windows: As in ``Filling``.
+        filling: How full the engine wants its calls.
 
     Returns:
         The numbers of the windows of each call, longest windows first.
     """
-    filling = Filling(positions, step, most_windows)
     calls: list[list[int]] = []
     room = 0
     for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -191,59 +183,6 @@ def pack(
         calls[-1].append(number)
         room -= 1
     return calls
-
-
-def run_layouts(
-    layouts: Sequence[Layout],
-    backend: Backend,
-    pad: int,
-    faithfulness: Reduction,
-    positions: int = POSITIONS,
-    step: int = 1,
-    most_windows: int | None = None,
-) -> list[Outputs | EngineError]:
-    """Run every window of every layout.
-
-    Args:
-        layouts: One for each example.
-        backend: The engine.
-        pad: The id that fills a window up.
-        faithfulness: The bundle's reduction from tokens to one number.
-        positions: As in ``Filling``.
-        step: As in ``Filling``.
-        most_windows: As in ``Filling``.
-
-    Returns:
-        For each layout its outputs, numpy, B = 1 and without padding (an empty segment keeps one
-        position); or the error that befell it. An error of one call is that of all its examples.
-    """
-    places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
-    gathered = [Gathering(layout) for layout in layouts]
-    lengths = [len(layouts[e].rows[row]) for e, row in places]
-    for call in pack(lengths, positions, step, most_windows):
-        rows_of: dict[int, list[int]] = {}
-        for number in call:
-            example, row = places[number]
-            if gathered[example].error is None:
-                rows_of.setdefault(example, []).append(row)
-        if rows_of:
-            _run_call([(gathered[e], rows) for e, rows in rows_of.items()], backend, pad)
-    return [each.join(faithfulness) for each in gathered]
-
-
-def _run_call(
-    chosen: Sequence[tuple[Gathering, Sequence[int]]], backend: Backend, pad: int
-) -> None:
-    """Run some windows of some examples in one call, and add the answer to each."""
-    parts = [gathering.take(sorted(rows)) for gathering, rows in chosen]
-    try:
-        answer = run_parts(parts, backend, pad)
-    except EngineError as error:
-        for gathering, _ in chosen:
-            gathering.error = error
-        return
-    for b, ((gathering, _), part) in enumerate(zip(chosen, parts, strict=True)):
-        gathering.add(part, answer, b)
 
 
 def _blocks(sentence: IntArray) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from trivet.data.reading import ReadExample
 from trivet.data.windows import Layout, WindowSettings
@@ -23,15 +23,16 @@ from trivet.records import (
     RagExample,
     TokenVerdict,
 )
+from trivet.serve.ahead import begin_ahead
 from trivet.serve.backend import Backend, ShapedBackend
 from trivet.serve.engine_calls import (
     POSITIONS,
     Filling,
     Gathering,
     Part,
-    run_layouts,
     run_parts,
 )
+from trivet.serve.lanes import Lanes, lanes_of
 from trivet.serve.loading import (
     DEFAULT_BUNDLE,
     EngineName,
@@ -51,6 +52,7 @@ from trivet.serve.preparing import (
     count_characters,
     failure_of,
 )
+from trivet.serve.running_layouts import RunningLayouts
 from trivet.serve.verdict import read_tokens, read_verdict
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
@@ -62,6 +64,13 @@ T = TypeVar("T")
 Reading: TypeAlias = Callable[[RagExample, ReadExample, Layout, Outputs, Thresholds], T]
 
 
+class _Begun(NamedTuple):
+    """Examples as they were prepared, and those of them that run."""
+
+    prepared: Sequence[Prepared | Refusal]
+    running: RunningLayouts
+
+
 class Evaluator:
     """Judges examples with one bundle. Loaded once, used from as many threads as you like.
 
@@ -69,6 +78,7 @@ class Evaluator:
         bundle: The bundle that answers.
         precision: Of the graph that answers.
         filling: How full the engine wants its calls.
+        lanes: How many of them it likes to run at once.
     """
 
     def __init__(
@@ -94,8 +104,8 @@ class Evaluator:
                 ``trivet export`` built here.
             backend: An engine that holds the bundle's weights already, in fp32; no graph is needed
                 then, and none is loaded.
-            positions: The most positions of one engine call; a GPU wants more than a CPU. An engine
-                that was built for certain shapes has its own say.
+            positions: The most positions of one engine call; a GPU wants more than a core. An
+                engine that was built for certain shapes has its own say.
             max_characters: Longest passage, question or response that is accepted.
             max_windows: Most windows of one example.
 
@@ -113,6 +123,8 @@ class Evaluator:
         if isinstance(self._backend, ShapedBackend):
             shaped = self._backend
             self.filling = Filling(shaped.positions, shaped.step, shaped.most_windows)
+        self.lanes = lanes_of(self._backend)
+        self._lanes = Lanes(self.lanes)
         window = self.bundle.info.window
         self._settings = WindowSettings(
             window.size, window.overlap, window.sizes, window.break_even
@@ -186,7 +198,8 @@ class Evaluator:
     ) -> Iterator[Evaluation | FailedEvaluation]:
         """Judge a stream of examples, in order; one result for each, also for those that fail.
 
-        Lazy on both sides: a block of up to 64 examples is read, judged together, and yielded.
+        Lazy on both sides: a block of up to 64 examples is read and judged together, and yielded
+        when the next one is under way.
 
         Args:
             examples: What to judge; what failed before (a row that could not be read) is passed on
@@ -196,15 +209,24 @@ class Evaluator:
         Yields:
             The verdict on each example, or why there is none.
         """
-        for block in _blocks(examples):
-            asked = [example for example in block if isinstance(example, RagExample)]
-            judged = iter(self._judge(asked, allow_empty_contexts, read_verdict))
-            for example in block:
-                if isinstance(example, FailedEvaluation):
-                    yield example
-                    continue
-                result = next(judged)
-                yield failure_of(result, example) if isinstance(result, Refusal) else result
+        begin = functools.partial(self.begin, allow_empty_contexts=allow_empty_contexts)
+        for judging in begin_ahead(_blocks(examples), begin):
+            yield from judging.results()
+
+    def begin(
+        self,
+        examples: Sequence[RagExample | FailedEvaluation],
+        *,
+        allow_empty_contexts: bool = False,
+    ) -> Judging:
+        """Prepare examples and let them run, while the caller does something else.
+
+        Args:
+            examples: As in ``evaluate_many``; they are judged together.
+            allow_empty_contexts: As in ``evaluate``.
+        """
+        asked = [example for example in examples if isinstance(example, RagExample)]
+        return Judging(self, examples, self._begin(asked, allow_empty_contexts))
 
     def prepare(
         self, examples: Sequence[RagExample], *, allow_empty_contexts: bool = False
@@ -258,18 +280,19 @@ class Evaluator:
         self, examples: Sequence[RagExample], allow_empty_contexts: bool, reading: Reading[T]
     ) -> list[T | Refusal]:
         """Judge examples together; return for each what was read of it, or its error."""
+        return self._end(self._begin(examples, allow_empty_contexts), reading)
+
+    def _begin(self, examples: Sequence[RagExample], allow_empty_contexts: bool) -> _Begun:
         prepared = self.prepare(examples, allow_empty_contexts=allow_empty_contexts)
-        answers = iter(
-            run_layouts(
-                [each.layout for each in prepared if isinstance(each, Prepared)],
-                self._backend,
-                self._tokenizer.special.pad,
-                self.bundle.info.faithfulness,
-                *self.filling,
-            )
-        )
+        layouts = [each.layout for each in prepared if isinstance(each, Prepared)]
+        pad = self._tokenizer.special.pad
+        running = RunningLayouts(layouts, self._backend, self._lanes, pad, self.filling)
+        return _Begun(prepared, running)
+
+    def _end(self, begun: _Begun, reading: Reading[T]) -> list[T | Refusal]:
+        answers = iter(begun.running.join(self.bundle.info.faithfulness))
         judged: list[T | Refusal] = []
-        for each in prepared:
+        for each in begun.prepared:
             if not isinstance(each, Prepared):
                 judged.append(each)
                 continue
@@ -279,6 +302,36 @@ class Evaluator:
             else:
                 judged.append(attempt(self._finish, each, answer, reading))
         return judged
+
+
+class Judging:
+    """Examples that wait for the engine, or run; see ``Evaluator.begin``."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        examples: Sequence[RagExample | FailedEvaluation],
+        begun: _Begun,
+    ) -> None:
+        self._evaluator = evaluator
+        self._examples = examples
+        self._begun = begun
+
+    def results(self) -> list[Evaluation | FailedEvaluation]:
+        """Wait; return one result for each example, in order, also for those that fail."""
+        judged = iter(self._evaluator._end(self._begun, read_verdict))
+        return [
+            example if isinstance(example, FailedEvaluation) else _result(next(judged), example)
+            for example in self._examples
+        ]
+
+    def cancel(self) -> None:
+        """Give up what has not run; there are no results then."""
+        self._begun.running.cancel()
+
+
+def _result(judged: Evaluation | Refusal, example: RagExample) -> Evaluation | FailedEvaluation:
+    return failure_of(judged, example) if isinstance(judged, Refusal) else judged
 
 
 def evaluate(

@@ -74,10 +74,10 @@ class BatcherState:
     Attributes:
         requests: Accepted and not answered yet.
         windows: Laid out and not run yet.
-        call_seconds: How long the engine call that runs now has been running; ``None`` between
-            calls.
+        call_seconds: How long the oldest engine call that runs has been running; ``None`` where
+            none runs.
         draining: Whether new requests are refused.
-        last_error: What last went wrong in the engine or its thread.
+        last_error: What last went wrong in the engine or its threads.
     """
 
     requests: int
@@ -88,7 +88,7 @@ class BatcherState:
 
 
 class Watch(Protocol):
-    """Who counts. Called from the engine's thread or the event loop's, and so must be quick."""
+    """Who counts. Called from the engine's threads and the event loop's: must be quick."""
 
     def called(self, windows: int, seconds: float) -> None:
         """Note an engine call that was answered: how many windows it held, how long it took."""

@@ -13,6 +13,7 @@ from trivet.model.bundle_info import GraphInfo
 from trivet.model.self_test import read_self_test
 from trivet.records import BundleError, EngineError
 from trivet.serve.backend import Backend
+from trivet.serve.lanes import cores
 from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 logger = logging.getLogger(__name__)
@@ -45,16 +46,19 @@ def load_backend(
     threads: int | None = None,
     precision: Precision | None = None,
     engine: EngineName = "onnx",
+    lanes: int | None = None,
 ) -> Backend:
     """Load a bundle's graph, or the engine built of it, and run the stored self-test on it.
 
     Args:
         bundle: A bundle whose files were checked.
-        threads: Threads inside one operator; ``None`` takes one for each core.
+        threads: Threads of the engine; ``None`` takes one for each core.
         precision: Which graph; ``None`` takes int8 where there is one, for it is the fastest, and
             bf16 of TensorRT; of OpenVINO what ``trivet export`` chose, or the int8 graph.
         engine: ``onnx`` is ONNX Runtime on the CPU, ``openvino`` the faster OpenVINO; ``tensorrt``
             was built by ``trivet export``.
+        lanes: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs each
+            on one thread. Who makes one call at a time wants 1.
 
     Raises:
         BundleError: There is no such graph, it lacks a head, it is refused, or it does not answer
@@ -75,12 +79,13 @@ def load_backend(
                 f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16, fp32 or int8-qdq"
             )
         return load_engine(bundle, precision or "bf16")
+    lanes = lanes or threads or cores()
     if engine == "openvino":
         from trivet.serve.openvino_loading import load_for_openvino
 
-        return load_for_openvino(bundle, threads, precision)
+        return load_for_openvino(bundle, threads, precision, lanes)
     graph = choose_graph(bundle, precision)
-    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
+    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads, lanes)
     check_self_test(backend, bundle, graph.file)
     return backend
 

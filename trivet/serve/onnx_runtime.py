@@ -16,6 +16,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.int8_sums import keep_int8_sums_exact
 from trivet.records import BundleError, EngineError
 from trivet.serve.backend import check_ends
+from trivet.serve.lanes import threads_of_a_lane
 
 _DTYPES: dict[str, type[np.generic]] = {
     "tensor(int64)": np.int64,
@@ -30,25 +31,26 @@ class OnnxRuntimeBackend:
 
     Attributes:
         inputs: The fields of ``Windows`` that the graph reads.
+        lanes: How many calls may run at once.
     """
 
-    def __init__(self, path: Path, threads: int | None = None) -> None:
+    def __init__(self, path: Path, threads: int | None = None, lanes: int = 1) -> None:
         """Load the graph.
 
         Args:
             path: The ``.onnx`` file of a bundle, already checked against its manifest.
-            threads: Threads inside one operator; ``None`` takes one for each core.
+            threads: Threads of all lanes; ``None`` takes one for each core.
+            lanes: Calls that run at once, each on its share of the threads.
 
         Raises:
             BundleError: The file is no graph, or not one from ``Windows`` to ``Outputs``.
-            ValueError: ``threads`` is below 1.
+            ValueError: ``threads`` is below 1, or below ``lanes``.
         """
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads ({threads}) must be at least 1")
+        threads_in_a_call = threads_of_a_lane(threads, lanes)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.log_severity_level = _ERRORS_ONLY
-        options.intra_op_num_threads = threads or 0
+        options.intra_op_num_threads = threads_in_a_call
         options.inter_op_num_threads = 1
         # Shapes differ from call to call: a memory plan for each would only pile up.
         options.enable_mem_pattern = False
@@ -62,6 +64,7 @@ class OnnxRuntimeBackend:
         except Exception as error:  # the library's errors share no base class but this one
             raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
         self.name = f"onnxruntime {path.name}"
+        self.lanes = lanes
         self._inputs = _read_inputs(path.name, self._session)
         self.inputs = tuple(name for name in Windows._fields if name in self._inputs)
 

@@ -20,6 +20,7 @@ from trivet.model.profiles import pad, sizes_of
 from trivet.records import BundleError, EngineError
 from trivet.serve.backend import check_ends
 from trivet.serve.engine_calls import POSITIONS
+from trivet.serve.lanes import threads_of_a_lane
 
 _DTYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "f32": np.float32}
 
@@ -28,11 +29,12 @@ class OpenVinoBackend:
     """One compiled model; ``run`` may be called from several threads.
 
     Attributes:
-        positions: The most positions of one call: one or two windows of 512.
+        positions: The most positions of one call: one window of 512.
         step: Windows are padded to multiples of it. Every new length is compiled anew, which costs
             a third of a call, so there must be few.
         most_windows: The most windows of one call.
         bf16: Whether what is not int8 is computed in bf16.
+        lanes: How many calls may run at once.
     """
 
     positions = POSITIONS
@@ -47,6 +49,7 @@ class OpenVinoBackend:
         window: int,
         bf16: bool = False,
         threads: int | None = None,
+        lanes: int = 1,
     ) -> None:
         """Load and compile a model.
 
@@ -55,24 +58,24 @@ class OpenVinoBackend:
             weights: The weights of an ``.xml``.
             window: The most positions of a window.
             bf16: Whether what is not int8 may be computed in bf16, where the processor can.
-            threads: Threads inside one operator; ``None`` takes one for each core.
+            threads: Threads of all lanes; ``None`` takes one for each core.
+            lanes: Calls that run at once, each on its share of the threads.
 
         Raises:
             BundleError: OpenVINO refuses the file, or it does not lead from ``Windows`` to
                 ``Outputs``.
             EngineError: OpenVINO is not installed.
-            ValueError: ``threads`` is below 1.
+            ValueError: ``threads`` is below 1, or below ``lanes``.
         """
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads ({threads}) must be at least 1")
+        threads_in_a_call = threads_of_a_lane(threads, lanes)
         openvino = load_openvino()
         core = openvino.Core()
         self.bf16 = bf16 and "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         settings = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY" if lanes == 1 else "THROUGHPUT",
+            "NUM_STREAMS": lanes,
             "INFERENCE_PRECISION_HINT": "bf16" if self.bf16 else "f32",
-            **({"INFERENCE_NUM_THREADS": threads} if threads else {}),
+            **({"INFERENCE_NUM_THREADS": threads_in_a_call * lanes} if threads_in_a_call else {}),
         }
         try:
             files = (str(path),) if weights is None else (str(path), str(weights))
@@ -81,6 +84,7 @@ class OpenVinoBackend:
         except RuntimeError as error:
             raise BundleError(f"{path.name}: OpenVINO refuses it: {error}") from error
         self.name = f"openvino {path.name}"
+        self.lanes = lanes
         inputs = {port.any_name: port.get_element_type().to_string() for port in model.inputs}
         wanted = frozenset(Outputs._fields)
         outputs = {min(port.names & wanted, default=port.any_name) for port in model.outputs}

@@ -45,15 +45,19 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
 
 
 def load_for_openvino(
-    bundle: Bundle, threads: int | None = None, precision: Precision | None = None
+    bundle: Bundle,
+    threads: int | None = None,
+    precision: Precision | None = None,
+    lanes: int = 1,
 ) -> OpenVinoBackend:
     """Load a bundle into OpenVINO, and run the self-test on it.
 
     Args:
         bundle: A bundle whose files were checked.
-        threads: Threads inside one operator; ``None`` takes one for each core.
+        threads: Threads of all lanes; ``None`` takes one for each core.
         precision: ``int8``, ``fp32``, or ``bf16`` where export chose it; ``None`` takes what export
             chose, or else the int8 graph.
+        lanes: Calls that run at once, each on its share of the threads.
 
     Raises:
         BundleError: The bundle has no such model, or it does not answer the self-test as it did at
@@ -67,6 +71,7 @@ def load_for_openvino(
         window=bundle.info.window.size,
         bf16=choice.exported,
         threads=threads,
+        lanes=lanes,
     )
     kept = bundle.info.openvino if choice.exported else None
     check_self_test(backend, bundle, kept.answers(backend.bf16) if kept else choice.file)

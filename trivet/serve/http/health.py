@@ -59,7 +59,7 @@ class Health:
     # What the batcher tells (Watch) -------------------------------------------------------------
 
     def called(self, windows: int, seconds: float) -> None:
-        """Note that the engine answered a call; from the engine's thread."""
+        """Note that the engine answered a call; from one of its threads."""
         self._last_call = time.monotonic()
         if self._watch is not None:
             self._watch.called(windows, seconds)

@@ -30,7 +30,8 @@ class TritonPythonModel:
         parameters = read_parameters(args)
         bundle = read_bundle(find_bundle(args, parameters["bundle_sha256"]))
         precision = cast(Precision, parameters["precision"])
-        self._backend = load_backend(bundle, int(parameters["threads"]) or None, precision)
+        threads = int(parameters["threads"]) or None
+        self._backend = load_backend(bundle, threads, precision, lanes=1)  # a request at a time
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Run the graph once a request."""

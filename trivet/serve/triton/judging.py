@@ -73,7 +73,7 @@ async def judge(
     lengths = [len(row) for row in prepared.layout.rows]
     # All are waited for, the others of a cancelled example too: none outlives its request.
     ended = await asyncio.gather(
-        *(run(rows) for rows in pack(lengths, *evaluator.filling)), return_exceptions=True
+        *(run(rows) for rows in pack(lengths, evaluator.filling)), return_exceptions=True
     )
     for each in ended:
         if isinstance(each, BaseException):

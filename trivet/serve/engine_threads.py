@@ -1,6 +1,6 @@
-"""The one thread that feeds the engine: fill a call, run it, hand on what it answered.
+"""The threads that feed the engine, one a lane: fill a call, run it, hand on what it answered.
 
-Nothing that happens in a call may end the thread: what fails is the error of the examples that were
+Nothing that happens in a call may end its thread: what fails is the error of the examples that were
 in the call, and the next call is made.
 """
 
@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 
 from trivet.model.aggregate import Outputs
 from trivet.records import EngineError
 from trivet.serve.admission import Admission
-from trivet.serve.batched_request import BatchedRequest, TakenPart, call_in_loop
+from trivet.serve.batched_request import BatchedRequest, Span, TakenPart, call_in_loop
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.judged import Expired, Watch
 from trivet.serve.window_queue import WindowPlace, WindowQueue
@@ -27,11 +28,24 @@ logger = logging.getLogger(__name__)
 Call = list[tuple[BatchedRequest, list[WindowPlace]]]
 
 
-class EngineThread:
-    """Runs the windows of many requests, as many in a call as the engine likes.
+@dataclass
+class _Lane:
+    """What one of the threads is at.
 
     Attributes:
-        last_error: What last went wrong in a call or in the thread.
+        started: When its call began, as ``time.monotonic`` counts; ``None`` between calls.
+        afterwards: What is done with its last call's answer, once its next one is put together.
+    """
+
+    started: float | None = None
+    afterwards: list[tuple[BatchedRequest, Callable[[], None]]] = field(default_factory=list)
+
+
+class EngineThreads:
+    """Runs the windows of many requests, as many in a call, and calls at once, as the engine likes.
+
+    Attributes:
+        last_error: What last went wrong in a call or in a thread.
     """
 
     def __init__(
@@ -44,7 +58,7 @@ class EngineThread:
         watch: Watch | None,
         on_broken: Callable[[EngineError], None],
     ) -> None:
-        """Get ready; ``start`` starts it.
+        """Get ready; ``start`` starts them.
 
         Args:
             evaluator: Whose engine runs.
@@ -52,7 +66,7 @@ class EngineThread:
             finishers: Where answers are added, joined and read, while the next call runs.
             wait_seconds: How long a call that is not full waits for what is coming.
             watch: Is told of each call that was answered.
-            on_broken: Is told, in this thread, of an error outside any call: what waited is lost.
+            on_broken: Is told, in its thread, of an error outside any call: what waited is lost.
         """
         self.last_error: str | None = None
         self._evaluator = evaluator
@@ -64,10 +78,9 @@ class EngineThread:
         self._changed = threading.Condition()
         self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.filling)
         self._closing = False
-        self._call_started: float | None = None
-        # What is done with the last call's answer, once the next call is put together.
-        self._afterwards: list[tuple[BatchedRequest, Callable[[], None]]] = []
-        self._thread: threading.Thread | None = None
+        self._lanes = [_Lane() for _ in range(evaluator.lanes)]
+        self._threads: list[threading.Thread] = []
+        self._running = 0  # threads
         self._ended = asyncio.Event()
 
     @property
@@ -77,22 +90,25 @@ class EngineThread:
 
     @property
     def call_seconds(self) -> float | None:
-        """How long the call that runs now has been running; ``None`` between calls."""
-        started = self._call_started
-        return None if started is None else max(0.0, time.monotonic() - started)
+        """How long the oldest call that runs has been running; ``None`` where none runs."""
+        running = [started for lane in self._lanes if (started := lane.started) is not None]
+        return max(0.0, time.monotonic() - min(running)) if running else None
 
     def start(self, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
-        """Start the thread.
+        """Start the threads.
 
         Args:
             loop: Where ``close`` will be awaited.
-            at_end: The last thing that the thread does; may take its time.
+            at_end: The last thing that the last thread does; may take its time.
         """
-        # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
-        self._thread = threading.Thread(
-            target=self._serve, args=(loop, at_end), name="trivet-engine", daemon=True
-        )
-        self._thread.start()
+        self._running = len(self._lanes)
+        for lane in self._lanes:
+            # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
+            thread = threading.Thread(
+                target=self._serve, args=(lane, loop, at_end), name="trivet-engine", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
 
     def put(self, request: BatchedRequest, lengths: Sequence[Sequence[int]]) -> None:
         """Let the windows of a request wait for their turn.
@@ -114,7 +130,7 @@ class EngineThread:
             before = self._queue.windows_before(deadline, own)
             self._admission.check_time(own, before, deadline - now, waiting)
             self._queue.add(request, lengths, now, deadline)
-            self._changed.notify()
+            self._changed.notify(own)
 
     def drop(self, request: BatchedRequest) -> None:
         """Forget the windows of a request that have not run."""
@@ -122,35 +138,42 @@ class EngineThread:
             self._queue.drop(request)
 
     async def close(self) -> None:
-        """End the thread after the call that runs."""
-        if self._thread is None:
+        """End the threads after the calls that run."""
+        if not self._threads:
             return
         with self._changed:
             self._closing = True
-            self._changed.notify()
+            self._changed.notify_all()
         await self._ended.wait()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _serve(self, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
+    def _serve(
+        self, lane: _Lane, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]
+    ) -> None:
         while not self._closing:
             try:
-                if call := self._next_call():
-                    self._run(call)
+                if call := self._next_call(lane):
+                    self._run(lane, call)
             except Exception as error:
-                logger.exception("the engine's thread met an error outside a call; it goes on")
+                logger.exception("an engine thread met an error outside a call; it goes on")
                 self._lose_all(error)
-        self._hand_on()
-        at_end()
-        call_in_loop(loop, self._ended.set)
+        self._hand_on(lane)
+        with self._changed:
+            self._running -= 1
+            last = not self._running
+        if last:
+            at_end()
+            call_in_loop(loop, self._ended.set)
 
-    def _next_call(self) -> Call:
+    def _next_call(self, lane: _Lane) -> Call:
         """Wait for windows and take those of the next call; none are taken once it is closing."""
         with self._changed:
             while not self._closing:
                 self._drop_what_is_over()
                 seconds = self._worth_waiting() if self._queue.windows else None
                 if seconds is None or seconds > 0:
-                    self._hand_on()
+                    self._hand_on(lane)
                     self._changed.wait(seconds)
                 else:
                     return self._queue.take(time.monotonic(), self._admission.window_seconds)
@@ -169,37 +192,40 @@ class EngineThread:
         first = min(request.laid_out_at for request in self._queue)
         return first + self._wait_seconds - time.monotonic()
 
-    def _run(self, call: Call) -> None:
+    def _run(self, lane: _Lane, call: Call) -> None:
         """Run one call; its answer is handed on when the next one is put together, or none is.
 
         Those who add and join it would otherwise be in the way of putting the next one together,
         while the engine has nothing to do.
         """
         windows = sum(len(places) for _, places in call)
-        started = self._call_started = time.monotonic()
-        answered = self._answer(call)
-        seconds = time.monotonic() - started
-        self._call_started = None
+        began = lane.started = time.monotonic()
+        answered = self._answer(lane, call)
+        ran = Span(began, time.monotonic())
+        at_once = sum(each.started is not None for each in self._lanes)
+        lane.started = None
         if isinstance(answered, EngineError):
             for request, places in call:
                 broken = dict.fromkeys((place.example for place in places), answered)
                 request.fail(broken)
                 gone = len(places) + self._drop_broken(request, broken)
-                self._later(request, self._count_off, request, gone, seconds)
+                self._later(lane, request, self._count_off, request, gone, ran)
         else:
-            self._admission.note_call(windows, seconds)
+            self._admission.note_call(windows, ran.seconds / at_once)
             outputs, parts = answered
             for (request, places), own in zip(call, parts, strict=True):
-                self._later(request, self._add, request, own, outputs, len(places), seconds)
-            self._tell_watch(windows, seconds)
+                self._later(lane, request, self._add, request, own, outputs, len(places), ran)
+            self._tell_watch(windows, ran.seconds)
 
-    def _answer(self, call: Call) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
+    def _answer(
+        self, lane: _Lane, call: Call
+    ) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
         """Return what the engine answers, with the parts that each request has in it."""
         parts: list[list[TakenPart]] = []
         try:
             for request, places in call:
                 parts.append(request.take(places, first=sum(map(len, parts))))
-            self._hand_on()
+            self._hand_on(lane)
             return self._evaluator.run([each.part for own in parts for each in own]), parts
         except EngineError as error:
             return error
@@ -207,12 +233,14 @@ class EngineThread:
             logger.exception("an engine call met an unexpected error")
             return EngineError(f"the engine call met {type(error).__name__}: {error}")
 
-    def _later(self, request: BatchedRequest, step: Callable[..., None], *given: object) -> None:
-        self._afterwards.append((request, functools.partial(request.guard, step, *given)))
+    def _later(
+        self, lane: _Lane, request: BatchedRequest, step: Callable[..., None], *given: object
+    ) -> None:
+        lane.afterwards.append((request, functools.partial(request.guard, step, *given)))
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, lane: _Lane) -> None:
         """Let the last call's answer be added, joined and read."""
-        afterwards, self._afterwards = self._afterwards, []
+        afterwards, lane.afterwards = lane.afterwards, []
         for request, step in afterwards:
             try:
                 self._finishers.submit(step)
@@ -226,10 +254,10 @@ class EngineThread:
         parts: Sequence[TakenPart],
         outputs: Outputs,
         windows: int,
-        seconds: float,
+        ran: Span,
     ) -> None:
         broken = request.add(parts, outputs)
-        self._count_off(request, windows + self._drop_broken(request, broken), seconds)
+        self._count_off(request, windows + self._drop_broken(request, broken), ran)
 
     def _drop_broken(self, request: BatchedRequest, broken: Mapping[int, EngineError]) -> int:
         """Forget what waits of examples that failed; return how many windows that were."""
@@ -238,13 +266,13 @@ class EngineThread:
         with self._changed:
             return sum(self._queue.drop(request, example) for example in broken)
 
-    def _count_off(self, request: BatchedRequest, windows: int, seconds: float) -> None:
-        if request.count_off(windows, seconds) and not request.over:
+    def _count_off(self, request: BatchedRequest, windows: int, ran: Span) -> None:
+        if request.count_off(windows, ran) and not request.over:
             request.finish()
 
     def _lose_all(self, error: Exception) -> None:
         """Go on with an empty queue: what is broken in it may be what was in it."""
-        failure = EngineError(f"the engine's thread met {type(error).__name__}: {error}")
+        failure = EngineError(f"an engine thread met {type(error).__name__}: {error}")
         self.last_error = str(failure)
         with self._changed:
             self._queue = WindowQueue(self._evaluator.filling)

@@ -1,0 +1,56 @@
+"""The next blocks are begun before one is ended, so that the engine never waits for work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+
+class Cancellable(Protocol):
+    """Work that was begun."""
+
+    def cancel(self) -> None:
+        """Give up what has not run."""
+        ...
+
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Cancellable)
+
+
+def begin_ahead(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
+    """Begin block after block, and hand on each when those after it are under way.
+
+    Args:
+        blocks: Are read ahead. An error in them is raised behind the blocks that were read.
+        begin: Begins the work on a block.
+        ahead: How many are begun before one is handed on.
+
+    Yields:
+        What was begun, in order. Whoever stops early stops all of it.
+    """
+    begun: deque[C] = deque()
+    broken = None
+    iterator = iter(blocks)
+    try:
+        while True:
+            try:
+                block = next(iterator)
+            except StopIteration:
+                break
+            except Exception as error:
+                broken = error
+                break
+            begun.append(begin(block))
+            if len(begun) > ahead:
+                yield begun[0]
+                begun.popleft()
+        while begun:
+            yield begun[0]
+            begun.popleft()
+    finally:
+        for each in begun:
+            each.cancel()
+    if broken is not None:
+        raise broken

@@ -1,0 +1,97 @@
+"""Many layouts on their way through the engine, while who asked does other work."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from trivet.data.windows import Layout
+from trivet.model.aggregate import Outputs, Reduction
+from trivet.records import EngineError
+from trivet.serve.backend import Backend
+from trivet.serve.engine_calls import Filling, Gathering, Part, pack, run_parts
+from trivet.serve.lanes import Lanes
+
+
+class _Answered(NamedTuple):
+    """What one call answered, and by example the parts that stood in it."""
+
+    parts: Mapping[int, Part]
+    outputs: Outputs
+
+
+class RunningLayouts:
+    """Layouts of which all windows wait for the engine, or run."""
+
+    def __init__(
+        self,
+        layouts: Sequence[Layout],
+        backend: Backend,
+        lanes: Lanes,
+        pad: int,
+        filling: Filling,
+    ) -> None:
+        """Put all calls into the lanes.
+
+        Args:
+            layouts: One for each example.
+            backend: The engine.
+            lanes: Where it runs.
+            pad: The id that fills a window up.
+            filling: How full the engine wants its calls.
+        """
+        self._backend = backend
+        self._pad = pad
+        self._gathered = [Gathering(layout) for layout in layouts]
+        places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
+        lengths = [len(layouts[e].rows[row]) for e, row in places]
+        self._calls: list[Future[_Answered | None]] = []
+        for call in pack(lengths, filling):
+            rows_of: dict[int, list[int]] = {}
+            for number in call:
+                example, row = places[number]
+                rows_of.setdefault(example, []).append(row)
+            self._calls.append(lanes.submit(functools.partial(self._run, rows_of)))
+
+    def join(self, faithfulness: Reduction) -> list[Outputs | EngineError]:
+        """Wait for all calls and join what they answered.
+
+        Args:
+            faithfulness: The bundle's reduction from tokens to one number.
+
+        Returns:
+            For each layout its outputs, numpy, B = 1 and without padding (an empty segment keeps
+            one position); or the error that befell it. An error of one call is that of all its
+            examples.
+        """
+        try:
+            for call in self._calls:
+                if (answered := call.result()) is not None:
+                    for b, (example, part) in enumerate(answered.parts.items()):
+                        self._gathered[example].add(part, answered.outputs, b)
+        finally:
+            self.cancel()
+        return [each.join(faithfulness) for each in self._gathered]
+
+    def cancel(self) -> None:
+        """Give up what has not run."""
+        for call in self._calls:
+            call.cancel()
+
+    def _run(self, rows_of: Mapping[int, Sequence[int]]) -> _Answered | None:
+        """In a lane: run one call, without the windows of examples that failed meanwhile."""
+        parts = {
+            example: self._gathered[example].take(sorted(rows))
+            for example, rows in rows_of.items()
+            if self._gathered[example].error is None
+        }
+        if not parts:
+            return None
+        try:
+            return _Answered(parts, run_parts(list(parts.values()), self._backend, self._pad))
+        except EngineError as error:
+            for example in parts:
+                self._gathered[example].error = error
+            return None
