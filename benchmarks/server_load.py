@@ -3,8 +3,9 @@
 python -m benchmarks.server_load [--seconds 20] [--bundle DIR] [--engine onnx]
 
 The requests are the fixed sample of logs that other benchmarks use. The bare engine runs the very
-same windows, packed as for a log, in a process of its own and in turns with the server; clients
-have a process too. Goodput counts the windows of verdicts alone.
+same windows, packed as for a log, in a process of its own and in turns with the server: one call
+after the other, all threads in each; and as many calls at once as it likes, which is how the server
+feeds it. Clients have a process too. Goodput counts the windows of verdicts alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.engines import FullEngine, tokenizer_of
 from benchmarks.inputs import build_example, sample_requests
@@ -48,9 +50,11 @@ TIMEOUT_MS = 3000
 _WARM_REQUESTS = 30
 
 
-def bare_windows_a_second(bundle: Path, threads: int, engine: EngineName, seconds: float) -> float:
+def bare_windows_a_second(
+    bundle: Path, threads: int, engine: EngineName, seconds: float, lanes: int | None = None
+) -> float:
     """Run the sample's windows on the engine alone, over and over; return windows a second."""
-    backend = load_backend(read_bundle(bundle), threads, engine=engine)
+    backend = load_backend(read_bundle(bundle), threads, engine=engine, lanes=lanes)
     calls: list[Windows] = []
 
     class Recorder:
@@ -76,14 +80,22 @@ def bare_windows_a_second(bundle: Path, threads: int, engine: EngineName, second
     return done / took
 
 
-def row(clients: str, answers: Sequence[Answer], bare: float) -> tuple[str, ...]:
+class Bare(NamedTuple):
+    """Windows a second of the engine alone, by how many calls run at once."""
+
+    one: float
+    many: float
+
+
+def row(clients: str, answers: Sequence[Answer], bare: Bare) -> tuple[str, ...]:
     """Return the line of a table about one run."""
     good = goodput(answers)
     ms = [1000 * answer.seconds for answer in answers if answer.status == 200]
     return (
         clients,
         f"{good:.1f}",
-        f"{100 * good / bare:.0f} %",
+        f"{100 * good / bare.one:.0f} %",
+        f"{100 * good / bare.many:.0f} %",
         f"{percentile(ms, 0.5):.0f}",
         f"{percentile(ms, 0.99):.0f}",
         statuses(answers),
@@ -98,12 +110,13 @@ def loads(given: argparse.Namespace) -> list[Table]:
         for example in sample_requests(tokenizer_of(given.bundle))
     ]
     seconds = given.seconds
-    bares: list[float] = []
+    bares: list[Bare] = []
     rows, over, refused = [], [], []
 
-    def bare() -> float:
+    def bare() -> Bare:
         asked = (given.bundle, given.threads, given.engine, seconds / 2)
-        bares.append(in_a_process(bare_windows_a_second, *asked))
+        one, many = (in_a_process(bare_windows_a_second, *asked, lanes) for lanes in (1, None))
+        bares.append(Bare(one, many))
         return bares[-1]
 
     def closed(server: ServerProcess, clients: int) -> list[Answer]:
@@ -144,8 +157,12 @@ def loads(given: argparse.Namespace) -> list[Table]:
                 statuses(answers),
             )
         )
-    header = ("clients", "windows/s", "of the bare engine", "p50, ms", "p99, ms", "answers")
-    title = f"Goodput; the bare engine, in turns: {spread(bares)} windows/s"
+    shares = ("of the engine, call by call", "of it, calls at once")
+    header = ("clients", "windows/s", *shares, "p50, ms", "p99, ms", "answers")
+    title = (
+        f"Goodput; the bare engine, in turns: {spread([each.one for each in bares])} windows/s "
+        f"call by call, {spread([each.many for each in bares])} with calls at once"
+    )
     return [
         Table(title, header, list(rows)),
         Table(

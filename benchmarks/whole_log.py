@@ -4,8 +4,8 @@ python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2
 
 The rows of the data, over and over up to ``--rows``, are written as a log with their metadata. The
 one reads, tokenizes and cuts them, runs the engine, writes verdicts, brings each block to the disk;
-the other runs the very same engine calls, made beforehand, and drops what comes back. Then a report
-is made of the verdicts.
+the other runs the very same engine calls, made beforehand, as many at once, and drops what comes
+back. Then a report is made of the verdicts.
 """
 
 from __future__ import annotations

@@ -70,11 +70,13 @@ class GatedBackend:
 
     Attributes:
         calls: The token ids of each window of every call, in the order in which they began.
+        lanes: How many calls it wants at once.
     """
 
     name = "gated"
 
-    def __init__(self, inner: Backend) -> None:
+    def __init__(self, inner: Backend, lanes: int = 1) -> None:
+        self.lanes = lanes
         self.calls: list[list[set[int]]] = []
         self._inner = inner
         self._let = threading.Semaphore(0)

@@ -7,13 +7,11 @@ in the call, and the next call is made.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 
 from trivet.model.aggregate import Outputs
 from trivet.records import EngineError
@@ -26,19 +24,6 @@ from trivet.serve.window_queue import WindowPlace, WindowQueue
 logger = logging.getLogger(__name__)
 
 Call = list[tuple[BatchedRequest, list[WindowPlace]]]
-
-
-@dataclass
-class _Lane:
-    """What one of the threads is at.
-
-    Attributes:
-        started: When its call began, as ``time.monotonic`` counts; ``None`` between calls.
-        afterwards: What is done with its last call's answer, once its next one is put together.
-    """
-
-    started: float | None = None
-    afterwards: list[tuple[BatchedRequest, Callable[[], None]]] = field(default_factory=list)
 
 
 class EngineThreads:
@@ -63,7 +48,7 @@ class EngineThreads:
         Args:
             evaluator: Whose engine runs.
             admission: Says whether more is coming, and learns how long calls take.
-            finishers: Where answers are added, joined and read, while the next call runs.
+            finishers: Where answers are joined and read, while the next call runs.
             wait_seconds: How long a call that is not full waits for what is coming.
             watch: Is told of each call that was answered.
             on_broken: Is told, in its thread, of an error outside any call: what waited is lost.
@@ -78,7 +63,8 @@ class EngineThreads:
         self._changed = threading.Condition()
         self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.filling)
         self._closing = False
-        self._lanes = [_Lane() for _ in range(evaluator.lanes)]
+        # When the call of each lane began, as ``time.monotonic`` counts; ``None`` between calls.
+        self._began: list[float | None] = [None] * evaluator.lanes
         self._threads: list[threading.Thread] = []
         self._running = 0  # threads
         self._ended = asyncio.Event()
@@ -91,7 +77,7 @@ class EngineThreads:
     @property
     def call_seconds(self) -> float | None:
         """How long the oldest call that runs has been running; ``None`` where none runs."""
-        running = [started for lane in self._lanes if (started := lane.started) is not None]
+        running = [began for began in self._began if began is not None]
         return max(0.0, time.monotonic() - min(running)) if running else None
 
     def start(self, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
@@ -101,8 +87,8 @@ class EngineThreads:
             loop: Where ``close`` will be awaited.
             at_end: The last thing that the last thread does; may take its time.
         """
-        self._running = len(self._lanes)
-        for lane in self._lanes:
+        self._running = len(self._began)
+        for lane in range(len(self._began)):
             # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
             thread = threading.Thread(
                 target=self._serve, args=(lane, loop, at_end), name="trivet-engine", daemon=True
@@ -149,16 +135,15 @@ class EngineThreads:
             thread.join()
 
     def _serve(
-        self, lane: _Lane, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]
+        self, lane: int, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]
     ) -> None:
         while not self._closing:
             try:
-                if call := self._next_call(lane):
+                if call := self._next_call():
                     self._run(lane, call)
             except Exception as error:
                 logger.exception("an engine thread met an error outside a call; it goes on")
                 self._lose_all(error)
-        self._hand_on(lane)
         with self._changed:
             self._running -= 1
             last = not self._running
@@ -166,14 +151,13 @@ class EngineThreads:
             at_end()
             call_in_loop(loop, self._ended.set)
 
-    def _next_call(self, lane: _Lane) -> Call:
+    def _next_call(self) -> Call:
         """Wait for windows and take those of the next call; none are taken once it is closing."""
         with self._changed:
             while not self._closing:
                 self._drop_what_is_over()
                 seconds = self._worth_waiting() if self._queue.windows else None
                 if seconds is None or seconds > 0:
-                    self._hand_on(lane)
                     self._changed.wait(seconds)
                 else:
                     return self._queue.take(time.monotonic(), self._admission.window_seconds)
@@ -192,61 +176,39 @@ class EngineThreads:
         first = min(request.laid_out_at for request in self._queue)
         return first + self._wait_seconds - time.monotonic()
 
-    def _run(self, lane: _Lane, call: Call) -> None:
-        """Run one call; its answer is handed on when the next one is put together, or none is.
-
-        Those who add and join it would otherwise be in the way of putting the next one together,
-        while the engine has nothing to do.
-        """
+    def _run(self, lane: int, call: Call) -> None:
+        """Run one call and add what it answers; who has all of its answer is joined elsewhere."""
         windows = sum(len(places) for _, places in call)
-        began = lane.started = time.monotonic()
-        answered = self._answer(lane, call)
+        began = self._began[lane] = time.monotonic()
+        answered = self._answer(call)
         ran = Span(began, time.monotonic())
-        at_once = sum(each.started is not None for each in self._lanes)
-        lane.started = None
+        at_once = sum(each is not None for each in self._began)
+        self._began[lane] = None
         if isinstance(answered, EngineError):
             for request, places in call:
                 broken = dict.fromkeys((place.example for place in places), answered)
                 request.fail(broken)
                 gone = len(places) + self._drop_broken(request, broken)
-                self._later(lane, request, self._count_off, request, gone, ran)
+                request.guard(self._count_off, request, gone, ran)
         else:
             self._admission.note_call(windows, ran.seconds / at_once)
             outputs, parts = answered
             for (request, places), own in zip(call, parts, strict=True):
-                self._later(lane, request, self._add, request, own, outputs, len(places), ran)
+                request.guard(self._add, request, own, outputs, len(places), ran)
             self._tell_watch(windows, ran.seconds)
 
-    def _answer(
-        self, lane: _Lane, call: Call
-    ) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
+    def _answer(self, call: Call) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
         """Return what the engine answers, with the parts that each request has in it."""
         parts: list[list[TakenPart]] = []
         try:
             for request, places in call:
                 parts.append(request.take(places, first=sum(map(len, parts))))
-            self._hand_on(lane)
             return self._evaluator.run([each.part for own in parts for each in own]), parts
         except EngineError as error:
             return error
         except BaseException as error:  # whatever it is, it may not end the thread
             logger.exception("an engine call met an unexpected error")
             return EngineError(f"the engine call met {type(error).__name__}: {error}")
-
-    def _later(
-        self, lane: _Lane, request: BatchedRequest, step: Callable[..., None], *given: object
-    ) -> None:
-        lane.afterwards.append((request, functools.partial(request.guard, step, *given)))
-
-    def _hand_on(self, lane: _Lane) -> None:
-        """Let the last call's answer be added, joined and read."""
-        afterwards, lane.afterwards = lane.afterwards, []
-        for request, step in afterwards:
-            try:
-                self._finishers.submit(step)
-            except RuntimeError as error:  # no thread can be started
-                logger.exception("an answer could not be handed on")
-                request.answer(error)
 
     def _add(
         self,
@@ -268,7 +230,7 @@ class EngineThreads:
 
     def _count_off(self, request: BatchedRequest, windows: int, ran: Span) -> None:
         if request.count_off(windows, ran) and not request.over:
-            request.finish()
+            self._finishers.submit(request.guard, request.finish)
 
     def _lose_all(self, error: Exception) -> None:
         """Go on with an empty queue: what is broken in it may be what was in it."""

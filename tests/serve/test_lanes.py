@@ -1,0 +1,147 @@
+"""Calls at once: as many as there are lanes, in order, with the numbers of one after the other."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.serve.conftest import FormulaBackend
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.model.bundle import read_bundle
+from trivet.records import Evaluation, RagExample
+from trivet.serve.evaluator import Evaluator
+from trivet.serve.lanes import Lanes, cores, lanes_of, threads_of_a_lane
+from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
+
+WAIT_SECONDS = 30.0
+
+
+def test_as_much_runs_at_once_as_there_are_lanes_and_no_more() -> None:
+    lanes, gate, running = Lanes(2), threading.Event(), threading.Semaphore(0)
+    counts: list[int] = []
+    at_once = 0
+    lock = threading.Lock()
+
+    def work() -> None:
+        nonlocal at_once
+        with lock:
+            at_once += 1
+            counts.append(at_once)
+        running.release()
+        assert gate.wait(WAIT_SECONDS)
+        with lock:
+            at_once -= 1
+
+    waiting = [lanes.submit(work) for _ in range(6)]
+    assert running.acquire(timeout=WAIT_SECONDS)
+    assert running.acquire(timeout=WAIT_SECONDS)
+    gate.set()
+    for each in waiting:
+        each.result(WAIT_SECONDS)
+    assert max(counts) == 2
+
+
+def test_one_lane_keeps_the_order_and_forgets_what_was_given_up() -> None:
+    lanes, gate = Lanes(1), threading.Event()
+    done: list[int] = []
+    held = lanes.submit(lambda: gate.wait(WAIT_SECONDS))
+    first, second, third = (lanes.submit(functools.partial(done.append, n)) for n in range(3))
+    assert second.cancel()
+    gate.set()
+    third.result(WAIT_SECONDS)
+    assert held.result()
+    assert first.done()
+    assert done == [0, 2]
+    with pytest.raises(CancelledError):
+        second.result()
+
+
+def _sum_in_a_lane(lanes: Lanes, answers: Any) -> None:
+    answers.put(lanes.submit(lambda: 40 + 2).result(WAIT_SECONDS))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork is safe on Linux alone")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_has_lanes_of_its_own() -> None:
+    lanes = Lanes(1)
+    assert lanes.submit(lambda: 1).result(WAIT_SECONDS) == 1
+    forking = multiprocessing.get_context("fork")
+    answers = forking.Queue()
+    child = forking.Process(target=_sum_in_a_lane, args=(lanes, answers))
+    child.start()
+    assert answers.get(timeout=WAIT_SECONDS) == 42
+    child.join()
+
+
+def test_threads_are_shared_by_the_lanes() -> None:
+    assert threads_of_a_lane(None, 1) == 0  # the engine's own choice
+    assert threads_of_a_lane(7, 1) == 7
+    assert threads_of_a_lane(7, 2) == 3
+    assert threads_of_a_lane(4, 4) == 1
+    assert threads_of_a_lane(None, cores()) == 1
+    with pytest.raises(ValueError, match=r"lanes \(3\) must be from 1 to the 2 threads"):
+        threads_of_a_lane(2, 3)
+    with pytest.raises(ValueError, match=r"threads \(0\) must be at least 1"):
+        threads_of_a_lane(0, 1)
+
+
+class Laned(FormulaBackend):
+    """A formula with lanes, of which the first calls are the slowest."""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__()
+        self.lanes = lanes
+        self._last = threading.Event()
+
+    def run(self, windows: Windows) -> Outputs:
+        if len(self.calls) == 0:
+            self.calls.append(())
+            self._last.wait(0.2)
+        return super().run(windows)
+
+
+def test_lanes_change_no_number(judge: Evaluator) -> None:
+    examples = [
+        RagExample("Who?", ("The keeper had a lamp. " * n, "The mill is old."), "The keeper did.")
+        for n in (1, 9, 30)
+    ]
+    found = [
+        list(Evaluator(judge.bundle.folder, backend=Laned(lanes)).evaluate_many(examples))
+        for lanes in (1, 3)
+    ]
+    assert found[0] == found[1]
+    assert all(isinstance(each, Evaluation) for each in found[0])
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_the_shipped_engine_takes_calls_in_lanes(
+    lanes: int, windows_of: Callable[[Path], Windows]
+) -> None:
+    bundle = read_bundle(DEFAULT_BUNDLE)
+    backend = load_backend(bundle, threads=2, lanes=lanes)
+    assert lanes_of(backend) == lanes
+    windows = windows_of(DEFAULT_BUNDLE)
+    expected = backend.run(windows)
+    pool = Lanes(lanes)
+    for answer in [pool.submit(lambda: backend.run(windows)) for _ in range(4)]:
+        for name, values in answer.result()._asdict().items():
+            np.testing.assert_array_equal(values, getattr(expected, name), err_msg=name)
+
+
+@pytest.fixture
+def windows_of() -> Callable[[Path], Windows]:
+    """Return a function that reads the self-test of a bundle."""
+    from trivet.model.bundle import SELF_TEST_NAME
+    from trivet.model.self_test import read_self_test
+
+    return lambda folder: Windows(**read_self_test(folder / SELF_TEST_NAME).arrays())
