@@ -4,8 +4,9 @@ python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2
 
 The rows of the data, over and over up to ``--rows``, are written as a log with their metadata. The
 one reads, tokenizes and cuts them, runs the engine, writes verdicts, brings each block to the disk;
-the other runs the very same engine calls, made beforehand, as many at once, and drops what comes
-back. Then a report is made of the verdicts.
+the others run the very same engine calls, made beforehand, and drop what comes back: as many at
+once as the engine likes, and one after the other with all threads in each. Then a report is made of
+the verdicts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from trivet.serve.backend import Backend
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.loading import load_backend
 
-BARE, WHOLE = "engine calls alone", "trivet evaluate"
+MANY, ONE, WHOLE = "engine calls at once", "engine calls, one by one", "trivet evaluate"
 
 
 class _Recorder:
@@ -52,9 +53,9 @@ class _Recorder:
         return self._backend.run(windows)
 
 
-def bare(bundle: Path, threads: int, log: Path) -> Run:
+def bare(bundle: Path, threads: int, log: Path, lanes: int | None = None) -> Run:
     """Return what runs the engine calls that judging a log makes."""
-    backend = load_backend(read_bundle(bundle), threads)
+    backend = load_backend(read_bundle(bundle), threads, lanes=lanes)
     full = FullEngine(backend)
     recorder = _Recorder(backend)
     evaluator = Evaluator(bundle, backend=recorder)
@@ -116,7 +117,7 @@ def report_seconds(verdicts: Path, repeats: int = 5) -> list[float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time both, in turns."""
+    """Time them, in turns."""
     flags = parser(__doc__, repeats=3)
     flags.add_argument("--data", action="append", required=True, help="ragbench:, jsonl: ...")
     flags.add_argument("--split", default="dev")
@@ -126,20 +127,26 @@ def main(arguments: Sequence[str]) -> None:
         log = Path(folder) / "log.jsonl"
         write_log(log, given.data, given.split, given.rows)
         both = (given.bundle, given.threads, log)
-        contenders = [Contender(BARE, bare, both), Contender(WHOLE, whole, both)]
+        contenders = [
+            Contender(MANY, bare, both),
+            Contender(WHOLE, whole, both),
+            Contender(ONE, bare, (*both, 1)),
+        ]
         # Minutes long each: what a first call costs more is nothing beside it.
         outcome = race(contenders, given.repeats, warm_up=())
         tally = _counts(log)
         reported = report_seconds(log.with_name("verdicts.jsonl"))
     rows = []
-    for name in (BARE, WHOLE):
+    for name in (MANY, ONE, WHOLE):
         seconds = outcome.measured[name, None].seconds()
         speed = [tally["windows"] / value for value in seconds]
         rows.append((name, spread(seconds), spread(speed)))
-    share = [1 / ratio for ratio in outcome.ratios(WHOLE, BARE)]
+    many, one = (
+        spread([100 / ratio for ratio in outcome.ratios(WHOLE, name)]) for name in (MANY, ONE)
+    )
     title = (
         f"{tally['judged']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
-        f"bare engine's windows a second are left: {spread([100 * value for value in share])} %"
+        f"bare engine's windows a second: {many} % with calls at once, {one} % one by one"
     )
     rows.append(("trivet report on the verdicts", spread(reported, 2), ""))
     publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)

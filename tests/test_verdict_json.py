@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -46,6 +47,10 @@ def record() -> dict[str, Any]:
 
 def test_a_verdict_survives_its_file() -> None:
     assert read_evaluation(record()) == VERDICT
+
+
+def test_a_verdict_as_a_dictionary_is_what_the_standard_library_makes_of_it() -> None:
+    assert VERDICT.to_dict() == dataclasses.asdict(VERDICT)
 
 
 def test_fields_that_were_left_out_are_empty() -> None:

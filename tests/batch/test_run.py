@@ -209,7 +209,7 @@ def test_an_output_that_is_not_ours_is_left_alone(
     record_path(out).write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match=r"cannot be read .* begin anew with --restart"):
         judge(log, out)
-    record_path(out).write_text('{"schema_version": 1}', encoding="utf-8")
+    record_path(out).write_text('{"schema_version": 2}', encoding="utf-8")
     with pytest.raises(DataError, match="is no record of a run"):
         judge(log, out)
 

@@ -50,6 +50,20 @@ def test_an_error_in_what_is_read_comes_behind_what_was_read() -> None:
     assert seen == [0, 1, 2]
 
 
+def test_a_block_that_cannot_be_begun_takes_none_with_it() -> None:
+    def begin(block: int) -> Work:
+        if block == 2:
+            raise LookupError("no such word")
+        return Work(block)
+
+    seen = []
+    with pytest.raises(LookupError, match="no such word"):
+        for work in begin_ahead(range(9), begin):
+            assert not work.cancelled
+            seen.append(work.block)
+    assert seen == [0, 1]
+
+
 def test_who_stops_early_stops_all_that_was_begun() -> None:
     begun: list[Work] = []
 

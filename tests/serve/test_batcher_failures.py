@@ -157,7 +157,7 @@ def test_the_unexpected_outside_a_call_ends_no_thread_either(
         third = asyncio.create_task(batcher.judge([example(GOOD)]))
         await until(lambda: batcher.state().windows == 2)
 
-        def broken(now_seconds: float, window_seconds: float) -> None:
+        def broken(now_seconds: float, *pace_seconds: float) -> None:
             raise LookupError("no such line")
 
         batcher._engine._queue.take = broken  # type: ignore[method-assign, assignment]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -64,6 +66,68 @@ def test_one_lane_keeps_the_order_and_forgets_what_was_given_up() -> None:
     assert done == [0, 2]
     with pytest.raises(CancelledError):
         second.result()
+
+
+def test_threads_that_ask_at_once_take_turns() -> None:
+    lanes, gate = Lanes(1), threading.Event()
+    done: list[str] = []
+    lanes.submit(lambda: gate.wait(WAIT_SECONDS))
+    many = [lanes.submit(functools.partial(done.append, "many")) for _ in range(5)]
+
+    def ask_once() -> None:
+        many.append(lanes.submit(functools.partial(done.append, "one")))
+
+    other = threading.Thread(target=ask_once)
+    other.start()
+    other.join()
+    gate.set()
+    for each in many:
+        each.result(WAIT_SECONDS)
+    assert done == ["many", "one", "many", "many", "many", "many"]
+
+
+def test_lanes_that_nobody_holds_end_their_threads() -> None:
+    lanes = Lanes(2)
+    lanes.submit(lambda: None).result(WAIT_SECONDS)
+    threads = list(lanes._workers._threads)
+    assert any(thread.is_alive() for thread in threads)
+    del lanes
+    gc.collect()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+ENDING = """
+import threading, time
+from trivet.serve.lanes import Lanes
+lanes = Lanes(1)
+
+def late():
+    time.sleep(0.2)
+    print("late", lanes.submit(lambda: 42).result(), flush=True)
+
+begun = threading.Event()
+lanes.submit(lambda: (begun.set(), time.sleep(0.3), print("ran", flush=True)))
+waiting = [lanes.submit(lambda: print("never", flush=True)) for _ in range(WAITING)]
+begun.wait()
+LATE
+"""
+
+
+@pytest.mark.parametrize(
+    ("late", "waiting", "printed"),
+    [("", 3, ["ran"]), ("threading.Thread(target=late).start()", 0, ["ran", "late 42"])],
+)
+def test_the_end_of_a_process_waits_for_what_runs_and_for_threads_but_not_for_what_waits(
+    late: str, waiting: int, printed: list[str]
+) -> None:
+    script = ENDING.replace("LATE", late).replace("WAITING", str(waiting))
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout.splitlines() == printed
+    assert ended.stderr == ""
 
 
 def _sum_in_a_lane(lanes: Lanes, answers: Any) -> None:

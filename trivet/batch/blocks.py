@@ -1,8 +1,9 @@
 """Rows judged block by block.
 
-Where a block ends depends on its rows alone, and what an engine answers may depend, in its last
-digits, on what it judges together. Resumed runs and shards keep whole blocks, and so write the very
-bytes that one uninterrupted run would have written.
+Where a block ends depends on its rows alone, and on how many characters the run's record grants it;
+and what an engine answers may depend, in its last digits, on what it judges together. Resumed runs
+and shards keep whole blocks, and so write the very bytes that one uninterrupted run would have
+written.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def judge_blocks(
         return _Begun(number, block, evaluator.begin(examples, allow_empty_contexts=allow))
 
     blocks = enumerate(_blocks(rows, characters), start=first_block)
-    for begun in begin_ahead(blocks, begin, 1 + 2 * evaluator.lanes // _CALLS):
+    ahead = settings.shard.count * (1 + 2 * evaluator.lanes // _CALLS)  # other shards' among them
+    for begun in begin_ahead(blocks, begin, ahead):
         block = begun.rows
         if not settings.shard.has(begun.number):
             yield JudgedBlock(len(block))
@@ -106,7 +108,7 @@ def judge_blocks(
 def block_characters(evaluator: Evaluator) -> int:
     """Return how many characters fill a block: enough for a few full calls of the engine.
 
-    What is on the disk is a block behind at most, and a block is about a second's work.
+    What a crash costs is the block that is written and those begun ahead of it.
     """
     return _CALLS * _CHARACTERS_PER_TOKEN * evaluator.filling.positions
 

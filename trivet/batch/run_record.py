@@ -2,7 +2,7 @@
 
 ::
 
-    {"schema_version": 1, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
+    {"schema_version": 2, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
      "input": {"path", "bytes", "sha256"},                 null bytes and hash: it was stdin
      "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
      "engine": {"name", "precision"},
@@ -28,7 +28,7 @@ from typing import Any
 from trivet.batch.tally import Tally
 from trivet.records import DataError
 
-SCHEMA = 1
+SCHEMA = 2
 _WAY_OUT = "begin anew with --restart"
 
 

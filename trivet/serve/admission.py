@@ -46,12 +46,18 @@ class Admission:
         self._seen_windows = 1.0
         self._seen_characters = float(_CHARACTERS_PER_TOKEN * window_size)
         self._call_seconds = self._call_windows = 0.0
+        self._calls_seconds = self._calls = 0.0
         self._lock = threading.Lock()
 
     @property
     def window_seconds(self) -> float:
         """About how long the engine needs for a window, of late; 0 before its first call."""
         return self._call_seconds / self._call_windows if self._call_windows else 0.0
+
+    @property
+    def call_seconds(self) -> float:
+        """About how long a call of the engine takes, of late; 0 before its first call."""
+        return self._calls_seconds / self._calls if self._calls else 0.0
 
     def check_requests(self, requests: int, waiting: int) -> None:
         """Refuse one more request where there are enough.
@@ -161,15 +167,18 @@ class Admission:
                 self._retry_seconds(before - own),
             )
 
-    def note_call(self, windows: int, seconds: float) -> None:
-        """Learn how long the engine needs for a window.
+    def note_call(self, windows: int, seconds: float, at_once: float = 1.0) -> None:
+        """Learn how long the engine needs for a window, and for a call.
 
         Args:
             windows: Of a call.
-            seconds: How long it took; its share of them where others ran beside it.
+            seconds: How long it took.
+            at_once: How many calls ran meanwhile, itself among them: it had its share of the time.
         """
         with self._lock:
-            self._call_seconds = _KEPT_SHARE * self._call_seconds + seconds
+            self._calls_seconds = _KEPT_SHARE * self._calls_seconds + seconds
+            self._calls = _KEPT_SHARE * self._calls + 1
+            self._call_seconds = _KEPT_SHARE * self._call_seconds + seconds / at_once
             self._call_windows = _KEPT_SHARE * self._call_windows + windows
 
     def _retry_seconds(self, waiting: int) -> float:

@@ -23,8 +23,9 @@ def begin_ahead(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) ->
     """Begin block after block, and hand on each when those after it are under way.
 
     Args:
-        blocks: Are read ahead. An error in them is raised behind the blocks that were read.
-        begin: Begins the work on a block.
+        blocks: Are read ahead.
+        begin: Begins the work on a block. An error of it, or in the blocks, is raised behind the
+            blocks that were begun.
         ahead: How many are begun before one is handed on.
 
     Yields:
@@ -42,7 +43,11 @@ def begin_ahead(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) ->
             except Exception as error:
                 broken = error
                 break
-            begun.append(begin(block))
+            try:
+                begun.append(begin(block))
+            except Exception as error:
+                broken = error
+                break
             if len(begun) > ahead:
                 yield begun[0]
                 begun.popleft()

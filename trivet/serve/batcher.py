@@ -9,6 +9,7 @@ nobody.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,7 @@ class Batcher:
         if self._loop is not None:
             raise RuntimeError("a batcher is started once; build another one")
         self._loop = asyncio.get_running_loop()
+        self._start_finishers()
         self._engine.start(self._loop, self._end_pools)
 
     async def judge(
@@ -216,6 +218,13 @@ class Batcher:
             if timer is not None:
                 timer.cancel()
             self._let_go(request)
+
+    def _start_finishers(self) -> None:
+        """Start their threads here: started by the engine's, they would be as nice as those."""
+        met = threading.Barrier(_FINISHERS + 1)
+        for _ in range(_FINISHERS):
+            self._finishers.submit(met.wait)
+        met.wait()
 
     def _check_open(self) -> None:
         if self._draining:

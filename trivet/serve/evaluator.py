@@ -103,7 +103,7 @@ class Evaluator:
             engine: ``onnx``; ``openvino``, the faster one; or ``tensorrt``: the engine that
                 ``trivet export`` built here.
             backend: An engine that holds the bundle's weights already, in fp32; no graph is needed
-                then, and none is loaded.
+                then, and none is loaded. It runs one call at a time unless it has ``lanes``.
             positions: The most positions of one engine call; a GPU wants more than a core. An
                 engine that was built for certain shapes has its own say.
             max_characters: Longest passage, question or response that is accepted.
@@ -224,6 +224,9 @@ class Evaluator:
         Args:
             examples: As in ``evaluate_many``; they are judged together.
             allow_empty_contexts: As in ``evaluate``.
+
+        Returns:
+            What has the results, or can be cancelled.
         """
         asked = [example for example in examples if isinstance(example, RagExample)]
         return Judging(self, examples, self._begin(asked, allow_empty_contexts))

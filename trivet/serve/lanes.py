@@ -6,14 +6,21 @@ after every product, and for the one that other work holds up.
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from trivet.serve.backend import Backend, LanedBackend
 
 T = TypeVar("T")
+
+# How long the end of the process waits for calls that run; an engine that hangs may not stop it.
+_AT_EXIT_SECONDS = 5.0
 
 
 def lanes_of(backend: Backend) -> int:
@@ -49,7 +56,9 @@ def threads_of_a_lane(threads: int | None, lanes: int) -> int:
 
 
 class Lanes:
-    """Runs work in the order it comes, some of it at once. Safe for threads.
+    """Runs work, some of it at once. Safe for threads.
+
+    What one thread asks for runs in its order; threads that ask at the same time take turns.
 
     Attributes:
         count: How much at once.
@@ -68,8 +77,92 @@ class Lanes:
         """Let work wait for a lane. Who gives up cancels what comes back."""
         if self._process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from
-        return self._pool.submit(work)
+        return self._workers.submit(work)
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._pool = ThreadPoolExecutor(self.count, "trivet-engine")
+        self._workers = _Workers(self.count)
+        weakref.finalize(self, self._workers.close).atexit = False
+
+
+class _Workers:
+    """The threads of some lanes; they hold no reference to who owns them.
+
+    A pool of the standard library would run all that waits when the process ends, and take nothing
+    more as soon as its main thread has ended.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: OrderedDict[int, deque[tuple[Future[Any], Callable[[], Any]]]] = (
+            OrderedDict()
+        )
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self._process = os.getpid()
+        _open_workers.add(self)
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._changed:
+            if len(self._threads) < self._most:
+                # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
+                thread = threading.Thread(target=self._serve, name="trivet-lane", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            self._waiting.setdefault(threading.get_ident(), deque()).append((future, work))
+            self._changed.notify()
+        return future
+
+    def close(self) -> None:
+        """Run nothing more; what waits is given up."""
+        if self._process != os.getpid():
+            return  # forked: whoever held the lock then will never release it here
+        with self._changed:
+            self._closed = True
+            for asked in self._waiting.values():
+                for future, _ in asked:
+                    future.cancel()
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait for the calls that run, once closed."""
+        for thread in self._threads if self._process == os.getpid() else ():
+            thread.join(_AT_EXIT_SECONDS)
+
+    def _serve(self) -> None:
+        while (taken := self._take()) is not None:
+            future, work = taken
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:  # it belongs to who waits for the result
+                future.set_exception(error)
+            del taken, future, work  # else a lane that waits would keep its last answer
+
+    def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        """Wait for work and take it from whose turn it is; ``None`` once closed."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            who, asked = self._waiting.popitem(last=False)
+            taken = asked.popleft()
+            if asked:
+                self._waiting[who] = asked
+            return taken
+
+
+_open_workers: weakref.WeakSet[_Workers] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Let no call run into the end of the process."""
+    for workers in list(_open_workers):
+        workers.close()
+        workers.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -19,7 +20,7 @@ class _Answered(NamedTuple):
     """What one call answered, and by example the parts that stood in it."""
 
     parts: Mapping[int, Part]
-    outputs: Outputs
+    outputs: Outputs | EngineError
 
 
 class RunningLayouts:
@@ -47,13 +48,17 @@ class RunningLayouts:
         self._gathered = [Gathering(layout) for layout in layouts]
         places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
         lengths = [len(layouts[e].rows[row]) for e, row in places]
-        self._calls: list[Future[_Answered | None]] = []
-        for call in pack(lengths, filling):
-            rows_of: dict[int, list[int]] = {}
-            for number in call:
-                example, row = places[number]
-                rows_of.setdefault(example, []).append(row)
-            self._calls.append(lanes.submit(functools.partial(self._run, rows_of)))
+        self._calls: deque[Future[_Answered | None]] = deque()
+        try:
+            for call in pack(lengths, filling):
+                rows_of: dict[int, list[int]] = {}
+                for number in call:
+                    example, row = places[number]
+                    rows_of.setdefault(example, []).append(row)
+                self._calls.append(lanes.submit(functools.partial(self._run, rows_of)))
+        except BaseException:
+            self.cancel()
+            raise
 
     def join(self, faithfulness: Reduction) -> list[Outputs | EngineError]:
         """Wait for all calls and join what they answered.
@@ -64,13 +69,13 @@ class RunningLayouts:
         Returns:
             For each layout its outputs, numpy, B = 1 and without padding (an empty segment keeps
             one position); or the error that befell it. An error of one call is that of all its
-            examples.
+            examples; of several errors of an example the first counts, in the order of the calls.
         """
         try:
-            for call in self._calls:
-                if (answered := call.result()) is not None:
-                    for b, (example, part) in enumerate(answered.parts.items()):
-                        self._gathered[example].add(part, answered.outputs, b)
+            while self._calls:
+                if (answered := self._calls[0].result()) is not None:
+                    self._add(answered)
+                self._calls.popleft()
         finally:
             self.cancel()
         return [each.join(faithfulness) for each in self._gathered]
@@ -81,17 +86,27 @@ class RunningLayouts:
             call.cancel()
 
     def _run(self, rows_of: Mapping[int, Sequence[int]]) -> _Answered | None:
-        """In a lane: run one call, without the windows of examples that failed meanwhile."""
-        parts = {
-            example: self._gathered[example].take(sorted(rows))
-            for example, rows in rows_of.items()
-            if self._gathered[example].error is None
-        }
-        if not parts:
+        """In a lane: run one call, unless all its examples have failed.
+
+        Else it runs whole: who shares a call may show in the last digits of an int8 engine, and
+        must not depend on what came first.
+        """
+        if all(self._gathered[example].error is not None for example in rows_of):
             return None
+        parts = {
+            example: self._gathered[example].take(sorted(rows)) for example, rows in rows_of.items()
+        }
         try:
             return _Answered(parts, run_parts(list(parts.values()), self._backend, self._pad))
         except EngineError as error:
-            for example in parts:
-                self._gathered[example].error = error
-            return None
+            return _Answered(parts, error)
+
+    def _add(self, answered: _Answered) -> None:
+        for b, (example, part) in enumerate(answered.parts.items()):
+            gathering = self._gathered[example]
+            if gathering.error is not None:
+                continue
+            if isinstance(answered.outputs, EngineError):
+                gathering.error = answered.outputs
+            else:
+                gathering.add(part, answered.outputs, b)

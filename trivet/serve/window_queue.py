@@ -161,13 +161,14 @@ class WindowQueue(Generic[T]):
         return min(due + min(due, self.windows + own - due), _CALLS_A_TURN * turns)
 
     def take(
-        self, now_seconds: float, window_seconds: float = 0.0
+        self, now_seconds: float, window_seconds: float = 0.0, call_seconds: float = 0.0
     ) -> list[tuple[T, list[WindowPlace]]]:
         """Take the windows of the next call out of the line.
 
         Args:
             now_seconds: The time, by the clock of ``add``.
             window_seconds: About how long a window takes, by which it is known who is urgent.
+            call_seconds: About how long a call takes; longer where several run at once.
 
         Returns:
             Whose windows and which; empty when none wait.
@@ -175,7 +176,8 @@ class WindowQueue(Generic[T]):
         if not self.windows:
             return []
         turn = self._turn(now_seconds)
-        leader = self._lead_urgent(now_seconds, window_seconds) or self._lead_by_turn(turn)
+        urgent = self._lead_urgent(now_seconds, window_seconds, call_seconds)
+        leader = urgent or self._lead_by_turn(turn)
         owner, waiting, call, its_turn = leader
         taken = {owner: call.take(waiting, its_turn)}
         self._note_gone(owner, taken[owner])
@@ -199,13 +201,16 @@ class WindowQueue(Generic[T]):
             smallest = min(smallest, self._of_late[0][1])
         return max(_REQUESTS_A_TURN * smallest, self._filling.positions // 2)
 
-    def _lead_urgent(self, now_seconds: float, window_seconds: float) -> _Leader[T] | None:
+    def _lead_urgent(
+        self, now_seconds: float, window_seconds: float, call_seconds: float
+    ) -> _Leader[T] | None:
         """Return who can wait no longer: the earliest deadline of those that can be kept."""
         urgent = [
             (owner, waiting)
             for owner, waiting in self._everyone()
             if waiting.deadline - now_seconds
-            < _URGENT_TIMES * window_seconds * len(waiting.places) + _URGENT_SECONDS
+            < max(_URGENT_TIMES * window_seconds * len(waiting.places), call_seconds)
+            + _URGENT_SECONDS
         ]
         if not urgent or self._urgent_in_a_row >= _MOST_URGENT_IN_A_ROW:
             self._urgent_in_a_row = 0
