@@ -33,6 +33,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.bundle import read_bundle
 from trivet.serve.backend import Backend
 from trivet.serve.evaluator import Evaluator
+from trivet.serve.lanes import lanes_of
 from trivet.serve.loading import load_backend
 
 MANY, ONE, WHOLE = "engine calls at once", "engine calls, one by one", "trivet evaluate"
@@ -45,6 +46,7 @@ class _Recorder:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self.lanes = lanes_of(backend)
         self.calls: list[Windows] = []
 
     def run(self, windows: Windows) -> Outputs:
