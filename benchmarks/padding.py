@@ -44,7 +44,8 @@ class Plan(NamedTuple):
 
 def plans(lengths: Sequence[int]) -> dict[str, Plan]:
     """Return the ways to call an engine on windows of these lengths."""
-    fixed = [list(range(n, min(n + 2, len(lengths)))) for n in range(0, len(lengths), 2)]
+    most = max(1, POSITIONS // WIDEST)
+    fixed = [list(range(n, min(n + most, len(lengths)))) for n in range(0, len(lengths), most)]
     arrival: list[list[int]] = []
     for number, length in enumerate(lengths):
         widest = max([length, *(lengths[other] for other in arrival[-1])]) if arrival else length
