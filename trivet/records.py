@@ -247,9 +247,9 @@ class Evaluation:
 
 
 def _plain(value: Any) -> Any:
-    """Return records as dictionaries, as ``dataclasses.asdict`` does, which copies what is inside.
+    """Return records as dictionaries: ``dataclasses.asdict`` without its deep copies.
 
-    That takes five times as long, a tenth of all that is done for a log beside the engine's work.
+    Every row of a log comes through here, and its numbers and texts cannot change.
     """
     if isinstance(value, tuple):
         return tuple(_plain(each) for each in value)

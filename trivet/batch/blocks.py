@@ -16,9 +16,10 @@ from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import to_line, verdict_record
 from trivet.data.records_in import LogRow
-from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample
+from trivet.records import DataError, Evaluation, FailedEvaluation
 from trivet.serve.ahead import begin_ahead
 from trivet.serve.evaluator import Evaluator, Judging
+from trivet.serve.preparing import count_characters
 
 _ROWS = 64
 _CALLS = 12  # of the engine; on two cores about a second of the embedded bundle
@@ -121,9 +122,7 @@ def _blocks(rows: Iterable[LogRow], most: int) -> Iterator[list[LogRow]]:
     try:
         for row in rows:
             block.append(row)
-            if isinstance(row.example, RagExample):
-                texts = (row.example.question, row.example.response, *row.example.contexts)
-                characters += sum(map(len, texts))
+            characters += count_characters(row.example)
             if len(block) >= _ROWS or characters >= most:
                 yield block
                 block, characters = [], 0
