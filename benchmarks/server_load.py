@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from benchmarks.engines import FullEngine, tokenizer_of
 from benchmarks.inputs import build_example, sample_requests
+from benchmarks.pipeline import NoEngine
 from benchmarks.report import Table, publish, spread
 from benchmarks.server_clients import (
     Answer,
@@ -67,7 +68,7 @@ def bare_windows_a_second(
 
         def run(self, windows: Windows) -> Outputs:
             calls.append(windows)
-            return backend.run(windows)
+            return NoEngine().run(windows)
 
     recorder: Backend = Recorder()
     evaluator = Evaluator(bundle, backend=recorder)

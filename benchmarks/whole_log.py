@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import FullEngine
+from benchmarks.pipeline import NoEngine
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.batch.run import Going, judge_to_file, judge_to_stream
@@ -31,35 +32,31 @@ from trivet.data.log import Log
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import read_bundle
-from trivet.serve.backend import Backend
 from trivet.serve.evaluator import Evaluator
-from trivet.serve.lanes import lanes_of
 from trivet.serve.loading import load_backend
 
 MANY, ONE, WHOLE = "engine calls at once", "engine calls, one by one", "trivet evaluate"
 
 
 class _Recorder:
-    """An engine that remembers what it was asked."""
+    """Remembers what it is asked, and answers at once."""
 
     name = "recorder"
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.lanes = lanes_of(backend)
+    def __init__(self) -> None:
         self.calls: list[Windows] = []
 
     def run(self, windows: Windows) -> Outputs:
-        """Run one call."""
+        """Keep one call."""
         self.calls.append(windows)
-        return self._backend.run(windows)
+        return NoEngine().run(windows)
 
 
 def bare(bundle: Path, threads: int, log: Path, lanes: int | None = None) -> Run:
     """Return what runs the engine calls that judging a log makes."""
     backend = load_backend(read_bundle(bundle), threads, lanes=lanes)
     full = FullEngine(backend)
-    recorder = _Recorder(backend)
+    recorder = _Recorder()
     evaluator = Evaluator(bundle, backend=recorder)
     with Path(os.devnull).open("wb") as sink:
         judge_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
