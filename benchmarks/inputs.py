@@ -95,5 +95,6 @@ def full_windows(count: int, length: int, vocabulary: int) -> Windows:
         context_weight=np.full(places.shape, 1 / places.size, dtype=np.float32),
         question_overlap=rng.random(places.shape, dtype=np.float32),
         response_overlap=rng.random(places.shape, dtype=np.float32),
+        context_overlap=rng.random((1, response), dtype=np.float32),
         sentence_pool=pool[None].astype(np.float32),
     )

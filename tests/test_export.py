@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 import transformers
@@ -39,6 +38,7 @@ from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.self_test import read_self_test
 from trivet.model.trunk import Trunk
 from trivet.records import BundleError, EngineError
+from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 WINDOW = 48
 
@@ -102,8 +102,7 @@ def exported(
 
 
 def run(path: Path, windows: Windows) -> Outputs:
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return Outputs(*session.run(list(Outputs._fields), windows._asdict()))
+    return OnnxRuntimeBackend(path, threads=1).run(windows)
 
 
 def test_fp32_equals_the_weights_on_every_shape(exported: tuple[Path, ParityReport]) -> None:

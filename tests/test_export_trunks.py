@@ -28,14 +28,14 @@ from trivet.model.bundle import (
 from trivet.model.bundle_info import Granularity, PlattInfo, TrunkKind
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.parity import FP32_TOLERANCE
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import HEADS, RagModel
 from trivet.model.trunk import Trunk
 from trivet.model.trunks import make_trunk
 from trivet.records import EngineError
 from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 # Two layers an encoder, four integer products a layer: projections, output, widen, narrow.
-OVERLAP = {"relevance": 1.5, "utilization": -2.5}
+OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
 PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
 
 
@@ -67,10 +67,7 @@ def write_tiny(
         ),
         window=WindowInfo(size=40),
         calibration=CalibrationInfo(
-            heads={
-                "relevance": PlattInfo(scale=1.0, shift=0.0, overlap=OVERLAP["relevance"]),
-                "utilization": PlattInfo(scale=1.0, shift=0.0, overlap=OVERLAP["utilization"]),
-            }
+            heads={name: PlattInfo(scale=1.0, shift=0.0, overlap=OVERLAP[name]) for name in HEADS}
         ),
         faithfulness="weakest_sentence",
         heads=("support", "relevance", "utilization"),
@@ -124,10 +121,14 @@ def encoder_words(folder: Path) -> int:
 
 
 def check_overlaps(backend: OnnxRuntimeBackend, windows: Windows) -> None:
-    """Check that a context head's logit gains its weight times the overlap."""
-    real = windows.context_at >= 0
-    for head, name in (("relevance", "question_overlap"), ("utilization", "response_overlap")):
-        nothing = windows._replace(**{name: np.zeros_like(windows.question_overlap)})
+    """Check that a head's logit gains its weight times the overlap."""
+    answered, held = windows.response_at.max(axis=-1) >= 0, windows.context_at >= 0
+    for head, name, real in (
+        ("support", "context_overlap", answered),
+        ("relevance", "question_overlap", held),
+        ("utilization", "response_overlap", held),
+    ):
+        nothing = windows._replace(**{name: np.zeros_like(getattr(windows, name))})
         both = (backend.run(windows), backend.run(nothing))
         probs = [getattr(one, f"{head}_probs")[real] for one in both]
         gained = np.subtract(*(np.log(each / (1 - each)) for each in probs))

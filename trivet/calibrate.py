@@ -74,8 +74,8 @@ class Choices:
         weighing: Whether each example counts once in a fit, or each sentence.
         only: Prefixes of the sources to use; all by default.
         thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
-        overlap: Whether the context heads are told how many words a sentence shares with the
-            question (relevance) and with the response (utilization); for ``platt``.
+        overlap: Whether heads are told how many words a sentence shares with the contexts
+            (support), the question (relevance) or the response (utilization); for ``platt``.
         least_precision: Thresholds flag as much as they can with this precision, in (0, 1]; None
             chooses the best F1.
     """
@@ -256,8 +256,7 @@ def _put(model: RagModel, name: str, found: Map) -> None:
         model.calibration[name] = PiecewiseLinear(found.x, found.y)
     else:
         fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
-        if name in model.overlap:
-            model.overlap[name] = found.scale * model.overlap[name] + found.overlap
+        model.overlap[name] = found.scale * model.overlap[name] + found.overlap
 
 
 def _described(

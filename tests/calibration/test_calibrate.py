@@ -229,7 +229,7 @@ def test_an_isotonic_map_is_in_the_graph_and_leaves_with_a_further_training(
 
 @pytest.fixture
 def shared(bundle: Path, tmp_path: Path) -> Path:
-    """Write rows where a sentence counts that shares much with the question, or the response."""
+    """Write rows where a sentence's label is whether it shares much with the other text."""
     random = np.random.default_rng(1)
     rows: list[dict[str, Any]] = [
         {
@@ -237,23 +237,24 @@ def shared(bundle: Path, tmp_path: Path) -> Path:
             "contexts": list(PASSAGES),
             "response": (*RESPONSES, "The ferry is red.")[number % 3],
             "group": f"group {number}",
-            "labels": {"relevant": [], "utilized": []},
+            "labels": {"unsupported": [], "relevant": [], "utilized": []},
         }
         for number in range(24)
     ]
     path = tmp_path / "shared.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     for row, item in zip(rows, read(bundle, path)[1], strict=True):
-        spans = item.read.context_sentence_spans
-        _, first = np.unique(item.read.context_sentence, return_index=True)
-        for key, overlap in (
-            ("relevant", item.layout.question_overlap),
-            ("utilized", item.layout.response_overlap),
+        sentence, layout = item.read.context_sentence, item.layout
+        contexts = [[s.context, s.start, s.end] for s in item.read.context_sentence_spans]
+        answers = [[s.start, s.end] for s in item.read.response_sentence_spans]
+        for key, overlap, of, spans in (
+            ("relevant", layout.question_overlap, sentence, contexts),
+            ("utilized", layout.response_overlap, sentence, contexts),
+            ("unsupported", 0.7 - layout.context_overlap, item.read.response_sentence, answers),
         ):
+            _, first = np.unique(of, return_index=True)
             marks = (overlap[first] > 0.3) ^ (random.random(len(spans)) < 0.15)
-            row["labels"][key] = [
-                [s.context, s.start, s.end] for s, mark in zip(spans, marks, strict=True) if mark
-            ]
+            row["labels"][key] = [s for s, mark in zip(spans, marks, strict=True) if mark]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return path
 
@@ -263,18 +264,17 @@ def overlaps(bundle: Path) -> dict[str, float]:
     load_rag_model(read_bundle(bundle))
     held = json.loads((bundle / "encoder.json").read_text(encoding="utf-8")).get("overlap")
     heads = read_bundle(bundle).info.calibration.heads
-    said: dict[str, float] = {name: heads[name].overlap for name in CONTEXT_HEADS if name in heads}
+    said: dict[str, float] = {name: heads[name].overlap for name in HEADS if name in heads}
     assert held == said or (held is None and not any(said.values()))
     return said
 
 
 def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     _, items, logits = read(bundle, shared)
-    choices = Choices(heads=CONTEXT_HEADS, overlap=True)
-    found = calibrate(bundle, [f"jsonl:{shared}"], "all", choices)
+    found = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(overlap=True))
     assert min(overlaps(bundle).values()) > 1
     maps = {report.name: report.found or IDENTITY for report in found.reports}
-    check_answers(bundle, shared, logits, {"support": IDENTITY} | maps)
+    check_answers(bundle, shared, logits, maps)
     assert ", overlap " in (bundle / "README.md").read_text(encoding="utf-8")
 
     model = load_rag_model(read_bundle(bundle))
@@ -288,7 +288,8 @@ def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> N
     answer = Outputs(*session.run(None, windows))
     for value, wanted in zip(answer, model(*collate_items(items[:4], 0).windows), strict=True):
         assert np.allclose(value, wanted.detach().numpy(), atol=1e-5)
-    for name, given in (("relevance", "question_overlap"), ("utilization", "response_overlap")):
+    texts = {"faithfulness": "context", "relevance": "question", "utilization": "response"}
+    for name, given in ((name, f"{text}_overlap") for name, text in texts.items()):
         nothing = windows | {given: np.zeros_like(windows[given])}
         without = Outputs(*session.run(None, nothing))
         gained = getattr(answer, name) - getattr(without, name)
@@ -298,13 +299,13 @@ def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> N
 
 def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared: Path) -> None:
     spec = [f"jsonl:{shared}"]
-    calibrate(bundle, spec, "all", Choices(heads=CONTEXT_HEADS, overlap=True))
+    calibrate(bundle, spec, "all", Choices(overlap=True))
     before = overlaps(bundle)
     for again in (
-        Choices(heads=CONTEXT_HEADS),
-        Choices(heads=CONTEXT_HEADS, overlap=True),
-        Choices(heads=CONTEXT_HEADS, method="isotonic"),
-        Choices(heads=CONTEXT_HEADS, method="temperature"),
+        Choices(),
+        Choices(overlap=True),
+        Choices(method="isotonic"),
+        Choices(method="temperature"),
         Choices(heads=("relevance",), overlap=True),
     ):
         _, _, logits = read(bundle, shared)

@@ -197,7 +197,7 @@ def test_a_batch_equals_its_singles(several: list[ReadExample], window: WindowSe
     layouts = [lay_out(read, window, SPECIAL) for read in several]
     batch = collate(layouts, SPECIAL.pad)
     assert batch.input_ids.shape == batch.attention_mask.shape == batch.segment_ids.shape
-    assert [array.dtype for array in batch] == [np.int64] * 5 + [np.float32] * 4
+    assert [array.dtype for array in batch] == [np.int64] * 5 + [np.float32] * 5
     first = 0
     for b, layout in enumerate(layouts):
         single = collate([layout], SPECIAL.pad)
@@ -212,7 +212,7 @@ def test_a_batch_equals_its_singles(several: list[ReadExample], window: WindowSe
             at_own = np.where(own < 0, -1, (row - first) * width + column)
             np.testing.assert_array_equal(at_own, own)
             assert (at >= 0).sum() == (own >= 0).sum()
-        for name in ("context_weight", "question_overlap", "response_overlap", "sentence_pool"):
+        for name in Windows._fields[5:]:
             whole, own = getattr(batch, name)[b], getattr(single, name)[0]
             np.testing.assert_array_equal(whole[tuple(map(slice, own.shape))], own)
             assert np.count_nonzero(whole) == np.count_nonzero(own)
@@ -269,6 +269,7 @@ def test_pieces_taken_from_a_layout_join_to_the_whole(
         times_held[numbers] += 1
         for name in ("context_weight", "question_overlap", "response_overlap"):
             np.testing.assert_array_equal(getattr(part, name), getattr(layout, name)[numbers])
+        np.testing.assert_array_equal(part.context_overlap, layout.context_overlap)
     assert (times_held == 1).all()
     np.testing.assert_array_equal(joined, context)
     length = len(support)

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from trivet.heads.support import (
-    CLASSES,
     copy_nli_head,
-    support_probs,
     token_loss,
     verdict_loss,
     window_loss,
@@ -25,12 +23,6 @@ ONE = torch.ones(1)
 def logits_of(*probs: tuple[float, float, float]) -> Tensor:
     """Return logits whose softmax is ``probs``. *Shape:* [len(probs), 3]."""
     return torch.tensor(probs).log().requires_grad_()
-
-
-def test_support_is_the_probability_of_entailment() -> None:
-    assert CLASSES[0] == "entailment"
-    found = support_probs(torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]).log())
-    assert found.tolist() == pytest.approx([0.7, 0.1])
 
 
 # Evidence known -------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], mes
         (("faithfulness",), "mean", "faithfulness"),
         (("calibration",), {"method": "histogram"}, r"calibration\.method"),
         (("inputs",), [], "inputs or outputs differ"),
-        (("inputs",), OLDER_INPUTS, r"\(question_overlap, response_overlap\); .* export the model"),
+        (("inputs",), OLDER_INPUTS, r"\(context_overlap, .*_overlap\); .* export"),
         (("outputs",), [], r"completeness, .*: run it with that one"),
         (("inputs",), _AS_JSON[::-1], "in type, dimensions or order"),
         (("name",), "", "name"),

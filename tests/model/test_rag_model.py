@@ -104,6 +104,7 @@ def test_extra_padding_changes_nothing(model: RagModel, layouts: list[Layout]) -
         context_weight=np.pad(windows.context_weight, ((0, 0), (0, 2))),
         question_overlap=np.pad(windows.question_overlap, ((0, 0), (0, 2))),
         response_overlap=np.pad(windows.response_overlap, ((0, 0), (0, 2))),
+        context_overlap=np.pad(windows.context_overlap, ((0, 0), (0, 2))),
         sentence_pool=np.pad(windows.sentence_pool, ((0, 0), (0, 1), (0, 2))),
     )
     assert_same(judge(model, padded), judge(model, windows))
@@ -147,26 +148,26 @@ def test_support_is_the_entailment_of_the_window_that_supports_most(
 
 @torch.inference_mode()
 @pytest.mark.parametrize("granularity", ["token", "example"])
-def test_a_context_heads_logit_gains_its_weight_times_the_overlap(
+def test_a_heads_logit_gains_its_weight_times_the_overlap(
     model: RagModel, layouts: list[Layout], granularity: Granularity
 ) -> None:
     model.granularity = granularity
     windows = collate(layouts, pad=0)
     plain = judge(model, windows)
-    model.overlap = {"relevance": 1.5, "utilization": -2.0}
+    model.overlap = {"support": 0.7, "relevance": 1.5, "utilization": -2.0}
     weighed = judge(model, windows)
-    real = torch.from_numpy(windows.context_at >= 0)
-    for before, after, overlap, weight in (
-        (plain.relevance_probs, weighed.relevance_probs, windows.question_overlap, 1.5),
-        (plain.utilization_probs, weighed.utilization_probs, windows.response_overlap, -2.0),
+    for before, after, overlap, weight, at in (
+        (plain[0], weighed[0], windows.context_overlap, 0.7, windows.response_at.max(-1)),
+        (plain[1], weighed[1], windows.question_overlap, 1.5, windows.context_at),
+        (plain[2], weighed[2], windows.response_overlap, -2.0, windows.context_at),
     ):
+        real = torch.from_numpy(at >= 0)
         assert len(np.unique(overlap)) > 2  # or the weight would be but another shift
         gained = (after.logit() - before.logit())[real]
         torch.testing.assert_close(
             gained, weight * torch.from_numpy(overlap)[real], atol=LOOSE, rtol=0
         )
         assert (after[~real] == 0).all()
-    torch.testing.assert_close(weighed.support_probs, plain.support_probs)
     again = RagModel.from_architecture(json.loads(json.dumps(model.architecture())))
     assert again.overlap == model.overlap
 

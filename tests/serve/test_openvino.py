@@ -14,17 +14,24 @@ from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import read_bundle
 from trivet.model.example_windows import Sizes, make_windows
+from trivet.model.int8_sums import quick_sums_overflow
 from trivet.model.parity import grid
 from trivet.records import BundleError, EngineError, Evaluation, RagExample
+from trivet.serve import openvino_loading
 from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
+from trivet.serve.loading import DEFAULT_BUNDLE, Precision, load_backend
 from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 from trivet.serve.openvino import OpenVinoBackend
+from trivet.serve.openvino_loading import choose_for_openvino
 
 WINDOW, VOCAB = 48, 150
 needs_openvino = pytest.mark.skipif(
     importlib.util.find_spec("openvino") is None, reason="needs OpenVINO"
 )
+needs_int8 = pytest.mark.skipif(
+    quick_sums_overflow(), reason="OpenVINO's int8 sums overflow on this processor"
+)
+INT8 = pytest.param("model.int8.onnx", 0.01, marks=needs_int8)
 
 
 def largest_difference(one: Outputs, other: Outputs) -> float:
@@ -43,7 +50,7 @@ def loaded(tiny_bundle: Path) -> dict[str, OpenVinoBackend]:
 
 
 @needs_openvino
-@pytest.mark.parametrize(("file", "most"), [("model.onnx", 1e-4), ("model.int8.onnx", 0.01)])
+@pytest.mark.parametrize(("file", "most"), [("model.onnx", 1e-4), INT8])
 def test_a_graph_answers_as_in_onnx_runtime_on_every_shape(
     tiny_bundle: Path, loaded: dict[str, OpenVinoBackend], file: str, most: float
 ) -> None:
@@ -97,6 +104,7 @@ def test_threads_do_not_meet(loaded: dict[str, OpenVinoBackend]) -> None:
 
 
 @needs_openvino
+@needs_int8
 def test_an_evaluator_says_what_answers(tiny_bundle: Path, rag_example: RagExample) -> None:
     fast = Evaluator(tiny_bundle, 1, engine="openvino")
     assert (fast.engine, fast.precision) == ("openvino model.int8.onnx", "int8")
@@ -109,10 +117,28 @@ def test_an_evaluator_says_what_answers(tiny_bundle: Path, rag_example: RagExamp
 
 
 @needs_openvino
+@needs_int8
 def test_the_bundle_of_the_package_passes_its_self_test() -> None:
     assert load_backend(read_bundle(DEFAULT_BUNDLE), 1, None, "openvino").name.startswith(
         "openvino"
     )
+
+
+@needs_openvino
+def test_where_int8_sums_overflow_there_is_fp32_or_nothing(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: True)
+    assert Evaluator(tiny_bundle, 1, engine="openvino").precision == "fp32"
+    cases: tuple[tuple[Path, Precision | None], ...] = (
+        (tiny_bundle, "int8"),
+        (DEFAULT_BUNDLE, None),
+    )
+    for bundle, precision in cases:
+        with pytest.raises(BundleError, match=r"int8\.onnx: int8 sums overflow .*--engine onnx"):
+            load_backend(read_bundle(bundle), 1, precision, "openvino")
+    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: False)
+    assert choose_for_openvino(read_bundle(tiny_bundle), None).precision == "int8"
 
 
 @needs_openvino

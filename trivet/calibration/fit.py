@@ -7,8 +7,9 @@ can be fitted on whole responses as well, whose probability is that of their wea
 Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
 piecewise linear, at most 16 knots). The support head has three logits; all three are scaled, the
 shift is entailment's, and z is entailment against the other two. So a linear map can be folded into
-any head's last layer. A Platt map of a context head may weigh the overlap of its sentences' words
-as well (``data.overlap``): scale * z + shift + weight * overlap, and the model adds that term.
+any head's last layer. A Platt map may weigh the overlap of its
+sentences' words as well (``data.overlap``): scale * z + shift + weight * overlap, and the model
+adds that term.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """
@@ -41,7 +42,7 @@ _TAIL = 0.005  # share of the logits beyond the outer knots
 
 @dataclass(frozen=True)
 class LinearMap:
-    """scale * z + shift, scale > 0; of a context head also + overlap * its tokens' overlap."""
+    """scale * z + shift + overlap * the tokens' overlap, scale > 0."""
 
     scale: float = 1.0
     shift: float = 0.0
@@ -72,7 +73,7 @@ class HeadLogits:
         truth: 1 or 0, NaN where unknown. *Shape:* [S].
         verdict: 1, 0 or NaN of whole responses; all NaN for the context heads. *Shape:* [B].
         weight: Of each example. *Shape:* [B].
-        overlap: Of each copy, what ``data.overlap`` says of its sentence; None for support.
+        overlap: Of each copy, what ``data.overlap`` says of its sentence; None where unknown.
             *Shape:* [M].
     """
 

@@ -44,8 +44,8 @@ ThresholdsFrom = Annotated[
 Overlap = Annotated[
     bool,
     typer.Option(
-        help="Also weigh how many words a sentence shares with the question (relevance) and with "
-        "the response (utilization)."
+        help="Also weigh how many words a sentence shares with the contexts (support), with the "
+        "question (relevance) and with the response (utilization)."
     ),
 ]
 Report = Annotated[

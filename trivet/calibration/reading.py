@@ -30,7 +30,7 @@ class _Row:
     copies: IntArray
     sentence: IntArray
     truth: FloatArray
-    overlap: FloatArray | None = None
+    overlap: FloatArray
 
 
 def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadName, HeadLogits]:
@@ -70,11 +70,14 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
     response_at = windows.response_at[0, : len(layout.response_row)]
     shown = response_at >= 0
     answered = len(read.response) > 0
+    shared = windows.context_overlap[0, : len(response_at), None].expand_as(shown)[shown]
+    entailed = torch.tensor([model.overlap["support"], 0.0, 0.0]) * shared[:, None]
     support = _Row(
-        logits=logits.support.reshape(-1, 3)[response_at[shown]].numpy(),
+        logits=(logits.support.reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
         copies=shown.sum(-1).numpy(),
         sentence=read.response_sentence,
         truth=_supported(read.response_sentence_spans, labels),
+        overlap=shared.numpy().astype(np.float64),
     )
     found: dict[HeadName, _Row] = {"support": support}
     # Without a response nothing is utilized, and no utilization is reported.
@@ -116,7 +119,6 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
     several = bool((copies != 1).any())
-    overlaps = [row.overlap for row in rows if row.overlap is not None]
     return HeadLogits(
         logits=torch.from_numpy(np.concatenate([row.logits for row in rows]).astype(np.float64)),
         token=torch.from_numpy(np.repeat(np.arange(len(copies)), copies)) if several else None,
@@ -127,7 +129,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
         truth=torch.from_numpy(np.concatenate([row.truth for row in rows])),
         verdict=verdict,
         weight=weight,
-        overlap=torch.from_numpy(np.concatenate(overlaps)) if overlaps else None,
+        overlap=torch.from_numpy(np.concatenate([row.overlap for row in rows])),
     )
 
 

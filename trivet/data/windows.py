@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trivet.data.overlap import context_overlap
+from trivet.data.overlap import count_overlaps
 from trivet.data.reading import ReadExample
 from trivet.data.tokens import FloatArray, IntArray, SpecialTokens
 from trivet.records import WindowError
@@ -132,7 +132,8 @@ class Layout:
         context_column: Its column.
         context_weight: 1 / (sentences x tokens in the token's sentence). *Shape:* [C].
         question_overlap: How far the token's sentence overlaps with the question. *Shape:* [C].
-        response_overlap: Likewise with the response.
+        response_overlap: Likewise with the response. *Shape:* [C].
+        context_overlap: How far a response token's sentence does with the contexts. *Shape:* [R].
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
         row_context: First and one-past-last context token that each row shows. *Shape:* [rows, 2].
@@ -150,6 +151,7 @@ class Layout:
     context_weight: FloatArray
     question_overlap: FloatArray
     response_overlap: FloatArray
+    context_overlap: FloatArray
     response_sentence: IntArray
     sentences: int
     row_context: IntArray
@@ -173,6 +175,8 @@ class Windows(NamedTuple):
         question_overlap: In [0, 1]: how many words the token's sentence shares with the question,
             beside other sentences (``data.overlap``); 0 on padding. *Shape:* [B, C] float32.
         response_overlap: Likewise with the response. *Shape:* [B, C] float32.
+        context_overlap: Likewise of a response token's sentence with the contexts.
+            *Shape:* [B, R] float32.
         sentence_pool: Row s averages the tokens of response sentence s; zero rows are padding.
             *Shape:* [B, S, R] float32.
     """
@@ -185,6 +189,7 @@ class Windows(NamedTuple):
     context_weight: Array
     question_overlap: Array
     response_overlap: Array
+    context_overlap: Array
     sentence_pool: Array
 
 
@@ -235,6 +240,7 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
             rows.append(row)
             segments.append((np.arange(len(row)) >= begin).astype(np.int64))
             row_context.append((start, stop))
+    overlaps = count_overlaps(read)
     return Layout(
         window_size=size,
         rows=tuple(rows),
@@ -244,8 +250,9 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
         context_row=context_row,
         context_column=context_column,
         context_weight=_sentence_weights(read.context_sentence),
-        question_overlap=context_overlap(read, read.question.ids),
-        response_overlap=context_overlap(read, read.response.ids),
+        question_overlap=overlaps.question,
+        response_overlap=overlaps.response,
+        context_overlap=overlaps.context,
         response_sentence=read.response_sentence,
         sentences=len(read.response_sentence_spans),
         row_context=np.asarray(row_context, dtype=np.int64).reshape(-1, 2),
@@ -308,6 +315,7 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
         context_weight=np.zeros((examples, contexts), dtype=np.float32),
         question_overlap=np.zeros((examples, contexts), dtype=np.float32),
         response_overlap=np.zeros((examples, contexts), dtype=np.float32),
+        context_overlap=np.zeros((examples, tokens), dtype=np.float32),
         sentence_pool=np.zeros((examples, sentences, tokens), dtype=np.float32),
     )
     first = 0
@@ -327,6 +335,7 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
         windows.context_weight[b, :held] = layout.context_weight
         windows.question_overlap[b, :held] = layout.question_overlap
         windows.response_overlap[b, :held] = layout.response_overlap
+        windows.context_overlap[b, :length] = layout.context_overlap
         if length:
             counts = np.bincount(layout.response_sentence, minlength=layout.sentences)
             windows.sentence_pool[b, layout.response_sentence, np.arange(length)] = (
@@ -361,6 +370,7 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
             context_weight=layout.context_weight[held],
             question_overlap=layout.question_overlap[held],
             response_overlap=layout.response_overlap[held],
+            context_overlap=layout.context_overlap,
             response_sentence=layout.response_sentence,
             sentences=layout.sentences,
             row_context=layout.row_context[chosen],

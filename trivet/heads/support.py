@@ -19,11 +19,6 @@ _ENTAILMENT, _CONTRADICTION = 0, 2
 _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 
 
-def support_probs(logits: Tensor) -> Tensor:
-    """Return P(entailment). *Shapes:* [..., 3] -> [...]."""
-    return logits.softmax(dim=-1)[..., _ENTAILMENT]
-
-
 def window_loss(
     logits: Tensor, window_class: Tensor, weight: Tensor, unsupported_weight: float
 ) -> Tensor:

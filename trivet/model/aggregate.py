@@ -46,35 +46,37 @@ class Outputs(NamedTuple):
     completeness: Array
 
 
-def gather_tokens(window_values: Array, at: Array) -> Array:
-    """Read values of flat window positions at ``at``; 0 where ``at`` is -1.
+def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Array:
+    """Read values of flat window positions at ``at``.
 
     Args:
         window_values: One value a window position. *Shape:* [M].
         at: Flat positions, -1 for none. *Shape:* any.
+        nothing: What stands where ``at`` is -1.
     """
     xp = array_api_compat.array_namespace(window_values)
     real = at >= 0
     flat = xp.reshape(xp.where(real, at, 0), (-1,))
     values = xp.reshape(xp.take(window_values, flat, axis=0), at.shape)
-    return xp.where(real, values, 0.0)
+    return xp.where(real, values, nothing)
 
 
-def supported_anywhere(window_probs: Array, response_at: Array) -> Array:
+def supported_anywhere(window_support: Array, response_at: Array, nothing: float = 0.0) -> Array:
     """A token is supported if **some** window supports it: the maximum over those that show it.
 
     Luna (arXiv 2406.00975), eq. 3. The maximum is of the *support* probability: evidence stands in
     one window, and the others must not count against it.
 
     Args:
-        window_probs: Support probability at every window position. *Shape:* [M].
+        window_support: Support at every window position, a probability or its logit. *Shape:* [M].
         response_at: *Shape:* [B, R, K].
+        nothing: The support of a token that no window shows; at most that of any other.
 
     Returns:
-        *Shape:* [B, R]; 0 where no window shows the token.
+        *Shape:* [B, R].
     """
-    xp = array_api_compat.array_namespace(window_probs)
-    return xp.max(gather_tokens(window_probs, response_at), axis=-1)
+    xp = array_api_compat.array_namespace(window_support)
+    return xp.max(gather_tokens(window_support, response_at, nothing), axis=-1)
 
 
 def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:

@@ -165,9 +165,9 @@ class ScoreInfo(_Part):
 class PlattInfo(_Part):
     """A head answers sigmoid(scale * logit + shift); both are folded into its weights already.
 
-    Of the support head, whose three logits are all scaled, the shift is entailment's. A context
-    head's logit also gains ``overlap`` times what ``data.overlap`` says of a token's sentence; that
-    term is added in the graph.
+    Of the support head, whose three logits are all scaled, the shift is entailment's. A logit also
+    gains ``overlap`` times what ``data.overlap`` says of its token's sentence; that term is added
+    in the graph.
     """
 
     scale: float = Field(gt=0)
@@ -225,6 +225,7 @@ INPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="context_weight", dtype="float32", dims=("B", "C")),
     TensorInfo(name="question_overlap", dtype="float32", dims=("B", "C")),
     TensorInfo(name="response_overlap", dtype="float32", dims=("B", "C")),
+    TensorInfo(name="context_overlap", dtype="float32", dims=("B", "R")),
     TensorInfo(name="sentence_pool", dtype="float32", dims=("B", "S", "R")),
 )
 OUTPUTS: tuple[TensorInfo, ...] = (

@@ -15,11 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from trivet.model.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle, BundleInfo
-from trivet.model.bundle_info import HeadName
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import BundleError, ConfigError
 
-_CONTEXT_HEADS: tuple[HeadName, ...] = ("relevance", "utilization")
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
 # What bundles written before these keys were known mean by their absence.
 _LATER: dict[str, Any] = {
@@ -112,7 +110,7 @@ def _overlap(info: BundleInfo) -> dict[str, float]:
     """Return the weights of overlaps as ``encoder.json`` holds them: all, or none if all are 0."""
     heads = info.calibration.heads
     weights: dict[str, float] = {
-        name: heads[name].overlap if name in heads else 0.0 for name in _CONTEXT_HEADS
+        name: heads[name].overlap if name in heads else 0.0 for name in HEADS
     }
     return weights if any(weights.values()) else {}
 

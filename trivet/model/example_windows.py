@@ -44,26 +44,26 @@ def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
     context_at = _places(random, real, (b, c))
     weight[context_at < 0] = 0.0
     totals = weight.sum(axis=-1, keepdims=True)
+    response_at = _places(random, real, (b, r, k))
     pool = (np.arange(r) * s // r)[None, :] == np.arange(s)[:, None]
     means = pool / np.maximum(pool.sum(axis=-1, keepdims=True), 1)
     return Windows(
         input_ids=random.integers(0, vocab, size=(n, length)) * mask,
         attention_mask=mask,
         segment_ids=(np.arange(length) >= starts).astype(np.int64) * mask,
-        response_at=_places(random, real, (b, r, k)),
+        response_at=response_at,
         context_at=context_at,
         context_weight=(weight / np.where(totals > 0, totals, 1)).astype(np.float32),
         question_overlap=_shares(random, context_at),
         response_overlap=_shares(random, context_at),
+        context_overlap=_shares(random, response_at.max(axis=-1)),
         sentence_pool=np.broadcast_to(means, (b, s, r)).astype(np.float32),
     )
 
 
-def _shares(
-    random: np.random.Generator, context_at: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float32]:
+def _shares(random: np.random.Generator, at: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
     """Choose numbers in [0, 1), and 0 on padding."""
-    return np.where(context_at < 0, 0.0, random.random(context_at.shape)).astype(np.float32)
+    return np.where(at < 0, 0.0, random.random(at.shape)).astype(np.float32)
 
 
 def _places(

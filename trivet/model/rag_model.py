@@ -8,15 +8,15 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from trivet.heads.support import support_probs
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import Outputs, Reduction, gather_tokens, join, supported_anywhere
-from trivet.model.bundle_info import Granularity
+from trivet.model.bundle_info import Granularity, HeadName
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
 from trivet.model.trunk import Hidden, Trunk
 from trivet.model.trunks import AnyTrunk, make_trunk
 
-HEADS = {"support": 3, "relevance": 1, "utilization": 1}
+HEADS: dict[HeadName, int] = {"support": 3, "relevance": 1, "utilization": 1}
+_NOWHERE = -1e4  # a logit below any other: the support of a token that no window shows
 
 
 class TokenLogits(NamedTuple):
@@ -44,9 +44,10 @@ class RagModel(nn.Module):
         granularity: ``token``: every position has logits of its own. ``example``: one decision a
             window, read at its first position, holds for all of it.
         calibration: By head, the keyword arguments of ``PiecewiseLinear``: the map of its logits.
-        overlap: By context head, what its logit gains where a sentence's words all stand in the
-            question (relevance) or in the response (utilization); 0 if not given. Chosen by
-            calibration: trained along, it would be learned where the encoder knows the rows.
+        overlap: By head, what its logit gains where a sentence's words all stand in the contexts
+            (support), in the question (relevance) or in the response (utilization); 0 if not
+            given. Chosen by calibration: trained along, it would be learned where the encoder
+            knows the rows.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RagModel(nn.Module):
         self.calibration = nn.ModuleDict(
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
-        self.overlap = {"relevance": 0.0, "utilization": 0.0} | dict(overlap or {})
+        self.overlap = dict.fromkeys(HEADS, 0.0) | dict(overlap or {})
         self.heads = nn.ModuleDict(
             {
                 name: TokenHead(
@@ -172,20 +173,24 @@ class RagModel(nn.Module):
         context_weight: Tensor,
         question_overlap: Tensor,
         response_overlap: Tensor,
+        context_overlap: Tensor,
         sentence_pool: Tensor,
     ) -> Outputs:
         """Join the windows' logits into probabilities of tokens, sentences and examples."""
-        support = self._probs("support", logits.support).reshape(-1)
         relevance = self.with_overlap("relevance", logits.relevance, context_at, question_overlap)
         utilization = self.with_overlap(
             "utilization", logits.utilization, context_at, response_overlap
         )
-        real = context_at >= 0
+        margins = entailment_logit(logits.support).reshape(-1)
+        # A logit rises with its probability: the window that supports a token most is the same.
+        support = supported_anywhere(margins, response_at, nothing=_NOWHERE)
+        support = support + self.overlap["support"] * context_overlap
+        shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         return join(
-            support_probs=supported_anywhere(support, response_at),
+            support_probs=torch.where(shown, self._probs("support", support), 0.0),
             relevance_probs=torch.where(real, self._probs("relevance", relevance), 0.0),
             utilization_probs=torch.where(real, self._probs("utilization", utilization), 0.0),
-            response_mask=response_at.amax(dim=-1) >= 0,
+            response_mask=shown,
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
@@ -200,12 +205,9 @@ class RagModel(nn.Module):
 
     def _probs(self, name: str, logits: Tensor) -> Tensor:
         """Return a head's probabilities, calibrated where its map is in here."""
-        if name not in self.calibration:
-            return support_probs(logits) if name == "support" else logits.sigmoid()
-        if name == "support":
-            logits = entailment_logit(logits)
-        probs: Tensor = self.calibration[name](logits).sigmoid()
-        return probs
+        if name in self.calibration:
+            logits = self.calibration[name](logits)
+        return logits.sigmoid()
 
     def forward(
         self,
@@ -217,6 +219,7 @@ class RagModel(nn.Module):
         context_weight: Tensor,
         question_overlap: Tensor,
         response_overlap: Tensor,
+        context_overlap: Tensor,
         sentence_pool: Tensor,
     ) -> Outputs:
         """Judge a batch; the arguments are the fields of ``Windows``, in order."""
@@ -228,6 +231,7 @@ class RagModel(nn.Module):
             context_weight,
             question_overlap,
             response_overlap,
+            context_overlap,
             sentence_pool,
         )
 

@@ -1,30 +1,28 @@
 """How large the numbers get that a product reads: what a fixed scale of eight bits needs.
 
 Real windows go through the fp32 graph in ONNX Runtime, and the sizes of what each large product
-reads are counted in histograms, one call at a time. These are ONNX Runtime's own; its calibrators
-around them are not used, for they keep what every ``MatMul`` of the graph reads and writes, scores
-of attention included, until the last call is done.
-
-Needs ``trivet[export]``.
+reads are counted in histograms, one call at a time. ONNX Runtime's own calibrators keep what every
+``MatMul`` of the graph reads and writes, scores of attention included, until the last call is done;
+its histograms lose the largest size where an edge of theirs is rounded below it (1.31).
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime
-from onnxruntime.quantization.calibrate import HistogramCollector
 
 from trivet.data.windows import Windows
 from trivet.model.qdq import EightBit, large_products
 
-# Share of the sizes that fit, in percent. A few tokens are far larger than all others: in int8
-# steps wide enough for them would leave few to the rest. fp8's steps grow with the numbers.
-_PERCENTILES: dict[EightBit, float] = {"int8": 99.99, "fp8": 100.0}
+# Share of the sizes that fit. A few tokens are far larger than all others: in int8 steps wide
+# enough for them would leave few to the rest. fp8's steps grow with the numbers.
+_SHARES: dict[EightBit, float] = {"int8": 0.9999, "fp8": 1.0}
 _BINS = 4096
+_SMALLEST = 1e-6  # where a histogram ends at first
 
 
 def find_ranges(
@@ -42,24 +40,37 @@ def find_ranges(
         The size by the name of the product, as ``qdq.quantized`` takes it.
     """
     read = {node.name: node.input[0] for node in large_products(graph.graph)}
-    collector = HistogramCollector(
-        method="percentile",
-        symmetric=True,
-        num_bins=_BINS,
-        num_quantized_bins=0,  # of no use to this method
-        percentile=_PERCENTILES[kind],
-        scenario="same",
-    )
-    session = _session(graph, list(dict.fromkeys(read.values())), threads)
-    with contextlib.redirect_stdout(sys.stderr):  # it prints; stdout is for results
-        for call in calls:
-            arrays = call._asdict()
-            feed = {one.name: arrays[one.name] for one in session.get_inputs()}
-            found = session.run(list(dict.fromkeys(read.values())), feed)
-            collector.collect(dict(zip(dict.fromkeys(read.values()), found, strict=True)))
-        ends = collector.compute_collection_result()
-    # The ends come cut to what was seen on either side.
-    return {name: float(max(-ends[value][0], ends[value][1])) for name, value in read.items()}
+    sizes = {value: SizeCounts() for value in read.values()}
+    session = _session(graph, list(sizes), threads)
+    for call in calls:
+        arrays = call._asdict()
+        feed = {one.name: arrays[one.name] for one in session.get_inputs()}
+        for counted, values in zip(sizes.values(), session.run(list(sizes), feed), strict=True):
+            counted.add(np.abs(values).ravel())
+    return {name: sizes[value].below(_SHARES[kind]) for name, value in read.items()}
+
+
+class SizeCounts:
+    """A histogram of sizes that grows: its bins are paired whenever it is too short."""
+
+    def __init__(self) -> None:
+        self.counts: npt.NDArray[np.int64] = np.zeros(_BINS, dtype=np.int64)
+        self.end = _SMALLEST
+        self.largest = 0.0
+
+    def add(self, sizes: npt.NDArray[np.float32]) -> None:
+        """Count some sizes, all at least 0."""
+        self.largest = max(self.largest, float(sizes.max(initial=0.0)))
+        while self.end < self.largest:
+            paired = self.counts.reshape(-1, 2).sum(axis=1)
+            self.counts, self.end = np.concatenate([paired, np.zeros_like(paired)]), 2 * self.end
+        self.counts += np.histogram(sizes, bins=_BINS, range=(0.0, self.end))[0]
+
+    def below(self, share: float) -> float:
+        """Return a size that at least ``share`` of all do not exceed."""
+        reached = np.cumsum(self.counts)
+        place = int(np.searchsorted(reached, share * int(reached[-1])))
+        return min((place + 1) * self.end / _BINS, self.largest)
 
 
 def _session(

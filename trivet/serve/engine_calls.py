@@ -92,6 +92,7 @@ class Gathering:
             part,
             response_row=part.response_row[response],
             response_column=part.response_column[response],
+            context_overlap=part.context_overlap[response],
             response_sentence=np.zeros(len(response), dtype=np.int64),
             sentences=1,
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 from trivet.model.bundle import Bundle
+from trivet.model.int8_sums import quick_sums_overflow
 from trivet.records import BundleError
 from trivet.serve.loading import Precision, check_self_test, choose_graph
 from trivet.serve.openvino import OpenVinoBackend
+
+logger = logging.getLogger(__name__)
 
 
 class OpenVinoChoice(NamedTuple):
@@ -29,8 +33,11 @@ class OpenVinoChoice(NamedTuple):
 def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVinoChoice:
     """Return what was chosen at export; without a choice, or against it, a graph as it is.
 
+    Without VNNI a processor's int8 sums overflow in OpenVINO, which has no other kernels to ask
+    for. What export measured is kept all the same; of the graphs that were not, int8 is refused.
+
     Raises:
-        BundleError: The bundle has no such model.
+        BundleError: The bundle has no such model, or none that this processor runs right.
     """
     kept = bundle.info.openvino
     if kept is not None and precision in (None, kept.precision):
@@ -41,6 +48,15 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
             f"export {bundle.folder} --engine openvino --data DATA` measure what is best"
         )
     graph = choose_graph(bundle, precision)
+    if graph.precision == "int8" and quick_sums_overflow():
+        if precision is not None or all(one.precision != "fp32" for one in bundle.info.graphs):
+            raise BundleError(
+                f"{bundle.path(graph.file)}: int8 sums overflow in OpenVINO on this processor, "
+                "which has no VNNI; take --engine onnx, whose int8 is exact here, or --precision "
+                "fp32 of a bundle that has it"
+            )
+        graph = choose_graph(bundle, "fp32")
+        logger.warning("%s: fp32, for int8 sums overflow on this processor", bundle.folder)
     return OpenVinoChoice(graph.file, None, graph.precision, exported=False)
 
 
