@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from benchmarks.timing import Contender, Measured, Run, race, timed
 
 ROWS, INNER, COLUMNS = 2048, 1024, 4096
 COPIED = 512_000_000  # bytes, far beyond any cache
-PRODUCTS = ("fp32", "bf16", "int8")
 COPY = "copy"
 
 
@@ -33,16 +32,24 @@ def build(threads: int) -> Run:
     return timed(lambda case: works[case]())
 
 
-def measure_peaks(threads: int, repeats: int) -> dict[str, list[float]]:
+def measure_peaks(
+    threads: int, repeats: int, precisions: Collection[str]
+) -> dict[str, list[float]]:
     """Return 10^9 operations a second by precision, and GB a second of ``copy``; one a round.
+
+    Args:
+        threads: Of torch.
+        repeats: Rounds.
+        precisions: Of ``fp32``, ``bf16`` and ``int8``, those to be measured: what a processor has
+            no instructions for takes minutes.
 
     Raises:
         ImportError: torch is not installed.
     """
-    outcome = race([Contender("peaks", build, (threads,))], repeats, (*PRODUCTS, COPY))
+    outcome = race([Contender("peaks", build, (threads,))], repeats, (*precisions, COPY))
     if outcome.skipped:
         raise ImportError(f"{outcome.skipped['peaks']}; pip install 'trivet[export]'")
-    work = dict.fromkeys(PRODUCTS, 2 * ROWS * INNER * COLUMNS / 1e9) | {COPY: 2 * COPIED / 1e9}
+    work = dict.fromkeys(precisions, 2 * ROWS * INNER * COLUMNS / 1e9) | {COPY: 2 * COPIED / 1e9}
     return {name: _rates(outcome.measured["peaks", name], work[name]) for name in work}
 
 

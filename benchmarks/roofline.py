@@ -109,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add_argument("--engines", nargs="+", choices=ENGINES, default=["int8", "fp32", "torch"])
     given = flags.parse_args(arguments)
     shape = bundle_shape(read_bundle(given.bundle))
-    rates = measure_peaks(given.threads, given.repeats)
+    precisions = sorted({part for engine in given.engines for part in precision_of(engine)})
+    rates = measure_peaks(given.threads, given.repeats, precisions)
     peaks = {name: statistics.median(values) for name, values in rates.items()}
     vocabulary = vocabulary_of(given.bundle)
     contenders = [

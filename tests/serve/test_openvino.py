@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.bundle import read_bundle
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.int8_sums import quick_sums_overflow
+from trivet.model.openvino_info import OpenVinoCandidate, OpenVinoInfo
 from trivet.model.parity import grid
 from trivet.records import BundleError, EngineError, Evaluation, RagExample
 from trivet.serve import openvino_loading
@@ -139,6 +141,33 @@ def test_where_int8_sums_overflow_there_is_fp32_or_nothing(
             load_backend(read_bundle(bundle), 1, precision, "openvino")
     monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: False)
     assert choose_for_openvino(read_bundle(tiny_bundle), None).precision == "int8"
+
+
+@pytest.mark.parametrize(("exact_there", "overflow_here"), [(1, 1), (1, 0), (0, 1), (0, 0)])
+def test_int8_that_was_measured_runs_where_sums_are_as_good_as_there(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, exact_there: int, overflow_here: int
+) -> None:
+    bundle = read_bundle(tiny_bundle)
+    kept = OpenVinoInfo(
+        file="model.int8.onnx",
+        weights=None,
+        method="dynamic",
+        difference=0.0,
+        data="tiny",
+        split="dev",
+        rows=3,
+        openvino="0",
+        date="2026-01-31",
+        candidates=(
+            OpenVinoCandidate(method="dynamic", milliseconds=1, auroc_loss=0, rmse_loss=0),
+        ),
+        exact_sums=bool(exact_there),
+    )
+    chosen = dataclasses.replace(bundle, info=bundle.info.model_copy(update={"openvino": kept}))
+    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: bool(overflow_here))
+    found = choose_for_openvino(chosen, None)
+    assert found.exported == (not (exact_there and overflow_here))
+    assert found.precision == ("int8" if found.exported else "fp32")
 
 
 @needs_openvino

@@ -7,9 +7,8 @@ can be fitted on whole responses as well, whose probability is that of their wea
 Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
 piecewise linear, at most 16 knots). The support head has three logits; all three are scaled, the
 shift is entailment's, and z is entailment against the other two. So a linear map can be folded into
-any head's last layer. A Platt map may weigh the overlap of its
-sentences' words as well (``data.overlap``): scale * z + shift + weight * overlap, and the model
-adds that term.
+any head's last layer. A Platt map may weigh the overlap of its sentences' words as well
+(``data.overlap``): scale * z + shift + weight * overlap, and the model adds that term.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """

@@ -29,16 +29,17 @@ _Floats = npt.NDArray[np.float64]
 
 
 class Overlaps(NamedTuple):
-    """Shares in [0, 1], the same for all tokens of a sentence; 0 where nothing is shared.
+    """Shares in [0, 1], the same for all tokens of a sentence.
 
     Of a context's sentence it is the mean of three shares: of its words, those that the other text
     holds; the same words beside those of the sentence that shares most with the text; and beside
     those of the sentence that shares most with one sentence of it, where that is largest. So what a
-    short sentence was made of is found although a long one has its words elsewhere. A word that
-    many sentences of the contexts hold counts less.
+    short sentence was made of is found although a long one has its words elsewhere. A question is
+    one sentence. Words count by their rarity, divided by how many of the contexts' sentences hold
+    them.
 
-    Of a response's sentence it is the share of its words that a single sentence of the contexts
-    holds, and by half what that is for the response's sentences on average.
+    Of a response's sentence it is the mean of two: of its words, by their rarity alone, the share
+    that a single sentence of the contexts holds; and the mean of that over the response.
 
     Attributes:
         question: Of context tokens with the question. *Shape:* [C].

@@ -57,6 +57,8 @@ class OpenVinoInfo(BaseModel):
         openvino: OpenVINO's version at the choice.
         date: The day of the choice.
         candidates: All that were measured, the kept one included.
+        exact_sums: Whether the processor of the choice adds int8 products exactly
+            (``model.int8_sums``); what was measured there says nothing of one that does not.
     """
 
     model_config = _STRICT
@@ -71,6 +73,7 @@ class OpenVinoInfo(BaseModel):
     openvino: str
     date: str
     candidates: tuple[OpenVinoCandidate, ...] = Field(min_length=1)
+    exact_sums: bool = True
 
     @property
     def precision(self) -> Literal["int8", "bf16"]:

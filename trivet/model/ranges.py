@@ -4,6 +4,8 @@ Real windows go through the fp32 graph in ONNX Runtime, and the sizes of what ea
 reads are counted in histograms, one call at a time. ONNX Runtime's own calibrators keep what every
 ``MatMul`` of the graph reads and writes, scores of attention included, until the last call is done;
 its histograms lose the largest size where an edge of theirs is rounded below it (1.31).
+
+Needs ``trivet[export]``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import onnxruntime
 
 from trivet.data.windows import Windows
 from trivet.model.qdq import EightBit, large_products
+from trivet.records import EngineError
 
 # Share of the sizes that fit. A few tokens are far larger than all others: in int8 steps wide
 # enough for them would leave few to the rest. fp8's steps grow with the numbers.
@@ -38,6 +41,9 @@ def find_ranges(
 
     Returns:
         The size by the name of the product, as ``qdq.quantized`` takes it.
+
+    Raises:
+        EngineError: A product reads something that is not finite.
     """
     read = {node.name: node.input[0] for node in large_products(graph.graph)}
     sizes = {value: SizeCounts() for value in read.values()}
@@ -45,8 +51,10 @@ def find_ranges(
     for call in calls:
         arrays = call._asdict()
         feed = {one.name: arrays[one.name] for one in session.get_inputs()}
-        for counted, values in zip(sizes.values(), session.run(list(sizes), feed), strict=True):
-            counted.add(np.abs(values).ravel())
+        for value, found in zip(sizes, session.run(list(sizes), feed), strict=True):
+            if not np.isfinite(found).all():
+                raise EngineError(f"{value}: not finite in fp32; no range of it can be found")
+            sizes[value].add(np.abs(found).ravel())
     return {name: sizes[value].below(_SHARES[kind]) for name, value in read.items()}
 
 

@@ -26,6 +26,7 @@ from trivet.model.bundle import (
     read_bundle,
 )
 from trivet.model.example_windows import make_windows
+from trivet.model.int8_sums import quick_sums_overflow
 from trivet.model.openvino_graphs import write_half, write_static
 from trivet.model.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.model.parity import ParityReport, compare, grid, joined
@@ -125,6 +126,7 @@ def export_openvino(
             openvino=str(openvino.__version__),
             date=datetime.date.today().isoformat(),
             candidates=tuple(candidates),
+            exact_sums=not quick_sums_overflow(),
         )
         _keep(bundle, info, kept, report, keep_fp32, threads)
     return info

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from trivet.model.bundle import Bundle
 from trivet.model.int8_sums import quick_sums_overflow
+from trivet.model.openvino_info import OpenVinoInfo
 from trivet.records import BundleError
 from trivet.serve.loading import Precision, check_self_test, choose_graph
 from trivet.serve.openvino import OpenVinoBackend
@@ -34,13 +35,13 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
     """Return what was chosen at export; without a choice, or against it, a graph as it is.
 
     Without VNNI a processor's int8 sums overflow in OpenVINO, which has no other kernels to ask
-    for. What export measured is kept all the same; of the graphs that were not, int8 is refused.
+    for. There int8 runs only if it was measured and chosen on such a processor.
 
     Raises:
         BundleError: The bundle has no such model, or none that this processor runs right.
     """
     kept = bundle.info.openvino
-    if kept is not None and precision in (None, kept.precision):
+    if kept is not None and precision in (None, kept.precision) and _adds_up(kept):
         return OpenVinoChoice(kept.file, kept.weights, kept.precision, exported=True)
     if precision not in ("int8", "fp32", None):
         raise BundleError(
@@ -56,8 +57,12 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
                 "fp32 of a bundle that has it"
             )
         graph = choose_graph(bundle, "fp32")
-        logger.warning("%s: fp32, for int8 sums overflow on this processor", bundle.folder)
     return OpenVinoChoice(graph.file, None, graph.precision, exported=False)
+
+
+def _adds_up(kept: OpenVinoInfo) -> bool:
+    """Whether this processor computes what was measured when a model was kept."""
+    return kept.precision != "int8" or not (kept.exact_sums and quick_sums_overflow())
 
 
 def load_for_openvino(
@@ -81,6 +86,8 @@ def load_for_openvino(
         EngineError: OpenVINO is not installed.
     """
     choice = choose_for_openvino(bundle, precision)
+    if precision is None and choice.precision == "fp32":
+        logger.warning("%s: OpenVINO runs it in fp32", bundle.folder)
     backend = OpenVinoBackend(
         bundle.path(choice.file),
         bundle.path(choice.weights) if choice.weights else None,
