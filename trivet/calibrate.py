@@ -55,12 +55,10 @@ from trivet.model.bundle_info import (
 )
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.calibration import PiecewiseLinear
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import DataError, LabelledExample
 
 logger = logging.getLogger(__name__)
-
-HEADS: tuple[HeadName, ...] = ("support", "relevance", "utilization")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.calibrate import HEADS, Calibrated, Choices, calibrate, fold
+from trivet.calibrate import Calibrated, Choices, calibrate, fold
 from trivet.calibration import report as calibration_report
 from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
 from trivet.calibration.reading import read_heads
@@ -31,7 +31,7 @@ from trivet.model.graph import trace
 from trivet.model.inference import inference_model
 from trivet.model.initial import initial_model
 from trivet.model.quantized_info import QuantizedInfo
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import DataError
 from trivet.training.trained_bundle import provenance, write_trained
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.serve.conftest import kept_for_openvino
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import read_bundle
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.int8_sums import quick_sums_overflow
-from trivet.model.openvino_info import OpenVinoCandidate, OpenVinoInfo
 from trivet.model.parity import grid
 from trivet.records import BundleError, EngineError, Evaluation, RagExample
 from trivet.serve import openvino_loading
@@ -148,21 +148,8 @@ def test_int8_that_was_measured_runs_where_sums_are_as_good_as_there(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, exact_there: int, overflow_here: int
 ) -> None:
     bundle = read_bundle(tiny_bundle)
-    kept = OpenVinoInfo(
-        file="model.int8.onnx",
-        weights=None,
-        method="dynamic",
-        difference=0.0,
-        data="tiny",
-        split="dev",
-        rows=3,
-        openvino="0",
-        date="2026-01-31",
-        candidates=(
-            OpenVinoCandidate(method="dynamic", milliseconds=1, auroc_loss=0, rmse_loss=0),
-        ),
-        exact_sums=bool(exact_there),
-    )
+    kept = kept_for_openvino("dynamic", "model.int8.onnx")
+    kept = kept.model_copy(update={"exact_sums": bool(exact_there)})
     chosen = dataclasses.replace(bundle, info=bundle.info.model_copy(update={"openvino": kept}))
     monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: bool(overflow_here))
     found = choose_for_openvino(chosen, None)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.serve.conftest import kept_for_openvino
 from trivet.__main__ import app
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
@@ -183,18 +184,7 @@ def test_rows_that_measure_nothing_are_refused(
 
 
 def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
-    info = OpenVinoInfo(
-        file="model.openvino.xml",
-        weights="model.openvino.weights",
-        method="static",
-        difference=0.0,
-        data="tiny",
-        split="dev",
-        rows=3,
-        openvino="0",
-        date="2026-01-31",
-        candidates=(candidate("static", 1.0, 0.0, 0.0),),
-    )
+    info = kept_for_openvino("static", "model.openvino.xml", "model.openvino.weights")
     changed = read_bundle(copied).info.model_copy(update={"openvino": info})
     add_files(copied, {}, changed)
     with pytest.raises(BundleError, match=r"names the graph model\.openvino\.xml, which"):

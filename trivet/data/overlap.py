@@ -94,7 +94,9 @@ def count_overlaps(read: ReadExample) -> Overlaps:
         nothing = np.zeros(0, dtype=np.float32)
         return Overlaps(nothing, nothing, np.zeros(len(read.response), dtype=np.float32))
     words = _words_of(read)
-    asked, answered = words.shared(read.question.ids), words.shared(read.response.ids)
+    answered = words.shared(read.response.ids)
+    held, of_response = words.weights(), answered.weights()
+    of_question = words.shared(read.question.ids).weights()
     best = np.zeros(words.sentences)
     found = np.zeros(len(read.response_sentence_spans))
     for number, own in enumerate(_sentences(read.response.ids, read.response_sentence)):
@@ -102,21 +104,20 @@ def count_overlaps(read: ReadExample) -> Overlaps:
         np.maximum(best, _beside_the_most(shared.weights()), out=best)
         found[number] = shared.rarities().max() / max(_rarity(np.unique(own)).sum(), _TINY)
 
-    def overlap(shared: _Words, best: _Floats) -> FloatArray:
-        share = shared.weights() / np.maximum(words.weights(), _TINY)
-        mean: _Floats = (share + _beside_the_most(shared.weights()) + best) / 3
+    def overlap(shared: _Floats, best: _Floats) -> FloatArray:
+        share = shared / np.maximum(held, _TINY)
+        mean: _Floats = (share + _beside_the_most(shared) + best) / 3
         return mean.astype(np.float32)[read.context_sentence]
 
     return Overlaps(
-        question=overlap(asked, _beside_the_most(asked.weights())),
-        response=overlap(answered, best),
+        question=overlap(of_question, _beside_the_most(of_question)),
+        response=overlap(of_response, best),
         context=_half_of_all(found).astype(np.float32)[read.response_sentence],
     )
 
 
 def _words_of(read: ReadExample) -> _Words:
-    # One number a word, and sorted: numpy's `unique` takes twelve times as long, and of rows of two
-    # longer still.
+    # One number a word, and sorted: numpy's `unique` is far slower, and of rows of two more so.
     width = int(read.context.ids.max()) + 1
     words = np.sort(read.context_sentence * width + read.context.ids)
     words = words[np.concatenate([[True], words[1:] != words[:-1]])]
