@@ -260,9 +260,10 @@ def test_int8_answers_do_not_depend_on_the_batch(exported: tuple[Path, ParityRep
         assert np.abs(run(file, cut).support_probs - expected.support_probs).max() < 0.01
 
 
-def test_no_residual_sum_can_be_fused(exported: tuple[Path, ParityReport]) -> None:
+@pytest.mark.parametrize("file", ["model.onnx", "model.int8.onnx"])
+def test_no_residual_sum_can_be_fused(exported: tuple[Path, ParityReport], file: str) -> None:
     folder, _ = exported
-    graph = onnx.load(folder / "model.int8.onnx").graph
+    graph = onnx.load(folder / file).graph
     made_by = {name: node.op_type for node in graph.node for name in node.output}
     before = [
         made_by.get(node.input[0]) for node in graph.node if node.op_type == "LayerNormalization"

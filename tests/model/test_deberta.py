@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -89,15 +89,14 @@ def largest_difference(
 )
 def test_equals_the_library(overrides: dict[str, Any]) -> None:
     trunk = make_trunk(**overrides)
-    forms: tuple[Form, ...] = ("portable", "attention")
-    for form in forms:
+    for form in get_args(Form):
         ours = InferenceDeberta(trunk.encoder, MAX_LENGTH, form).eval()
         for lengths, width in (([1], 1), ([2, 1], 2), ([33, 17, 1], 33), ([64, 40], 64)):
             off = largest_difference(trunk, ours, inputs(lengths, width))
             assert off < 1e-5, (form, lengths, width)
 
 
-@pytest.mark.parametrize("form", ["portable", "attention"])
+@pytest.mark.parametrize("form", get_args(Form))
 @pytest.mark.parametrize(
     "lengths",
     [

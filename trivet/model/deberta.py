@@ -31,7 +31,8 @@ class InferenceDeberta(nn.Module):
     Args:
         encoder: The library's module; its weights are shared where they are not fused.
         max_length: The most positions a window may have; tables hold what these can reach.
-        form: How to attend; ONNX Runtime has no operator of its own for this.
+        form: How to attend; ONNX Runtime has no operator of its own for this, but the mask costs
+            it less in a form of its own.
     """
 
     def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
@@ -102,8 +103,10 @@ class InferenceDeberta(nn.Module):
         assert isinstance(self.slot, Tensor)
         slot = self.slot[:length, :length].long()
         every = (input_ids.shape[0], self.heads, length, length)
-        # Expanded once for all layers; the second is the first seen from the key's side.
-        return hidden, (mask, slot.expand(every), slot.t().expand(every))
+        by_query = slot.expand(every)  # once for all layers
+        if self.form == "attention":
+            return hidden, (mask, by_query, slot.t().expand(every))
+        return hidden, (mask, by_query)
 
     def climb(
         self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
@@ -155,6 +158,10 @@ class _Layer(nn.Module):
         if relative is not None and "p2c" in kinds:
             project = own.query_proj if own.share_att_key else own.pos_query_proj
             of_query = self._table(project(relative) * scale)
+            if form == "runtime":  # see ``_of_queries``
+                of_query = nn.functional.pad(of_query, (0, 0, 0, 1), value=1.0)
+            if form != "attention":
+                of_query = of_query.transpose(1, 2).contiguous()
         self.register_buffer("position_keys", of_key)
         self.register_buffer("position_queries", of_query)
 
@@ -163,28 +170,49 @@ class _Layer(nn.Module):
         table: Tensor = projected.unflatten(-1, (self.heads, self.width)).permute(1, 2, 0)
         return table.contiguous()
 
-    def forward(self, hidden: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor) -> Tensor:
+    def forward(
+        self, hidden: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor | None = None
+    ) -> Tensor:
         """Return the layer's output.
 
         Args:
             hidden: *Shape:* [N, L, H].
             mask: Added to the scores. *Shape:* [N, 1, 1, L].
             by_query: Table row of each distance, queries down. *Shape:* [N, heads, L, L].
-            by_key: The same, keys down.
+            by_key: The same, keys down; for the form ``attention``.
         """
         query, key, value = (
             each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
             for each in self.rest.project(hidden).chunk(3, dim=-1)
         )
-        bias = mask
+        terms = []
         if isinstance(self.position_keys, Tensor):
-            bias = bias + torch.gather(query @ self.position_keys, -1, by_query)
+            terms.append(torch.gather(query @ self.position_keys, -1, by_query))
         if isinstance(self.position_queries, Tensor):
-            to_query = torch.gather(key @ self.position_queries, -1, by_key)
-            bias = bias + to_query.transpose(-1, -2)
+            terms.append(self._of_queries(self.position_queries, key, mask, by_query, by_key))
+        if self.form != "runtime" or not isinstance(self.position_queries, Tensor):
+            terms.insert(0, mask)
+        bias = sum(terms[1:], start=terms[0])
         if bias is mask and self.form == "attention":  # the operator has a row for every query
             bias = mask.expand(-1, -1, hidden.shape[1], -1)
         return self.rest.finish(attend(query, key, value, bias, self.form), hidden)
+
+    def _of_queries(
+        self, table: Tensor, key: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor | None
+    ) -> Tensor:
+        """Return what keys meet in the queries' positions. *Shape:* [N, heads, L, L].
+
+        A CPU picks each number from the column of its key. A card reads along the rows of what it
+        picks from, hence keys down, and turned afterwards. For ONNX Runtime every key has a further
+        component, its mask, and every position one of 1: their product adds the mask, exactly, and
+        spares a pass over all scores.
+        """
+        if by_key is not None:
+            return torch.gather(key @ table, -1, by_key).transpose(-1, -2)
+        if self.form == "runtime":
+            masks = mask.transpose(-1, -2).expand(-1, self.heads, -1, -1)
+            key = torch.cat([key, masks], dim=-1)
+        return torch.gather(table @ key.transpose(-1, -2), -2, by_query)
 
 
 def _reached(config: Any, max_length: int) -> tuple[Tensor, Tensor]:

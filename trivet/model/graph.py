@@ -122,6 +122,20 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
             size.dim_param = letter
 
 
+def keep_sums_apart(graph: onnx.GraphProto) -> None:
+    """Keep ONNX Runtime from fusing a residual sum with the layer norm after it, in place.
+
+    Its fused kernel is slow on CPUs (ONNX Runtime 1.31). It looks for ``Add``; ``Sum`` of two
+    computes the same.
+    """
+    made_by = {name: node for node in graph.node for name in node.output}
+    for node in graph.node:
+        if node.op_type == "LayerNormalization" and node.input[0] in made_by:
+            before = made_by[node.input[0]]
+            if before.op_type == "Add":
+                before.op_type = "Sum"
+
+
 @contextmanager
 def _known_warnings() -> Iterator[None]:
     """Silence what the exporter says about its own inside."""

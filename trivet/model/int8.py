@@ -34,23 +34,8 @@ def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:
     copied.CopyFrom(graph)
     if _RUNTIME_DOMAIN not in {opset.domain for opset in copied.opset_import}:
         copied.opset_import.append(helper.make_opsetid(_RUNTIME_DOMAIN, 1))
-    _keep_apart(copied.graph)
     _Rewriter(copied.graph).rewrite()
     return copied
-
-
-def _keep_apart(graph: onnx.GraphProto) -> None:
-    """Keep ONNX Runtime from fusing a residual sum with the layer norm after it.
-
-    Its fused kernel is slow on CPUs (ONNX Runtime 1.31). It looks for ``Add``; ``Sum`` of two
-    computes the same.
-    """
-    made_by = {name: node for node in graph.node for name in node.output}
-    for node in graph.node:
-        if node.op_type == "LayerNormalization" and node.input[0] in made_by:
-            before = made_by[node.input[0]]
-            if before.op_type == "Add":
-                before.op_type = "Sum"
 
 
 class _Rewriter:
