@@ -18,6 +18,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
+from trivet.model.int8_sums import keep_int8_sums_exact
 from trivet.records import EngineError
 
 WARM_UP = 3
@@ -65,6 +66,7 @@ def profile(
         options.intra_op_num_threads = threads
         options.enable_mem_pattern = False
         options.log_severity_level = 3
+        keep_int8_sums_exact(options)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")

@@ -17,7 +17,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from benchmarks.shapes import Shape
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
-from trivet.model.graph import keep_sums_apart, trace
+from trivet.model.graph import trace
 from trivet.model.inference import inference_model
 from trivet.model.int8 import quantize
 from trivet.model.rag_model import RagModel, as_tensors
@@ -98,7 +98,6 @@ def write_graph(model: RagModel, longest: int, file: Path, precision: str) -> Pa
     """
     form: Literal["portable", "runtime"] = "runtime" if precision == "int8" else "portable"
     graph = trace(inference_model(model, longest, form), int(model.trunk.config.vocab_size))
-    keep_sums_apart(graph.graph)
     onnx.save(quantize(graph) if precision == "int8" else graph, file)
     return file
 
@@ -109,7 +108,7 @@ def write_stock_graph(model: RagModel, file: Path, precision: str) -> Path:
     int8 is ONNX Runtime's dynamic quantization of every constant product, with a scale for each
     output channel; heads and joining are ours and the same as in ``write_graph``.
     """
-    graph = trace(model, int(model.trunk.config.vocab_size))
+    graph = trace(model, int(model.trunk.config.vocab_size), sums_apart=False)
     if precision == "fp32":
         onnx.save(graph, file)
         return file

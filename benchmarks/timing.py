@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 from trivet.records import BundleError, ConfigError, EngineError
 
@@ -27,6 +27,8 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "
 
 Run = Callable[[Any], Mapping[str, float]]
 """One repetition of a case: seconds by stage, ``total`` among them."""
+
+_Answer = TypeVar("_Answer")
 
 # Why a contender may be missing: no such graph or extra; the others race without it.
 _MISSING = (BundleError, ConfigError, EngineError, ImportError)
@@ -129,11 +131,11 @@ def race(
         return outcome
 
 
-def apart(work: Callable[..., None], *arguments: object) -> None:
+def apart(work: Callable[..., _Answer], *arguments: object) -> _Answer:
     """Call a function of a module in a process of its own, whose memory goes when it ends."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        pool.submit(work, *arguments).result()
+        return pool.submit(work, *arguments).result()
 
 
 def timed(work: Callable[[Any], object]) -> Run:

@@ -160,7 +160,7 @@ def test_the_attention_form_is_written_beside_the_others_when_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_opset = {opset: form for form, opset in OPSETS.items()}
-    # To ONNX Runtime, which has no operator for it, a DeBERTa goes in the portable form.
+    # A DeBERTa has standard operators in the form for ONNX Runtime too: the portable one does.
     monkeypatch.setattr(export, "trace", lambda *given: graph_of("deberta-v2", by_opset[given[2]]))
     model = model_of("deberta-v2")
     info = BundleInfo(

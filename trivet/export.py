@@ -49,7 +49,7 @@ from trivet.model.bundle import (
 )
 from trivet.model.bundle_weights import load_rag_model
 from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import ATTENTION_OPSET, OPSET, keep_sums_apart, trace
+from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.model.inference import inference_model
 from trivet.model.inference_layer import Form
 from trivet.model.int8 import quantize
@@ -181,8 +181,6 @@ def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> di
     for name in ("fp32", "int8", *extra):
         kind = _KINDS[name]
         graph = trace(inference_model(model, window, kind.form), vocab, kind.opset)
-        if kind.form != "attention":
-            keep_sums_apart(graph.graph)
         paths[name] = folder / kind.file
         onnx.save(quantize(graph) if kind.precision == "int8" else graph, paths[name])
         logger.info("%s: %.1f MB", kind.file, paths[name].stat().st_size / 1e6)

@@ -26,7 +26,9 @@ SMALL = {
     "padding": [],
     "speed": ["--lengths", "64", "--engines", "int8"],
 }
+ON_CPU = ["--device", "cpu", "--shape", "tiny", "--product", "64", "64", "64", "--lengths", "64"]
 SLOW = {
+    "card": [*ON_CPU, "--windows", "1", "2", "--contexts", "200", "--others", "20"],
     "cold_start": [],
     "cost": ["--tokens", "64", "--dollars-a-month", "10"],
     "deberta": ["--shape", "tiny", "--length", "64", "--kinds", "stock int8", "ours int8"],

@@ -202,10 +202,18 @@ class _Layer(nn.Module):
     ) -> Tensor:
         """Return what keys meet in the queries' positions. *Shape:* [N, heads, L, L].
 
-        A CPU picks each number from the column of its key. A card reads along the rows of what it
-        picks from, hence keys down, and turned afterwards. For ONNX Runtime every key has a further
-        component, its mask, and every position one of 1: their product adds the mask, exactly, and
-        spares a pass over all scores.
+        Each number is picked from the column of its key, which takes a CPU less time than to turn
+        all scores around. Cards read along rows: ``attention``, their form, has the keys down and
+        turns the result. In ``runtime`` every key has a further component, its mask, and every
+        position one of 1; their product adds the mask and spares a pass over all scores.
+
+        Args:
+            table: Projected positions. *Shape:* [heads, P, width], [heads, P, width + 1] in
+                ``runtime``, [heads, width, P] in ``attention``.
+            key: *Shape:* [N, heads, L, width].
+            mask: This and what follows as in ``forward``.
+            by_query: Table rows, queries down.
+            by_key: Table rows, keys down.
         """
         if by_key is not None:
             return torch.gather(key @ table, -1, by_key).transpose(-1, -2)

@@ -30,7 +30,9 @@ _TRACED = Sizes(N=3, L=24, B=2, R=7, K=4, C=19, S=5)
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def trace(model: nn.Module, vocab: int, opset: int = OPSET) -> onnx.ModelProto:
+def trace(
+    model: nn.Module, vocab: int, opset: int = OPSET, *, sums_apart: bool = True
+) -> onnx.ModelProto:
     """Trace a model in eval mode from ``Windows`` to ``Outputs``.
 
     Args:
@@ -38,6 +40,7 @@ def trace(model: nn.Module, vocab: int, opset: int = OPSET) -> onnx.ModelProto:
         vocab: How many token ids there are.
         opset: Version of the standard operators; a model of the form ``attention`` needs
             ``ATTENTION_OPSET``.
+        sums_apart: Whether ONNX Runtime is kept from fusing sums with layer norms, which is slow.
 
     Returns:
         A graph whose inputs, outputs and dimensions carry the names of ``bundle.json``. The names
@@ -64,6 +67,8 @@ def trace(model: nn.Module, vocab: int, opset: int = OPSET) -> onnx.ModelProto:
     graph: onnx.ModelProto = program.model_proto
     _name_heads(graph)
     _strip_traces(graph)
+    if sums_apart:
+        _keep_sums_apart(graph.graph)
     name_dimensions(graph)
     return graph
 
@@ -122,8 +127,8 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
             size.dim_param = letter
 
 
-def keep_sums_apart(graph: onnx.GraphProto) -> None:
-    """Keep ONNX Runtime from fusing a residual sum with the layer norm after it, in place.
+def _keep_sums_apart(graph: onnx.GraphProto) -> None:
+    """Keep ONNX Runtime from fusing a sum with the layer norm after it, in place.
 
     Its fused kernel is slow on CPUs (ONNX Runtime 1.31). It looks for ``Add``; ``Sum`` of two
     computes the same.

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 Form = Literal["portable", "attention", "runtime"]
 """How a graph attends: in products and a softmax, which any engine reads; in ONNX's own
-``Attention`` (opset 23), which TensorRT fuses; or in ONNX Runtime's operator, where it has one."""
+``Attention`` (opset 23), which TensorRT fuses; or as ONNX Runtime does it fastest, in an operator
+of its own where it has one."""
 
 
 class InferenceLayer(nn.Module):
