@@ -282,6 +282,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 def replace_surrogates(text: str) -> tuple[str, int]:
     """Replace each lone surrogate by U+FFFD, so that offsets hold; return text and count."""
+    if text.isascii():  # known without a look at the text
+        return text, 0
     return _SURROGATES.subn("\ufffd", text)
 
 

@@ -6,6 +6,7 @@ sentence everywhere.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,8 +123,9 @@ def _sentences_of(
     last = np.maximum(segment.offsets[:, 1] - 1, segment.offsets[:, 0])
     begins = np.asarray([span.start for span in spans])
     number = np.maximum(np.searchsorted(begins, last, side="right") - 1, 0)
-    kept, renumbered = np.unique(number, return_inverse=True)
-    return renumbered.astype(np.int64), tuple(spans[index] for index in kept)
+    kept = np.bincount(number, minlength=len(spans)) > 0
+    renumbered = np.cumsum(kept) - 1
+    return renumbered[number], tuple(itertools.compress(spans, kept))
 
 
 def _concatenate(arrays: Sequence[IntArray]) -> IntArray:

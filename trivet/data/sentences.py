@@ -31,7 +31,7 @@ _PLAIN_SPACE = str.maketrans(
 )
 # Characters that the splitter reads at once: quotes cost it the square of how many there are.
 _STRETCH = 20_000
-_LINE_BREAK = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\s*")
+_LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\u2029")
 _LETTERED_ITEM = re.compile(r"\w{1,4}[.)]\s")
 _LIST_MARK = re.compile(r"(?:\W|_|\d{1,3}(?!\d)|\b[A-Za-z]\b)+")

@@ -107,15 +107,20 @@ class SegmentTokenizer:
         """
         readable = [replace_surrogates(text)[0] for text in texts]
         encodings = self._tokenizer.encode_batch(readable, add_special_tokens=False)
-        segments = []
-        for text, encoding in zip(readable, encodings, strict=True):
-            ids = np.asarray(encoding.ids, dtype=np.int64)
-            ids[(ids[:, None] == self._reserved).any(axis=1)] = self._unknown
-            # Twice as fast as an array of pairs, and a tenth of the time of a long text.
-            flat = itertools.chain.from_iterable(encoding.offsets)
-            offsets = np.fromiter(flat, dtype=np.int64, count=2 * len(ids)).reshape(-1, 2)
-            segments.append(Segment(ids, _after_space(offsets, text)))
-        return segments
+        # Arrays of the whole batch: there are many short texts.
+        ids = np.fromiter(
+            itertools.chain.from_iterable(each.ids for each in encodings), dtype=np.int64
+        )
+        ids[np.isin(ids, self._reserved)] = self._unknown
+        pairs = itertools.chain.from_iterable(each.offsets for each in encodings)
+        # Twice as fast as an array of pairs, and a tenth of the time of a long text.
+        flat = itertools.chain.from_iterable(pairs)
+        offsets = np.fromiter(flat, dtype=np.int64, count=2 * len(ids)).reshape(-1, 2)
+        ends = itertools.accumulate(map(len, encodings), initial=0)
+        return [
+            Segment(ids[start:end], _after_space(offsets[start:end], text))
+            for text, (start, end) in zip(readable, itertools.pairwise(ends), strict=True)
+        ]
 
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
@@ -144,13 +149,19 @@ def _cut_long_words(tokenizer: Tokenizer) -> None:
 
 def _after_space(offsets: IntArray, text: str) -> IntArray:
     """Move the start of each token behind its white space; a token of nothing else stays."""
-    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-    space = _IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)]
-    if not len(offsets) or not space.any():
+    if not len(offsets) or not text:
         return offsets
-    following = np.where(space, len(text), np.arange(len(text)))
+    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    begins = np.minimum(offsets[:, 0], len(text) - 1)
+    if not _is_space(codes[begins]).any():
+        return offsets
+    following = np.where(_is_space(codes), len(text), np.arange(len(text)))
     following = np.minimum.accumulate(following[::-1])[::-1]  # next character that is not space
-    starts = following[np.minimum(offsets[:, 0], len(text) - 1)]
     moved = offsets.copy()
-    moved[:, 0] = np.where(starts < offsets[:, 1], starts, offsets[:, 0])
+    moved[:, 0] = np.where(following[begins] < offsets[:, 1], following[begins], offsets[:, 0])
     return moved
+
+
+def _is_space(codes: npt.NDArray[np.uint32]) -> BoolArray:
+    found: BoolArray = _IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)]
+    return found

@@ -357,7 +357,9 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
     renumber[chosen] = np.arange(len(chosen))
     response_row = renumber[layout.response_row]
     shown = np.flatnonzero((response_row >= 0).any(axis=0))
-    held = np.flatnonzero(renumber[layout.context_row] >= 0)
+    # No row holds what it does not show.
+    first, last = layout.row_context[chosen, 0].min(), layout.row_context[chosen, 1].max()
+    held = first + np.flatnonzero(renumber[layout.context_row[first:last]] >= 0)
     return (
         Layout(
             window_size=layout.window_size,

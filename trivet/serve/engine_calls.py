@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trivet.data.tokens import FloatArray, IntArray
 from trivet.data.windows import Layout, collate, take_windows
-from trivet.model.aggregate import Outputs, Reduction, join, supported_anywhere, weakest
+from trivet.model.aggregate import Outputs, Reduction, join, weakest
 from trivet.records import EngineError
 from trivet.serve.backend import Backend, probabilities
 
@@ -114,11 +114,8 @@ class Gathering:
         except EngineError as error:
             self.error = error
             return
-        if response:
-            # What was known and what came are two copies of each token, reduced as in the graph.
-            copies = np.arange(2 * response).reshape(1, 2, response).swapaxes(1, 2)
-            known = np.concatenate([self._support[part.response], support])
-            self._support[part.response] = supported_anywhere(known, copies)[0]
+        # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+        self._support[part.response] = np.maximum(self._support[part.response], support)
         self._relevance[part.context] = relevance
         self._utilization[part.context] = utilization
 
