@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies
 
+from benchmarks.card import Case, request_case, request_cases
 from benchmarks.cost import LUNA_DOLLARS, LUNA_QPS, dollars_a_million, judge_dollars, machines
 from benchmarks.engines import tokenizer_of
 from benchmarks.padding import plans, sample_layouts
@@ -97,3 +98,28 @@ def test_sorted_windows_compute_little_more_than_is_useful() -> None:
     assert ways["sorted by length"] <= 1.05
     assert ways["sorted, steps of 64"] <= 1.05
     assert ways["filled up to 512"] > 1.1  # else the sample would show nothing
+
+
+@given(
+    strategies.integers(1, 20_000),
+    strategies.sampled_from((100, 300)),
+    strategies.sampled_from((512, 1024)),
+    strategies.integers(1, 32),
+)
+def test_a_request_for_a_card_is_cut_into_equal_calls(
+    context: int, other: int, length: int, most: int
+) -> None:
+    case = request_case(context, other, length, most)
+    assert case.windows <= most
+    windows = case.windows * case.calls
+    assert 0 <= windows - windows_of(context, other, length) < case.calls
+    assert case.tflop(DEBERTA_V3_LARGE) == pytest.approx(
+        windows * sum(DEBERTA_V3_LARGE.gflop(length)) / 1000
+    )
+
+
+def test_a_length_without_room_for_a_request_is_left_out() -> None:
+    cases = request_cases([16384], [100, 300], [256, 512], most=16)
+    assert cases[16384, 100, 512] == Case(512, 14, 3)
+    assert (16384, 300, 256) not in cases
+    assert len(cases) == 3
