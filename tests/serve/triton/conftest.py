@@ -118,7 +118,9 @@ class StandIn:
             spec = importlib.util.spec_from_file_location("model", folder / version / "model.py")
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            with pytest.MonkeyPatch.context() as patch:  # tests share the repository and list it
+                patch.setattr(sys, "dont_write_bytecode", True)
+                spec.loader.exec_module(module)
             model = module.TritonPythonModel()
             said = json_format.MessageToJson(config, preserving_proto_field_name=True)
             model.initialize(
