@@ -5,6 +5,10 @@ all activations of a batch, as ONNX Runtime's own quantizer gives, lets the few 
 large activations set the rounding of all, and an answer depends on what it is batched with. A scale
 for every token costs a little more time, and a batch equals its singles.
 
+Weights that are multiplied take 129 of the 256 steps. CPUs without VNNI add two products of bytes
+in 16 bits: 2 x 255 x 64 fits, and what fits runs on ONNX Runtime's quick kernels there. On the
+embedded model the other 127 steps gave nothing (docs/experiments.md).
+
 Heads, layer norms, attention and constants that are not two-dimensional (position tables) stay in
 fp32: they are a small part of the work and carry the answer.
 """
@@ -26,6 +30,9 @@ _RUNTIME_DOMAIN = "com.microsoft"
 _GELU_LOWEST = 0.17
 _GELU_ZERO = 16
 _ZERO = 128
+# The largest weight of a product, and of a table that is only read.
+_LARGEST_FACTOR = 64
+_LARGEST_ENTRY = 127
 
 
 def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:
@@ -84,7 +91,8 @@ class _Rewriter:
     def _product(self, node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
         """Replace x @ W by integers: quantize every row of x, multiply, scale rows and columns."""
         given, out = node.input[0], node.output[0]
-        rounded, scale = _round(numpy_helper.to_array(self.constants[node.input[1]]), axis=0)
+        matrix = numpy_helper.to_array(self.constants[node.input[1]])
+        rounded, scale = _round(matrix, axis=0, largest=_LARGEST_FACTOR)
         weight = self._constant(f"{out}_int8", rounded)
         columns = self._constant(f"{out}_scale", scale.reshape(-1))
         after_gelu = given in self.made_by and self.made_by[given].op_type == "Gelu"
@@ -120,7 +128,8 @@ class _Rewriter:
     def _lookup(self, node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
         """Store an embedding table as int8, with a scale for every row."""
         table, out = node.input[0], node.output[0]
-        rounded, scale = _round(numpy_helper.to_array(self.constants[table]), axis=1)
+        entries = numpy_helper.to_array(self.constants[table])
+        rounded, scale = _round(entries, axis=1, largest=_LARGEST_ENTRY)
         rows = self._constant(f"{table}_int8", rounded)
         scales = self._constant(f"{table}_scale", scale)
         yield _node("Gather", [rows, node.input[1]], f"{out}_rows")
@@ -136,10 +145,10 @@ class _Rewriter:
 
 
 def _round(
-    values: npt.NDArray[Any], axis: int
+    values: npt.NDArray[Any], axis: int, largest: int
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Round to int8 over its full range, with one scale for each slice along the other axis."""
-    scale = np.abs(values).max(axis=axis, keepdims=True).astype(np.float32) / np.float32(127)
+    """Round to int8 up to ``largest``, with one scale for each slice along the other axis."""
+    scale = np.abs(values).max(axis=axis, keepdims=True).astype(np.float32) / np.float32(largest)
     rounded = np.rint(values / np.where(scale > 0, scale, 1)).astype(np.int8)
     return rounded, scale
 
