@@ -29,7 +29,8 @@ def build(threads: int) -> Run:
     left, right = (matrix.bfloat16() for matrix in matrices)
     rng = np.random.default_rng(0)
     given_bytes = {"given": rng.integers(0, 256, (ROWS, INNER), dtype=np.uint8)}
-    bytes_by = _int8_session(rng.integers(-128, 128, (INNER, COLUMNS), dtype=np.int8), threads)
+    # Weights as ``model.int8`` writes them.
+    bytes_by = _int8_session(rng.integers(-64, 65, (INNER, COLUMNS), dtype=np.int8), threads)
     given, taken = torch.zeros(COPIED // 4), torch.zeros(COPIED // 4)
     works: dict[str, Callable[[], object]] = {
         "fp32": lambda: matrices[0] @ matrices[1],

@@ -1,8 +1,9 @@
 """Whether ONNX Runtime's quick int8 kernels add up right on this processor.
 
 On x86-64 without VNNI they add pairs of products of unsigned and signed bytes in 16 bits, which
-overflow without a word. There ONNX Runtime is asked for other kernels; elsewhere these would only
-cost time.
+overflow without a word. There ONNX Runtime is asked for other kernels, which it takes for products
+with a weight beyond 64: of graphs that ``int8`` wrote before its weights had 7 bits, and of others.
+Elsewhere these kernels would only cost time.
 """
 
 from __future__ import annotations
