@@ -18,7 +18,7 @@ from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.model.aggregate import Outputs
 from trivet.model.bundle import Bundle
 from trivet.records import EngineError, RagExample
-from trivet.serve.backend import Backend, ShapedBackend
+from trivet.serve.backend import Backend, ShapedBackend, run_call
 from trivet.serve.engine_calls import Filling
 from trivet.serve.lanes import Lanes, lanes_of
 from trivet.serve.loading import load_tokenizer
@@ -50,9 +50,16 @@ class Clocked:
 
     def run(self, windows: Windows) -> Outputs:
         """Run the engine; see ``Backend.run``."""
+        return self._run(windows, alone=False)
+
+    def run_alone(self, windows: Windows) -> Outputs:
+        """Run the engine on all that it has; see ``WholeBackend.run_alone``."""
+        return self._run(windows, alone=True)
+
+    def _run(self, windows: Windows, *, alone: bool) -> Outputs:
         self._count(1)
         try:
-            return self._backend.run(windows)
+            return run_call(self._backend, windows, alone=alone)
         finally:
             self._count(-1)
 

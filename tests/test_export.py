@@ -217,6 +217,8 @@ def test_int8_leaves_heads_and_tables_alone(exported: tuple[Path, ParityReport])
     for node in integers:
         extremes = np.abs(weights[node.input[1]].astype(int)).max(axis=0)
         assert (extremes == 64).all(), node.name
+    fits = {each.precision: each.sums_fit for each in read_bundle(folder).info.graphs}
+    assert fits == {"fp32": False, "int8": True}
 
 
 def test_embeddings_are_rounded_row_by_row(exported: tuple[Path, ParityReport]) -> None:

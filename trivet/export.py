@@ -152,6 +152,7 @@ def export_onnx(
                 opset=kind.opset,
                 portable=kind.form != "runtime",
                 difference=report.worst[kind.file],
+                sums_fit=kind.precision == "int8",
             )
             for kind in kept
         )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from trivet.data.windows import Windows
 from trivet.model import int8_sums
+from trivet.model.bundle import SELF_TEST_NAME, read_bundle
 from trivet.model.int8_sums import PROBE, keep_int8_sums_exact, quick_sums_overflow
-from trivet.serve.evaluator import Evaluator
+from trivet.model.self_test import read_self_test
+from trivet.serve import onnx_runtime
+from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
+from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 ENTRY = "session.x64quantprecision"
 
@@ -37,15 +46,40 @@ def test_other_kernels_are_asked_for_only_where_they_are_needed(
             options.get_session_config_entry(ENTRY)
 
 
-def test_both_kernels_give_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    verdicts = []
-    for overflow in (True, quick_sums_overflow()):
+def test_both_kernels_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    (graph,) = (graph for graph in read_bundle(DEFAULT_BUNDLE).info.graphs if graph.sums_fit)
+    windows = Windows(**read_self_test(DEFAULT_BUNDLE / SELF_TEST_NAME).arrays())
+    answers = []
+    for overflow, known_to_fit in ((True, False), (quick_sums_overflow(), False), (True, True)):
         monkeypatch.setattr(int8_sums, "quick_sums_overflow", lambda overflow=overflow: overflow)
-        verdicts.append(
-            Evaluator(threads=1).evaluate(
-                "When was the stone bridge built?",
-                ["The stone bridge over the river was built in 1884. It replaced a ferry."],
-                "It was built in 1884.",
-            )
-        )
-    assert verdicts[0] == verdicts[1]
+        backend = OnnxRuntimeBackend(DEFAULT_BUNDLE / graph.file, 1, sums_fit=known_to_fit)
+        answers.append(backend.run(windows))
+    for other in answers[1:]:
+        for one, same in zip(answers[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_no_other_kernels_are_asked_for_where_sums_are_known_to_fit(
+    monkeypatch: pytest.MonkeyPatch, fits: bool
+) -> None:
+    asked: list[onnxruntime.SessionOptions] = []
+    monkeypatch.setattr(onnx_runtime, "keep_int8_sums_exact", asked.append)
+    bundle = read_bundle(DEFAULT_BUNDLE)
+    graphs = tuple(
+        graph.model_copy(update={"sums_fit": fits and graph.precision == "int8"})
+        for graph in bundle.info.graphs
+    )
+    changed = bundle.info.model_copy(update={"graphs": graphs})
+    load_backend(dataclasses.replace(bundle, info=changed), 1, "int8")
+    assert len(asked) == (0 if fits else 1)
+
+
+def test_sums_of_the_shipped_graph_fit() -> None:
+    graph = onnx.load(DEFAULT_BUNDLE / "model.int8.onnx").graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    assert len(products) == 24
+    for node in products:
+        weights = numpy_helper.to_array(constants[node.input[1]])
+        assert 2 * 255 * int(np.abs(weights.astype(int)).max()) < 2**15, node.name

@@ -102,7 +102,7 @@ def count_overlaps(read: ReadExample) -> Overlaps:
     for number, own in enumerate(_sentences(read.response.ids, read.response_sentence)):
         shared = answered.shared(own)
         np.maximum(best, _beside_the_most(shared.weights()), out=best)
-        found[number] = shared.rarities().max() / max(_rarity(np.unique(own)).sum(), _TINY)
+        found[number] = shared.rarities().max() / max(_rarity(_distinct(own)).sum(), _TINY)
 
     def overlap(shared: _Floats, best: _Floats) -> FloatArray:
         share = shared / np.maximum(held, _TINY)
@@ -117,13 +117,16 @@ def count_overlaps(read: ReadExample) -> Overlaps:
 
 
 def _words_of(read: ReadExample) -> _Words:
-    # One number a word, and sorted: numpy's `unique` is far slower, and of rows of two more so.
     width = int(read.context.ids.max()) + 1
-    words = np.sort(read.context_sentence * width + read.context.ids)
-    words = words[np.concatenate([[True], words[1:] != words[:-1]])]
-    sentence, ids = np.divmod(words, width)
+    sentence, ids = np.divmod(_distinct(read.context_sentence * width + read.context.ids), width)
     rarity = _rarity(ids)
     return _Words(sentence, ids, rarity, rarity / np.bincount(ids)[ids], int(sentence[-1]) + 1)
+
+
+def _distinct(numbers: IntArray) -> IntArray:
+    """Return what stands among numbers, sorted; numpy's `unique` is far slower."""
+    ordered: IntArray = np.sort(numbers)
+    return ordered[np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))]
 
 
 def _rarity(ids: IntArray) -> _Floats:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import array_api_compat
+import numpy as np
 
 # numpy.ndarray or torch.Tensor: the same code runs on both.
 Array = Any
@@ -46,6 +47,17 @@ class Outputs(NamedTuple):
     completeness: Array
 
 
+def _namespace(array: Array) -> Any:
+    """Return the functions of an array's library.
+
+    numpy's own are the standard's, as far as they are used here, since numpy 2.0; importing
+    ``array_api_compat.numpy`` would import all of numpy, and the first verdict would wait for that.
+    """
+    if isinstance(array, np.ndarray | np.generic):
+        return np
+    return array_api_compat.array_namespace(array)
+
+
 def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Array:
     """Read values of flat window positions at ``at``.
 
@@ -54,7 +66,7 @@ def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Arra
         at: Flat positions, -1 for none. *Shape:* any.
         nothing: What stands where ``at`` is -1.
     """
-    xp = array_api_compat.array_namespace(window_values)
+    xp = _namespace(window_values)
     real = at >= 0
     flat = xp.reshape(xp.where(real, at, 0), (-1,))
     values = xp.reshape(xp.take(window_values, flat, axis=0), at.shape)
@@ -75,13 +87,13 @@ def supported_anywhere(window_support: Array, response_at: Array, nothing: float
     Returns:
         *Shape:* [B, R].
     """
-    xp = array_api_compat.array_namespace(window_support)
+    xp = _namespace(window_support)
     return xp.max(gather_tokens(window_support, response_at, nothing), axis=-1)
 
 
 def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:
     """Average the tokens of each sentence. *Shapes:* [B, R], [B, S, R] -> [B, S]; 0 on padding."""
-    xp = array_api_compat.array_namespace(support_probs)
+    xp = _namespace(support_probs)
     return xp.sum(sentence_pool * support_probs[:, None, :], axis=-1)
 
 
@@ -90,7 +102,7 @@ def weakest(probs: Array, real: Array) -> Array:
 
     Luna (arXiv 2406.00975), eq. 4: a response is as faithful as its weakest part.
     """
-    xp = array_api_compat.array_namespace(probs)
+    xp = _namespace(probs)
     return xp.min(xp.where(real, probs, 1.0), axis=-1)
 
 
@@ -100,7 +112,7 @@ def weighted_share(probs: Array, context_weight: Array) -> Array:
     The mean over sentences of the sentence's mean probability, as TRACe (arXiv 2407.11005, eq. 1 to
     3) counts sentences; the weights sum to 1 and are 0 on padding.
     """
-    xp = array_api_compat.array_namespace(probs)
+    xp = _namespace(probs)
     return xp.sum(context_weight * probs, axis=-1)
 
 
@@ -111,7 +123,7 @@ def completeness(relevance_probs: Array, utilization_probs: Array, context_weigh
     draws on what is relevant: the two marks are far from independent, and the probability of both
     is the smaller of the two, not their product (measured in docs/experiments.md).
     """
-    xp = array_api_compat.array_namespace(relevance_probs)
+    xp = _namespace(relevance_probs)
     relevant = weighted_share(relevance_probs, context_weight)
     both = weighted_share(xp.minimum(relevance_probs, utilization_probs), context_weight)
     return both / xp.where(relevant > _SMALL, relevant, 1.0)
@@ -137,7 +149,7 @@ def join(
         sentence_pool: *Shape:* [B, S, R].
         faithfulness: Whether the weakest token or the weakest sentence decides.
     """
-    xp = array_api_compat.array_namespace(support_probs)
+    xp = _namespace(support_probs)
     sentence_support = sentence_means(support_probs, sentence_pool)
     if faithfulness == "weakest_token":
         weakest_part = weakest(support_probs, response_mask)

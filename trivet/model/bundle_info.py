@@ -104,6 +104,8 @@ class GraphInfo(_Part):
         opset: The version of the standard ONNX operators it is written in.
         portable: Whether standard ONNX operators are all it uses, so that any engine can read it.
         difference: Largest difference of any output from the weights, over the parity grid.
+        sums_fit: Whether its int8 weights are so small that sums of two products fit in 16 bits
+            (``model.int8``), and every processor adds them right.
     """
 
     file: str
@@ -111,6 +113,7 @@ class GraphInfo(_Part):
     opset: int = Field(gt=0)
     portable: bool
     difference: float | None = Field(default=None, ge=0)
+    sums_fit: bool = False
 
 
 class DataInfo(_Part):

@@ -71,6 +71,31 @@ class LanedBackend(Backend, Protocol):
     lanes: int
 
 
+@runtime_checkable
+class WholeBackend(Backend, Protocol):
+    """An engine of several lanes that gives a call all of its threads where nothing else runs."""
+
+    def run_alone(self, windows: Windows) -> Outputs:
+        """Run the model once, on all threads: the same answer, sooner; see ``run``."""
+        ...
+
+
+def run_call(backend: Backend, windows: Windows, *, alone: bool = False) -> Outputs:
+    """Run a model once.
+
+    Args:
+        backend: The model.
+        windows: See ``Backend.run``.
+        alone: Whether nothing else is there to run beside it.
+
+    Raises:
+        EngineError: The engine failed.
+    """
+    if alone and isinstance(backend, WholeBackend):
+        return backend.run_alone(windows)
+    return backend.run(windows)
+
+
 def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
     """Refuse a model that does not lead from ``Windows`` to ``Outputs``.
 

@@ -20,7 +20,7 @@ from trivet.data.tokens import FloatArray, IntArray
 from trivet.data.windows import Layout, collate, take_windows
 from trivet.model.aggregate import Outputs, Reduction, join, weakest
 from trivet.records import EngineError
-from trivet.serve.backend import Backend, probabilities
+from trivet.serve.backend import Backend, probabilities, run_call
 
 # A core is fastest with one window of 512 at a time.
 POSITIONS = 512
@@ -152,13 +152,19 @@ class Gathering:
         )
 
 
-def run_parts(parts: Sequence[Part], backend: Backend, pad: int) -> Outputs:
+def run_parts(parts: Sequence[Part], backend: Backend, pad: int, *, alone: bool = False) -> Outputs:
     """Run parts of any mix of examples in one call; the answer has a row for each, in order.
+
+    Args:
+        parts: What to run.
+        backend: The engine.
+        pad: The id that fills a window up.
+        alone: Whether nothing else is there to run beside it.
 
     Raises:
         EngineError: The engine failed.
     """
-    return backend.run(collate([part.layout for part in parts], pad))
+    return run_call(backend, collate([part.layout for part in parts], pad), alone=alone)
 
 
 def pack(lengths: Sequence[int], filling: Filling) -> list[list[int]]:

@@ -199,7 +199,7 @@ class EngineThreads:
         windows = sum(len(places) for _, places in call)
         began = self._began[lane] = time.monotonic()
         at_once = self._count_running()
-        answered = self._answer(call)
+        answered = self._answer(call, alone=not self.windows and 2 * at_once <= len(self._began))
         ran = Span(began, time.monotonic())
         at_once = (at_once + self._count_running()) / 2
         self._began[lane] = None
@@ -219,13 +219,17 @@ class EngineThreads:
     def _count_running(self) -> float:
         return sum(began is not None for began in self._began)
 
-    def _answer(self, call: Call) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
+    def _answer(
+        self, call: Call, *, alone: bool
+    ) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
         """Return what the engine answers, with the parts that each request has in it."""
         parts: list[list[TakenPart]] = []
         try:
             for request, places in call:
                 parts.append(request.take(places, first=sum(map(len, parts))))
-            return self._evaluator.run([each.part for own in parts for each in own]), parts
+            return self._evaluator.run(
+                [each.part for own in parts for each in own], alone=alone
+            ), parts
         except EngineError as error:
             return error
         except BaseException as error:  # whatever it is, it may not end the thread

@@ -73,6 +73,11 @@ class Lanes:
         self.count = count
         self._open()
 
+    @property
+    def waiting(self) -> int:
+        """How much waits for a lane."""
+        return self._workers.waiting
+
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Let work wait for a lane. Who gives up cancels what comes back."""
         if self._process != os.getpid():
@@ -102,6 +107,11 @@ class _Workers:
         self._closed = False
         self._process = os.getpid()
         _open_workers.add(self)
+
+    @property
+    def waiting(self) -> int:
+        with self._changed:
+            return sum(map(len, self._waiting.values()))
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()

@@ -85,7 +85,7 @@ def load_backend(
 
         return load_for_openvino(bundle, threads, precision, lanes)
     graph = choose_graph(bundle, precision)
-    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads, lanes)
+    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads, lanes, sums_fit=graph.sums_fit)
     check_self_test(backend, bundle, graph.file)
     return backend
 

@@ -16,7 +16,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.int8_sums import keep_int8_sums_exact
 from trivet.records import BundleError, EngineError
 from trivet.serve.backend import check_ends
-from trivet.serve.lanes import threads_of_a_lane
+from trivet.serve.lanes import cores, threads_of_a_lane
 
 _DTYPES: dict[str, type[np.generic]] = {
     "tensor(int64)": np.int64,
@@ -24,63 +24,100 @@ _DTYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
 }
 _ERRORS_ONLY = 3
+# A graph of no more bytes is loaded a second time: its weights once more are a fair price.
+_SMALL = 100_000_000
 
 
 class OnnxRuntimeBackend:
-    """One ONNX graph in one session; ``run`` may be called from several threads.
+    """One ONNX graph; ``run`` and ``run_alone`` may be called from several threads.
+
+    Lanes share one session, of which each call is on its share of the threads. A small graph is
+    loaded into a second one, whose calls are on all threads; both give the same bits.
 
     Attributes:
         inputs: The fields of ``Windows`` that the graph reads.
         lanes: How many calls may run at once.
     """
 
-    def __init__(self, path: Path, threads: int | None = None, lanes: int = 1) -> None:
+    def __init__(
+        self,
+        path: Path,
+        threads: int | None = None,
+        lanes: int = 1,
+        *,
+        sums_fit: bool = False,
+    ) -> None:
         """Load the graph.
 
         Args:
             path: The ``.onnx`` file of a bundle, already checked against its manifest.
             threads: Threads of all lanes; ``None`` takes one for each core.
             lanes: Calls that run at once, each on its share of the threads.
+            sums_fit: Whether sums of its int8 products are known to fit in 16 bits: it is loaded
+                sooner then, on some processors.
 
         Raises:
             BundleError: The file is no graph, or not one from ``Windows`` to ``Outputs``.
             ValueError: ``threads`` is below 1, or below ``lanes``.
         """
-        threads_in_a_call = threads_of_a_lane(threads, lanes)
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        options.log_severity_level = _ERRORS_ONLY
-        options.intra_op_num_threads = threads_in_a_call
-        options.inter_op_num_threads = 1
-        # Shapes differ from call to call: a memory plan for each would only pile up.
-        options.enable_mem_pattern = False
-        # A thread that other work holds up gives of its share: blocks are handed out as they go.
-        options.add_session_config_entry("session.dynamic_block_base", "4")
-        try:
-            keep_int8_sums_exact(options)
-            self._session = onnxruntime.InferenceSession(
-                str(path), sess_options=options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # the library's errors share no base class but this one
-            raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
+        self._session = _open(path, threads_of_a_lane(threads, lanes), sums_fit)
+        self._whole = self._session
+        if lanes > 1 and path.stat().st_size <= _SMALL:
+            # Threads that spin while they wait would take the cores that the lanes are on.
+            self._whole = _open(path, threads or cores(), sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.lanes = lanes
         self._inputs = _read_inputs(path.name, self._session)
         self.inputs = tuple(name for name in Windows._fields if name in self._inputs)
 
     def run(self, windows: Windows) -> Outputs:
-        """Run the graph once; see ``Backend.run``."""
+        """Run the graph once, on the threads of a lane; see ``Backend.run``."""
+        return self._run(self._session, windows)
+
+    def run_alone(self, windows: Windows) -> Outputs:
+        """Run the graph once, on all threads where it was loaded for that; see ``run``."""
+        return self._run(self._whole, windows)
+
+    def _run(self, session: onnxruntime.InferenceSession, windows: Windows) -> Outputs:
         arrays = windows._asdict()
         feed = {
             name: np.ascontiguousarray(arrays[name], dtype=dtype)
             for name, dtype in self._inputs.items()
         }
         try:
-            answer = self._session.run(list(Outputs._fields), feed)
+            answer = session.run(list(Outputs._fields), feed)
         except Exception as error:  # the library's errors share no base class but this one
             shape = "x".join(str(size) for size in windows.input_ids.shape)
             raise EngineError(f"{self.name} failed on {shape} window positions: {error}") from error
         return Outputs(*answer)
+
+
+def _open(
+    path: Path, threads: int, sums_fit: bool, *, spin: bool = True
+) -> onnxruntime.InferenceSession:
+    """Load a graph; 0 threads are as many as ONNX Runtime likes.
+
+    Raises:
+        BundleError: ONNX Runtime refuses it.
+    """
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Shapes differ from call to call: a memory plan for each would only pile up.
+    options.enable_mem_pattern = False
+    # A thread that other work holds up gives of its share: blocks are handed out as they go.
+    options.add_session_config_entry("session.dynamic_block_base", "4")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+    try:
+        if not sums_fit:
+            keep_int8_sums_exact(options)
+        return onnxruntime.InferenceSession(
+            str(path), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # the library's errors share no base class but this one
+        raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
 
 
 def _read_inputs(file: str, session: onnxruntime.InferenceSession) -> dict[str, type[np.generic]]:

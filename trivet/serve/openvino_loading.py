@@ -35,7 +35,8 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
     """Return what was chosen at export; without a choice, or against it, a graph as it is.
 
     Without VNNI a processor's int8 sums overflow in OpenVINO, which has no other kernels to ask
-    for. There int8 runs only if it was measured and chosen on such a processor.
+    for. There int8 runs only if its weights are so small that sums fit, or if it was measured and
+    chosen on such a processor.
 
     Raises:
         BundleError: The bundle has no such model, or none that this processor runs right.
@@ -49,7 +50,7 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
             f"export {bundle.folder} --engine openvino --data DATA` measure what is best"
         )
     graph = choose_graph(bundle, precision)
-    if graph.precision == "int8" and quick_sums_overflow():
+    if graph.precision == "int8" and not graph.sums_fit and quick_sums_overflow():
         if precision is not None or all(one.precision != "fp32" for one in bundle.info.graphs):
             raise BundleError(
                 f"{bundle.path(graph.file)}: int8 sums overflow in OpenVINO on this processor, "
@@ -88,6 +89,12 @@ def load_for_openvino(
     choice = choose_for_openvino(bundle, precision)
     if precision is None and choice.precision == "fp32":
         logger.warning("%s: OpenVINO runs it in fp32", bundle.folder)
+    if choice.precision == "int8" and quick_sums_overflow():
+        logger.warning(
+            "%s: OpenVINO's int8 is slow on this processor, which has no VNNI; --engine onnx is "
+            "faster",
+            bundle.folder,
+        )
     backend = OpenVinoBackend(
         bundle.path(choice.file),
         bundle.path(choice.weights) if choice.weights else None,

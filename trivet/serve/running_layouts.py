@@ -44,18 +44,22 @@ class RunningLayouts:
             filling: How full the engine wants its calls.
         """
         self._backend = backend
+        self._lanes = lanes
         self._pad = pad
         self._gathered = [Gathering(layout) for layout in layouts]
         places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
         lengths = [len(layouts[e].rows[row]) for e, row in places]
         self._calls: deque[Future[_Answered | None]] = deque()
         try:
-            for call in pack(lengths, filling):
+            calls = pack(lengths, filling)
+            rest = _rest(len(calls), lanes.count)
+            for n, call in enumerate(calls):
                 rows_of: dict[int, list[int]] = {}
                 for number in call:
                     example, row = places[number]
                     rows_of.setdefault(example, []).append(row)
-                self._calls.append(lanes.submit(functools.partial(self._run, rows_of)))
+                last_few = rest if len(calls) - n <= rest else 0
+                self._calls.append(lanes.submit(functools.partial(self._run, rows_of, last_few)))
         except BaseException:
             self.cancel()
             raise
@@ -85,11 +89,15 @@ class RunningLayouts:
         for call in self._calls:
             call.cancel()
 
-    def _run(self, rows_of: Mapping[int, Sequence[int]]) -> _Answered | None:
+    def _run(self, rows_of: Mapping[int, Sequence[int]], last_few: int) -> _Answered | None:
         """In a lane: run one call, unless all its examples have failed.
 
         Else it runs whole: who shares a call may show in the last digits of an int8 engine, and
         must not depend on what came first.
+
+        Args:
+            rows_of: The windows of each example.
+            last_few: How many calls leave lanes idle, this one among them; 0 if it does not.
         """
         if all(self._gathered[example].error is not None for example in rows_of):
             return None
@@ -97,7 +105,10 @@ class RunningLayouts:
             example: self._gathered[example].take(sorted(rows)) for example, rows in rows_of.items()
         }
         try:
-            return _Answered(parts, run_parts(list(parts.values()), self._backend, self._pad))
+            alone = self._lanes.waiting < last_few
+            return _Answered(
+                parts, run_parts(list(parts.values()), self._backend, self._pad, alone=alone)
+            )
         except EngineError as error:
             return _Answered(parts, error)
 
@@ -110,3 +121,9 @@ class RunningLayouts:
                 gathering.error = answered.outputs
             else:
                 gathering.add(part, answered.outputs, b)
+
+
+def _rest(calls: int, lanes: int) -> int:
+    """Return how many of the last calls are too few to keep half of the lanes busy."""
+    rest = calls % lanes
+    return rest if 2 * rest <= lanes else 0

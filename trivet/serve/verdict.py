@@ -112,7 +112,7 @@ def _sentences(
     """Return the verdict on each sentence of the response that has a token."""
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
     verdicts = []
-    for number in np.unique(read.response_sentence):
+    for number in np.flatnonzero(np.bincount(read.response_sentence)):
         span, value = read.response_sentence_spans[number], float(support[number])
         verdicts.append(
             SentenceVerdict(

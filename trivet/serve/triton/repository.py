@@ -129,7 +129,7 @@ def _find_encoder(
     if kind == "tensorrt":
         return _of_tensorrt(bundle, precision)
     graph = choose_graph(bundle, precision)
-    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads)
+    backend = OnnxRuntimeBackend(bundle.path(graph.file), threads, sums_fit=graph.sums_fit)
     check_self_test(backend, bundle, graph.file)
     info = _of_one_graph(bundle.info, graph)
     if kind == "python-onnx":
