@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,17 @@ def test_one_lane_keeps_the_order_and_forgets_what_was_given_up() -> None:
     assert done == [0, 2]
     with pytest.raises(CancelledError):
         second.result()
+
+
+def test_who_waits_for_several_is_told_when_lanes_close() -> None:
+    lanes, gate = Lanes(1), threading.Event()
+    held = lanes.submit(lambda: gate.wait(WAIT_SECONDS))
+    given_up = [lanes.submit(lambda: 1) for _ in range(2)]
+    lanes._workers.close()
+    assert wait(given_up, WAIT_SECONDS).not_done == set()
+    assert all(each.cancelled() for each in given_up)
+    gate.set()
+    held.cancel()
 
 
 def test_threads_that_ask_at_once_take_turns() -> None:

@@ -133,7 +133,8 @@ class _Workers:
             self._closed = True
             for asked in self._waiting.values():
                 for future, _ in asked:
-                    future.cancel()
+                    if future.cancel():
+                        future.set_running_or_notify_cancel()  # tells who waits for several
             self._waiting.clear()
             self._changed.notify_all()
 

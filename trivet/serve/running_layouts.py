@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -14,6 +16,9 @@ from trivet.records import EngineError
 from trivet.serve.backend import Backend
 from trivet.serve.engine_calls import Filling, Gathering, Part, pack, run_parts
 from trivet.serve.lanes import Lanes
+
+# Answers are added together: who is woken by every call stands in the way of the next one.
+_ADDED_TOGETHER = 16
 
 
 class _Answered(NamedTuple):
@@ -77,9 +82,12 @@ class RunningLayouts:
         """
         try:
             while self._calls:
-                if (answered := self._calls[0].result()) is not None:
-                    self._add(answered)
-                self._calls.popleft()
+                some = list(itertools.islice(self._calls, _ADDED_TOGETHER))
+                concurrent.futures.wait(some)
+                for call in some:
+                    if (answered := call.result()) is not None:
+                        self._add(answered)
+                    self._calls.popleft()
         finally:
             self.cancel()
         return [each.join(faithfulness) for each in self._gathered]
