@@ -6,11 +6,11 @@ three and the product one in 8 bits. Around them the graph is ``precision.mixed`
 products of every layer by a matrix of weights: fused projections, attention's output, widen and
 narrow. Heads, embeddings, position tables and attention itself stay as they are.
 
-All is symmetric, zero points are 0, as TensorRT wants it. Activations have one scale each, which
-``ranges`` finds. Weights have one for every output channel in int8. In fp8 they have a single one:
-with more, TensorRT 11 was seen to dequantize the weights and multiply in 16 bits
-(NVIDIA/TensorRT-Model-Connect, pull request 1386), and numbers with an exponent of their own gain
-little by it.
+All is symmetric, zero points are 0, as TensorRT wants it. Activations have one scale each, from
+what ``ranges`` finds; for int8 ``smoothing`` makes their channels alike first. Weights have one for
+every output channel in int8. In fp8 they have a single one: with more, TensorRT 11 was seen to
+dequantize the weights and multiply in 16 bits (NVIDIA/TensorRT-Model-Connect, pull request 1386),
+and numbers with an exponent of their own gain little by it.
 
 ONNX Runtime's own quantizer (1.31) inserts nothing into a bf16 graph, without a word, and takes
 fp8's scales from the spread of a normal distribution; hence the pass here.

@@ -1,9 +1,11 @@
 """How large the numbers get that a product reads: what a fixed scale of eight bits needs.
 
-Real windows go through the fp32 graph in ONNX Runtime, and the sizes of what each large product
-reads are counted in histograms, one call at a time. ONNX Runtime's own calibrators keep what every
-``MatMul`` of the graph reads and writes, scores of attention included, until the last call is done;
-its histograms lose the largest size where an edge of theirs is rounded below it (1.31).
+Real windows go through the fp32 graph in ONNX Runtime, one call at a time. ONNX Runtime's own
+calibrators keep what every ``MatMul`` of the graph reads and writes, scores of attention included,
+until the last call is done, and know no channels.
+
+The largest sizes count, however rare: on the embedded model, to cut one in ten thousand cost the
+context heads more than it gave (docs/performance.md).
 
 Needs ``trivet[export]``.
 """
@@ -18,67 +20,42 @@ import onnx
 import onnxruntime
 
 from trivet.data.windows import Windows
-from trivet.model.qdq import EightBit, large_products
+from trivet.model.qdq import large_products
 from trivet.records import EngineError
 
-# Share of the sizes that fit. A few tokens are far larger than all others: in int8 steps wide
-# enough for them would leave few to the rest. fp8's steps grow with the numbers.
-_SHARES: dict[EightBit, float] = {"int8": 0.9999, "fp8": 1.0}
-_BINS = 4096
-_SMALLEST = 1e-6  # where a histogram ends at first
+ChannelSizes = npt.NDArray[np.float32]
+"""The largest size in each channel of what a product reads. *Shape:* [inputs]."""
 
 
-def find_ranges(
-    graph: onnx.ModelProto, calls: Sequence[Windows], kind: EightBit, threads: int | None = None
-) -> dict[str, float]:
-    """Return the largest size to be told apart of what each large product reads.
+def find_channel_sizes(
+    graph: onnx.ModelProto, calls: Sequence[Windows], threads: int | None = None
+) -> dict[str, ChannelSizes]:
+    """Return the largest size in each channel of what each large product reads.
 
     Args:
         graph: In fp32.
         calls: Engine calls of real rows; all are run.
-        kind: Of the eight bits.
         threads: Threads of ONNX Runtime; ``None`` takes one for each core.
 
     Returns:
-        The size by the name of the product, as ``qdq.quantized`` takes it.
+        The sizes by the name of the product.
 
     Raises:
         EngineError: A product reads something that is not finite.
     """
     read = {node.name: node.input[0] for node in large_products(graph.graph)}
-    sizes = {value: SizeCounts() for value in read.values()}
-    session = _session(graph, list(sizes), threads)
+    sizes: dict[str, ChannelSizes] = {}
+    session = _session(graph, list(dict.fromkeys(read.values())), threads)
+    values = [one.name for one in session.get_outputs()]
     for call in calls:
         arrays = call._asdict()
         feed = {one.name: arrays[one.name] for one in session.get_inputs()}
-        for value, found in zip(sizes, session.run(list(sizes), feed), strict=True):
+        for value, found in zip(values, session.run(values, feed), strict=True):
             if not np.isfinite(found).all():
                 raise EngineError(f"{value}: not finite in fp32; no range of it can be found")
-            sizes[value].add(np.abs(found).ravel())
-    return {name: sizes[value].below(_SHARES[kind]) for name, value in read.items()}
-
-
-class SizeCounts:
-    """A histogram of sizes that grows: its bins are paired whenever it is too short."""
-
-    def __init__(self) -> None:
-        self.counts: npt.NDArray[np.int64] = np.zeros(_BINS, dtype=np.int64)
-        self.end = _SMALLEST
-        self.largest = 0.0
-
-    def add(self, sizes: npt.NDArray[np.float32]) -> None:
-        """Count some sizes, all at least 0."""
-        self.largest = max(self.largest, float(sizes.max(initial=0.0)))
-        while self.end < self.largest:
-            paired = self.counts.reshape(-1, 2).sum(axis=1)
-            self.counts, self.end = np.concatenate([paired, np.zeros_like(paired)]), 2 * self.end
-        self.counts += np.histogram(sizes, bins=_BINS, range=(0.0, self.end))[0]
-
-    def below(self, share: float) -> float:
-        """Return a size that at least ``share`` of all do not exceed."""
-        reached = np.cumsum(self.counts)
-        place = int(np.searchsorted(reached, share * int(reached[-1])))
-        return min((place + 1) * self.end / _BINS, self.largest)
+            largest = np.abs(found).reshape(-1, found.shape[-1]).max(axis=0)
+            sizes[value] = np.maximum(sizes.get(value, np.float32(0)), largest)
+    return {name: sizes[value] for name, value in read.items() if value in sizes}
 
 
 def _session(

@@ -25,7 +25,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 _ERRORS_ONLY = 3
 # A graph of no more bytes is loaded a second time: its weights once more are a fair price.
-_SMALL = 100_000_000
+_SMALL = 50_000_000
 
 
 class OnnxRuntimeBackend:

@@ -32,8 +32,9 @@ from trivet.model.parity import ParityReport, compare, grid, joined
 from trivet.model.precision import Half, emulated
 from trivet.model.qdq import EightBit, quantized
 from trivet.model.quantized_info import QuantizedInfo, QuantizedPrecision
-from trivet.model.ranges import find_ranges
+from trivet.model.ranges import find_channel_sizes
 from trivet.model.self_test import read_self_test
+from trivet.model.smoothing import smoothed
 from trivet.records import LabelledExample
 from trivet.serve.backend import Backend
 from trivet.serve.engine_loading import find_graph
@@ -87,7 +88,11 @@ def export_quantized(
     expected = judge(bundle, recorder, rows)
     calls = recorder.calls[:: max(1, -(-len(recorder.calls) // _CALIBRATION))]
     original = onnx.load(bundle.path(source.file))
-    graph = quantized(original, half, kind, find_ranges(original, calls, kind, threads))
+    sizes = find_channel_sizes(original, calls, threads)
+    if kind == "int8":  # fp8's steps grow with the numbers
+        original, sizes = smoothed(original, sizes)
+    ranges = {name: float(of.max()) for name, of in sizes.items()}
+    graph = quantized(original, half, kind, ranges)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / _FILES[kind]
         onnx.save(emulated(graph), file)
