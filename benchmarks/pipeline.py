@@ -50,16 +50,21 @@ class Clocked:
 
     def run(self, windows: Windows) -> Outputs:
         """Run the engine; see ``Backend.run``."""
-        return self._run(windows, alone=False)
+        return self._run(windows, wide=False)
 
-    def run_alone(self, windows: Windows) -> Outputs:
-        """Run the engine on all that it has; see ``WholeBackend.run_alone``."""
-        return self._run(windows, alone=True)
+    @property
+    def lanes(self) -> int:
+        """How many calls it likes to run at once."""
+        return lanes_of(self._backend)
 
-    def _run(self, windows: Windows, *, alone: bool) -> Outputs:
+    def run_wide(self, windows: Windows) -> Outputs:
+        """Run the engine on all of its threads; see ``WideBackend.run_wide``."""
+        return self._run(windows, wide=True)
+
+    def _run(self, windows: Windows, *, wide: bool) -> Outputs:
         self._count(1)
         try:
-            return run_call(self._backend, windows, alone=alone)
+            return run_call(self._backend, windows, wide=wide)
         finally:
             self._count(-1)
 

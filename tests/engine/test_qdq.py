@@ -1,4 +1,4 @@
-"""Products in eight bits: four a layer, symmetric, and nothing else; and the ranges they need."""
+"""Products in eight bits: of layers, symmetric, and nothing else; and the ranges they need."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.precision import Half, emulated, mixed
-from trivet.model.qdq import EightBit, large_products, quantized
+from trivet.model.qdq import EightBit, large_products, quantized, rounded_products
 from trivet.model.ranges import find_channel_sizes
 from trivet.records import EngineError
 
 KINDS: tuple[EightBit, ...] = ("int8", "fp8")
 STORED: dict[EightBit, int] = {"int8": TensorProto.INT8, "fp8": TensorProto.FLOAT8E4M3FN}
 LAYERS = 2
+# int8 leaves what narrows in 16 bits.
+IN_A_LAYER: dict[EightBit, int] = {"int8": 3, "fp8": 4}
 
 
 def calls() -> list[Windows]:
@@ -45,7 +47,7 @@ def ranges(graph: onnx.ModelProto) -> Mapping[str, float]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("half", ["bf16", "fp16"])
-def test_four_products_a_layer_are_quantized_and_nothing_else(
+def test_products_of_layers_are_quantized_and_nothing_else(
     graph: onnx.ModelProto,
     ranges: Mapping[str, float],
     kind: EightBit,
@@ -59,8 +61,8 @@ def test_four_products_a_layer_are_quantized_and_nothing_else(
     before = Counter(node.op_type for node in mixed(graph, half).graph.node)
     after = Counter(node.op_type for node in eight_bits.graph.node)
     assert after - before == {
-        "QuantizeLinear": 4 * LAYERS,
-        "DequantizeLinear": 2 * 4 * LAYERS,
+        "QuantizeLinear": IN_A_LAYER[kind] * LAYERS,
+        "DequantizeLinear": 2 * IN_A_LAYER[kind] * LAYERS,
     }
     assert not before - after
     types = types_of(eight_bits)
@@ -87,9 +89,10 @@ def test_scales_are_symmetric_and_fit_the_weights(
     eight_bits = quantized(graph, "bf16", kind, ranges).graph
     constants = {each.name: numpy_helper.to_array(each) for each in eight_bits.initializer}
     exact = {each.name: numpy_helper.to_array(each) for each in graph.graph.initializer}
-    columns = {node.input[1]: exact[node.input[1]] for node in large_products(graph.graph)}
+    products = rounded_products(graph.graph, kind)
+    columns = {node.input[1]: exact[node.input[1]] for node in products}
     stored = {name.removesuffix(f"_{kind}"): name for name in constants if name.endswith(kind)}
-    assert columns.keys() == stored.keys() - {"zero"} and len(columns) == 4 * LAYERS
+    assert columns.keys() == stored.keys() - {"zero"} and len(columns) == IN_A_LAYER[kind] * LAYERS
     for name, weights in columns.items():
         rounded, scale = constants[stored[name]], constants[f"{name}_scale"].astype(np.float32)
         assert scale.shape == ((weights.shape[1],) if kind == "int8" else ())
@@ -110,7 +113,7 @@ def test_heads_embeddings_and_position_tables_stay_as_they_were(
     graph: onnx.ModelProto, ranges: Mapping[str, float], kind: EightBit
 ) -> None:
     half, eight_bits = mixed(graph, "bf16").graph, quantized(graph, "bf16", kind, ranges).graph
-    replaced = {f"{node.input[1]}_bf16" for node in large_products(graph.graph)}
+    replaced = {f"{node.input[1]}_bf16" for node in rounded_products(graph.graph, kind)}
     kept = {tensor.name: tensor for tensor in eight_bits.initializer}
     before = {tensor.name: tensor for tensor in half.initializer}
     assert before.keys() - kept.keys() == replaced
@@ -242,6 +245,11 @@ def test_sizes_are_the_largest_of_every_channel(graph: onnx.ModelProto) -> None:
         found = [session.run([node.input[0]], call._asdict())[0] for call in calls()]
         rows = np.concatenate([values.reshape(-1, values.shape[-1]) for values in found])
         assert sizes[node.name] == pytest.approx(np.abs(rows).max(axis=0), rel=1e-5)
+
+
+def test_without_a_call_there_is_no_range(graph: onnx.ModelProto) -> None:
+    with pytest.raises(EngineError, match="no engine call to find ranges on; give more rows"):
+        find_channel_sizes(graph, [], threads=1)
 
 
 def test_a_size_that_is_not_finite_is_refused(graph: onnx.ModelProto) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, wait
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,15 @@ def test_one_lane_keeps_the_order_and_forgets_what_was_given_up() -> None:
         second.result()
 
 
-def test_who_waits_for_several_is_told_when_lanes_close() -> None:
+def test_work_is_told_how_much_of_others_runs_or_waits() -> None:
     lanes, gate = Lanes(1), threading.Event()
-    held = lanes.submit(lambda: gate.wait(WAIT_SECONDS))
-    given_up = [lanes.submit(lambda: 1) for _ in range(2)]
-    lanes._workers.close()
-    assert wait(given_up, WAIT_SECONDS).not_done == set()
-    assert all(each.cancelled() for each in given_up)
+    mine, yours = object(), object()
+    held = lanes.submit(lambda: gate.wait(WAIT_SECONDS), mine)
+    told = [lanes.submit_told(lambda others: others, owner) for owner in (mine, yours, mine, None)]
     gate.set()
-    held.cancel()
+    # One by one, from the first on: two of others wait, then two, then one, then none.
+    assert [each.result(WAIT_SECONDS) for each in told] == [2, 2, 1, 0]
+    assert held.result(WAIT_SECONDS)
 
 
 def test_threads_that_ask_at_once_take_turns() -> None:

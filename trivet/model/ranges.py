@@ -4,8 +4,7 @@ Real windows go through the fp32 graph in ONNX Runtime, one call at a time. ONNX
 calibrators keep what every ``MatMul`` of the graph reads and writes, scores of attention included,
 until the last call is done, and know no channels.
 
-The largest sizes count, however rare: on the embedded model, to cut one in ten thousand cost the
-context heads more than it gave (docs/performance.md).
+The largest sizes count, however rare: they matter to the context heads.
 
 Needs ``trivet[export]``.
 """
@@ -41,8 +40,10 @@ def find_channel_sizes(
         The sizes by the name of the product.
 
     Raises:
-        EngineError: A product reads something that is not finite.
+        EngineError: There is no call, or a product reads something that is not finite.
     """
+    if not calls:
+        raise EngineError("no engine call to find ranges on; give more rows")
     read = {node.name: node.input[0] for node in large_products(graph.graph)}
     sizes: dict[str, ChannelSizes] = {}
     session = _session(graph, list(dict.fromkeys(read.values())), threads)
@@ -55,7 +56,7 @@ def find_channel_sizes(
                 raise EngineError(f"{value}: not finite in fp32; no range of it can be found")
             largest = np.abs(found).reshape(-1, found.shape[-1]).max(axis=0)
             sizes[value] = np.maximum(sizes.get(value, np.float32(0)), largest)
-    return {name: sizes[value] for name, value in read.items() if value in sizes}
+    return {name: sizes[value] for name, value in read.items()}
 
 
 def _session(

@@ -20,7 +20,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from trivet.model.precision import replace_nodes
-from trivet.model.qdq import large_products
+from trivet.model.qdq import rounded_products
 from trivet.model.ranges import ChannelSizes
 
 # The paper's alpha, how much of what is large the weights take. It has 0.5, and more for models
@@ -32,12 +32,12 @@ _SMALLEST = 1e-5
 def smoothed(
     graph: onnx.ModelProto, sizes: Mapping[str, ChannelSizes]
 ) -> tuple[onnx.ModelProto, dict[str, ChannelSizes]]:
-    """Make the large products of a graph easier to round.
+    """Make the products of a graph that run in int8 easier to round.
 
     Args:
         graph: In fp32; it is not changed.
-        sizes: Of what each large product reads, by the product's name, as
-            ``ranges.find_channel_sizes`` finds them.
+        sizes: Of what each of them reads, by the product's name, as ``ranges.find_channel_sizes``
+            finds them.
 
     Returns:
         A graph that answers the same but for the last digits, and the sizes of what its products
@@ -60,7 +60,7 @@ class _Smoothing:
     def __init__(self, graph: onnx.GraphProto, sizes: Mapping[str, ChannelSizes]) -> None:
         self.graph = graph
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
-        products = large_products(graph)
+        products = rounded_products(graph, "int8")
         self.products = {product.name for product in products}
         readers: dict[str, list[onnx.NodeProto]] = {}
         for product in products:

@@ -72,27 +72,27 @@ class LanedBackend(Backend, Protocol):
 
 
 @runtime_checkable
-class WholeBackend(Backend, Protocol):
-    """An engine of several lanes that gives a call all of its threads where nothing else runs."""
+class WideBackend(LanedBackend, Protocol):
+    """An engine of several lanes that can give a call the threads of them all."""
 
-    def run_alone(self, windows: Windows) -> Outputs:
+    def run_wide(self, windows: Windows) -> Outputs:
         """Run the model once, on all threads: the same answer, sooner; see ``run``."""
         ...
 
 
-def run_call(backend: Backend, windows: Windows, *, alone: bool = False) -> Outputs:
+def run_call(backend: Backend, windows: Windows, *, wide: bool = False) -> Outputs:
     """Run a model once.
 
     Args:
         backend: The model.
         windows: See ``Backend.run``.
-        alone: Whether nothing else is there to run beside it.
+        wide: Whether it may have all threads, where the engine can give them.
 
     Raises:
         EngineError: The engine failed.
     """
-    if alone and isinstance(backend, WholeBackend):
-        return backend.run_alone(windows)
+    if wide and isinstance(backend, WideBackend):
+        return backend.run_wide(windows)
     return backend.run(windows)
 
 

@@ -152,19 +152,19 @@ class Gathering:
         )
 
 
-def run_parts(parts: Sequence[Part], backend: Backend, pad: int, *, alone: bool = False) -> Outputs:
+def run_parts(parts: Sequence[Part], backend: Backend, pad: int, *, wide: bool = False) -> Outputs:
     """Run parts of any mix of examples in one call; the answer has a row for each, in order.
 
     Args:
         parts: What to run.
         backend: The engine.
         pad: The id that fills a window up.
-        alone: Whether nothing else is there to run beside it.
+        wide: Whether the call may have all threads; see ``run_call``.
 
     Raises:
         EngineError: The engine failed.
     """
-    return run_call(backend, collate([part.layout for part in parts], pad), alone=alone)
+    return run_call(backend, collate([part.layout for part in parts], pad), wide=wide)
 
 
 def pack(lengths: Sequence[int], filling: Filling) -> list[list[int]]:

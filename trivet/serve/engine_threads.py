@@ -22,6 +22,7 @@ from trivet.serve.admission import Admission
 from trivet.serve.batched_request import BatchedRequest, Span, TakenPart, call_in_loop
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.judged import Expired, Watch
+from trivet.serve.lanes import are_few
 from trivet.serve.window_queue import WindowPlace, WindowQueue
 
 logger = logging.getLogger(__name__)
@@ -199,7 +200,8 @@ class EngineThreads:
         windows = sum(len(places) for _, places in call)
         began = self._began[lane] = time.monotonic()
         at_once = self._count_running()
-        answered = self._answer(call, alone=not self.windows and 2 * at_once <= len(self._began))
+        few = not self.windows and are_few(int(at_once), len(self._began))
+        answered = self._answer(call, wide=few)
         ran = Span(began, time.monotonic())
         at_once = (at_once + self._count_running()) / 2
         self._began[lane] = None
@@ -220,7 +222,7 @@ class EngineThreads:
         return sum(began is not None for began in self._began)
 
     def _answer(
-        self, call: Call, *, alone: bool
+        self, call: Call, *, wide: bool
     ) -> tuple[Outputs, list[list[TakenPart]]] | EngineError:
         """Return what the engine answers, with the parts that each request has in it."""
         parts: list[list[TakenPart]] = []
@@ -228,7 +230,7 @@ class EngineThreads:
             for request, places in call:
                 parts.append(request.take(places, first=sum(map(len, parts))))
             return self._evaluator.run(
-                [each.part for own in parts for each in own], alone=alone
+                [each.part for own in parts for each in own], wide=wide
             ), parts
         except EngineError as error:
             return error

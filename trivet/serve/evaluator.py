@@ -251,13 +251,13 @@ class Evaluator:
             allow_empty_contexts,
         ).prepare(examples)
 
-    def run(self, parts: Sequence[Part], *, alone: bool = False) -> Outputs:
+    def run(self, parts: Sequence[Part], *, wide: bool = False) -> Outputs:
         """Run parts of layouts, of any mix of examples, in one engine call; see ``run_parts``.
 
         Raises:
             EngineError: The engine failed.
         """
-        return run_parts(parts, self._backend, self._tokenizer.special.pad, alone=alone)
+        return run_parts(parts, self._backend, self._tokenizer.special.pad, wide=wide)
 
     def join(self, gathering: Gathering) -> Outputs | EngineError:
         """Reduce what is known of an example to its scores; see ``Gathering.join``."""

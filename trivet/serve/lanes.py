@@ -13,7 +13,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from trivet.serve.backend import Backend, LanedBackend
 
@@ -55,6 +55,11 @@ def threads_of_a_lane(threads: int | None, lanes: int) -> int:
     return shared // lanes
 
 
+def are_few(calls: int, lanes: int) -> bool:
+    """Return whether calls leave half of the lanes idle or more: then each may have all threads."""
+    return 2 * calls <= lanes
+
+
 class Lanes:
     """Runs work, some of it at once. Safe for threads.
 
@@ -73,21 +78,33 @@ class Lanes:
         self.count = count
         self._open()
 
-    @property
-    def waiting(self) -> int:
-        """How much waits for a lane."""
-        return self._workers.waiting
+    def submit(self, work: Callable[[], T], owner: object = None) -> Future[T]:
+        """Let work wait for a lane. Who gives up cancels what comes back.
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Let work wait for a lane. Who gives up cancels what comes back."""
+        Args:
+            work: What to run.
+            owner: Whose it is; only looked at, never called or kept.
+        """
+        return self.submit_told(lambda _: work(), owner)
+
+    def submit_told(self, work: Callable[[int], T], owner: object = None) -> Future[T]:
+        """Let work wait for a lane, which is told how much of other owners runs or waits then."""
         if self._process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from
-        return self._workers.submit(work)
+        return self._workers.submit(work, id(owner))
 
     def _open(self) -> None:
         self._process = os.getpid()
         self._workers = _Workers(self.count)
         weakref.finalize(self, self._workers.close).atexit = False
+
+
+class _Waiting(NamedTuple):
+    """Work that waits for a lane, what comes of it, and the identity of its owner."""
+
+    future: Future[Any]
+    work: Callable[[int], Any]
+    owner: int
 
 
 class _Workers:
@@ -99,21 +116,15 @@ class _Workers:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: OrderedDict[int, deque[tuple[Future[Any], Callable[[], Any]]]] = (
-            OrderedDict()
-        )
+        self._waiting: OrderedDict[int, deque[_Waiting]] = OrderedDict()
+        self._running: dict[int, int] = {}  # the owner of what runs, by thread
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._closed = False
         self._process = os.getpid()
         _open_workers.add(self)
 
-    @property
-    def waiting(self) -> int:
-        with self._changed:
-            return sum(map(len, self._waiting.values()))
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
+    def submit(self, work: Callable[[int], T], owner: int) -> Future[T]:
         future: Future[T] = Future()
         with self._changed:
             if len(self._threads) < self._most:
@@ -121,7 +132,8 @@ class _Workers:
                 thread = threading.Thread(target=self._serve, name="trivet-lane", daemon=True)
                 thread.start()
                 self._threads.append(thread)
-            self._waiting.setdefault(threading.get_ident(), deque()).append((future, work))
+            asked = self._waiting.setdefault(threading.get_ident(), deque())
+            asked.append(_Waiting(future, work, owner))
             self._changed.notify()
         return future
 
@@ -132,9 +144,8 @@ class _Workers:
         with self._changed:
             self._closed = True
             for asked in self._waiting.values():
-                for future, _ in asked:
-                    if future.cancel():
-                        future.set_running_or_notify_cancel()  # tells who waits for several
+                for each in asked:
+                    each.future.cancel()
             self._waiting.clear()
             self._changed.notify_all()
 
@@ -145,18 +156,23 @@ class _Workers:
 
     def _serve(self) -> None:
         while (taken := self._take()) is not None:
-            future, work = taken
+            (future, work, _), others = taken
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                future.set_result(work())
+                future.set_result(work(others))
             except BaseException as error:  # it belongs to who waits for the result
                 future.set_exception(error)
             del taken, future, work  # else a lane that waits would keep its last answer
 
-    def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Wait for work and take it from whose turn it is; ``None`` once closed."""
+    def _take(self) -> tuple[_Waiting, int] | None:
+        """Wait for work and take it from whose turn it is; ``None`` once closed.
+
+        Returns:
+            The work, and how much of other owners runs or waits.
+        """
         with self._changed:
+            self._running.pop(threading.get_ident(), None)
             while not self._waiting:
                 if self._closed:
                     return None
@@ -165,7 +181,12 @@ class _Workers:
             taken = asked.popleft()
             if asked:
                 self._waiting[who] = asked
-            return taken
+            others = sum(owner != taken.owner for owner in self._running.values())
+            others += sum(
+                each.owner != taken.owner for waits in self._waiting.values() for each in waits
+            )
+            self._running[threading.get_ident()] = taken.owner
+            return taken, others
 
 
 _open_workers: weakref.WeakSet[_Workers] = weakref.WeakSet()

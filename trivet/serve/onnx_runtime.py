@@ -26,13 +26,15 @@ _DTYPES: dict[str, type[np.generic]] = {
 _ERRORS_ONLY = 3
 # A graph of no more bytes is loaded a second time: its weights once more are a fair price.
 _SMALL = 50_000_000
+# Threads that wake for one call: of more nobody has measured that they help.
+_MOST_THREADS = 8
 
 
 class OnnxRuntimeBackend:
-    """One ONNX graph; ``run`` and ``run_alone`` may be called from several threads.
+    """One ONNX graph; ``run`` and ``run_wide`` may be called from several threads.
 
     Lanes share one session, of which each call is on its share of the threads. A small graph is
-    loaded into a second one, whose calls are on all threads; both give the same bits.
+    loaded into a second one, whose calls are on the threads of all lanes; both give the same bits.
 
     Attributes:
         inputs: The fields of ``Windows`` that the graph reads.
@@ -61,10 +63,11 @@ class OnnxRuntimeBackend:
             ValueError: ``threads`` is below 1, or below ``lanes``.
         """
         self._session = _open(path, threads_of_a_lane(threads, lanes), sums_fit)
-        self._whole = self._session
+        self._wide = self._session
         if lanes > 1 and path.stat().st_size <= _SMALL:
             # Threads that spin while they wait would take the cores that the lanes are on.
-            self._whole = _open(path, threads or cores(), sums_fit, spin=False)
+            wide = min(threads or cores(), _MOST_THREADS)
+            self._wide = _open(path, wide, sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.lanes = lanes
         self._inputs = _read_inputs(path.name, self._session)
@@ -74,9 +77,9 @@ class OnnxRuntimeBackend:
         """Run the graph once, on the threads of a lane; see ``Backend.run``."""
         return self._run(self._session, windows)
 
-    def run_alone(self, windows: Windows) -> Outputs:
-        """Run the graph once, on all threads where it was loaded for that; see ``run``."""
-        return self._run(self._whole, windows)
+    def run_wide(self, windows: Windows) -> Outputs:
+        """Run the graph once, on the threads of all lanes if it is small; see ``run``."""
+        return self._run(self._wide, windows)
 
     def _run(self, session: onnxruntime.InferenceSession, windows: Windows) -> Outputs:
         arrays = windows._asdict()

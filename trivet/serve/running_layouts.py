@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import itertools
 from collections import deque
@@ -15,10 +14,10 @@ from trivet.model.aggregate import Outputs, Reduction
 from trivet.records import EngineError
 from trivet.serve.backend import Backend
 from trivet.serve.engine_calls import Filling, Gathering, Part, pack, run_parts
-from trivet.serve.lanes import Lanes
+from trivet.serve.lanes import Lanes, are_few
 
 # Answers are added together: who is woken by every call stands in the way of the next one.
-_ADDED_TOGETHER = 16
+_ADDED_TOGETHER = 8
 
 
 class _Answered(NamedTuple):
@@ -49,22 +48,25 @@ class RunningLayouts:
             filling: How full the engine wants its calls.
         """
         self._backend = backend
-        self._lanes = lanes
+        self._lanes = lanes.count
         self._pad = pad
         self._gathered = [Gathering(layout) for layout in layouts]
         places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
         lengths = [len(layouts[e].rows[row]) for e, row in places]
         self._calls: deque[Future[_Answered | None]] = deque()
+        # The first call known to have failed, by example; errors are told apart when it is joined.
+        self._failed: dict[int, int] = {}
         try:
             calls = pack(lengths, filling)
-            rest = _rest(len(calls), lanes.count)
+            self._count = len(calls)
+            first_of_rest = len(calls) - _rest(len(calls), lanes.count)
             for n, call in enumerate(calls):
                 rows_of: dict[int, list[int]] = {}
                 for number in call:
                     example, row = places[number]
                     rows_of.setdefault(example, []).append(row)
-                last_few = rest if len(calls) - n <= rest else 0
-                self._calls.append(lanes.submit(functools.partial(self._run, rows_of, last_few)))
+                run = functools.partial(self._run, n, rows_of, n >= first_of_rest)
+                self._calls.append(lanes.submit_told(run, owner=self))
         except BaseException:
             self.cancel()
             raise
@@ -83,7 +85,7 @@ class RunningLayouts:
         try:
             while self._calls:
                 some = list(itertools.islice(self._calls, _ADDED_TOGETHER))
-                concurrent.futures.wait(some)
+                some[-1].exception()  # waits
                 for call in some:
                     if (answered := call.result()) is not None:
                         self._add(answered)
@@ -97,27 +99,33 @@ class RunningLayouts:
         for call in self._calls:
             call.cancel()
 
-    def _run(self, rows_of: Mapping[int, Sequence[int]], last_few: int) -> _Answered | None:
-        """In a lane: run one call, unless all its examples have failed.
+    def _run(
+        self, number: int, rows_of: Mapping[int, Sequence[int]], of_rest: bool, others: int
+    ) -> _Answered | None:
+        """In a lane: run one call, unless all its examples failed in calls before.
 
         Else it runs whole: who shares a call may show in the last digits of an int8 engine, and
         must not depend on what came first.
 
         Args:
+            number: Which call it is.
             rows_of: The windows of each example.
-            last_few: How many calls leave lanes idle, this one among them; 0 if it does not.
+            of_rest: Whether it is one of the last, which are too few for the lanes.
+            others: How many calls of others run or wait.
         """
-        if all(self._gathered[example].error is not None for example in rows_of):
+        if all(self._failed.get(example, number) < number for example in rows_of):
             return None
         parts = {
             example: self._gathered[example].take(sorted(rows)) for example, rows in rows_of.items()
         }
         try:
-            alone = self._lanes.waiting < last_few
-            return _Answered(
-                parts, run_parts(list(parts.values()), self._backend, self._pad, alone=alone)
-            )
+            # Those before it are as good as done.
+            wide = of_rest and are_few(others + self._count - number, self._lanes)
+            outputs = run_parts(list(parts.values()), self._backend, self._pad, wide=wide)
+            return _Answered(parts, outputs)
         except EngineError as error:
+            for example in rows_of:
+                self._failed[example] = min(number, self._failed.get(example, number))
             return _Answered(parts, error)
 
     def _add(self, answered: _Answered) -> None:
@@ -132,6 +140,6 @@ class RunningLayouts:
 
 
 def _rest(calls: int, lanes: int) -> int:
-    """Return how many of the last calls are too few to keep half of the lanes busy."""
+    """Return how many calls are left for the lanes at the end, where these are few."""
     rest = calls % lanes
-    return rest if 2 * rest <= lanes else 0
+    return rest if are_few(rest, lanes) else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -85,6 +85,7 @@ class RunningServer:
         )
         self._counters = counters
         self._window = evaluator.bundle.info.window.size
+        self._lanes = evaluator.lanes
         self._draining = False
         self._listener: Listener | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -148,18 +149,21 @@ class RunningServer:
 
     async def _warm(self) -> None:
         """Judge one example for each of a few lengths of windows."""
-        for example in warm_up_examples(self._window):
-            (result,) = (await self._judge_as_soon_as_may_be(example)).results
-            if isinstance(result, FailedEvaluation):
-                raise EngineError(
-                    f"the engine cannot judge a stored example ({result.code}): {result.message}"
-                )
+        stored = warm_up_examples(self._window)
+        # One by one, and then as many together as the engine has lanes.
+        for examples in (*([each] for each in stored), [stored[-1]] * self._lanes):
+            for result in (await self._judge_as_soon_as_may_be(examples)).results:
+                if isinstance(result, FailedEvaluation):
+                    raise EngineError(
+                        f"the engine cannot judge a stored example ({result.code}): "
+                        f"{result.message}"
+                    )
 
-    async def _judge_as_soon_as_may_be(self, example: RagExample) -> Judged:
-        """Judge an example, though work that came meanwhile may have filled the queue."""
+    async def _judge_as_soon_as_may_be(self, examples: Sequence[RagExample]) -> Judged:
+        """Judge examples, though work that came meanwhile may have filled the queue."""
         while True:
             try:
-                return await self.batcher.judge([example])
+                return await self.batcher.judge(examples)
             except Overloaded:
                 await asyncio.sleep(_AGAIN_SECONDS)
 
