@@ -71,11 +71,11 @@ def test_one_lane_keeps_the_order_and_forgets_what_was_given_up() -> None:
 def test_work_is_told_how_much_of_others_runs_or_waits() -> None:
     lanes, gate = Lanes(1), threading.Event()
     mine, yours = object(), object()
-    held = lanes.submit(lambda: gate.wait(WAIT_SECONDS), mine)
-    told = [lanes.submit_told(lambda others: others, owner) for owner in (mine, yours, mine, None)]
+    held = lanes.submit_told(lambda _: gate.wait(WAIT_SECONDS), mine)
+    told = [lanes.submit_told(lambda others: others, owner) for owner in (mine, yours, mine, mine)]
     gate.set()
-    # One by one, from the first on: two of others wait, then two, then one, then none.
-    assert [each.result(WAIT_SECONDS) for each in told] == [2, 2, 1, 0]
+    # One by one: behind the first waits one of another's, behind the second wait two.
+    assert [each.result(WAIT_SECONDS) for each in told] == [1, 2, 0, 0]
     assert held.result(WAIT_SECONDS)
 
 

@@ -78,17 +78,17 @@ class Lanes:
         self.count = count
         self._open()
 
-    def submit(self, work: Callable[[], T], owner: object = None) -> Future[T]:
-        """Let work wait for a lane. Who gives up cancels what comes back.
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Let work wait for a lane. Who gives up cancels what comes back."""
+        return self.submit_told(lambda _: work(), owner=work)
+
+    def submit_told(self, work: Callable[[int], T], owner: object) -> Future[T]:
+        """Let work wait for a lane, as ``submit``.
 
         Args:
-            work: What to run.
-            owner: Whose it is; only looked at, never called or kept.
+            work: Is told how much work of other owners runs or waits when it begins.
+            owner: Lives as long as its work; is told apart by its identity.
         """
-        return self.submit_told(lambda _: work(), owner)
-
-    def submit_told(self, work: Callable[[int], T], owner: object = None) -> Future[T]:
-        """Let work wait for a lane, which is told how much of other owners runs or waits then."""
         if self._process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from
         return self._workers.submit(work, id(owner))

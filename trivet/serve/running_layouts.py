@@ -113,7 +113,7 @@ class RunningLayouts:
             of_rest: Whether it is one of the last, which are too few for the lanes.
             others: How many calls of others run or wait.
         """
-        if all(self._failed.get(example, number) < number for example in rows_of):
+        if all(self._failed_before(number, example) for example in rows_of):
             return None
         parts = {
             example: self._gathered[example].take(sorted(rows)) for example, rows in rows_of.items()
@@ -127,6 +127,11 @@ class RunningLayouts:
             for example in rows_of:
                 self._failed[example] = min(number, self._failed.get(example, number))
             return _Answered(parts, error)
+
+    def _failed_before(self, number: int, example: int) -> bool:
+        """Whether an example failed in a call before this one, as far as is known."""
+        known = self._gathered[example].error is not None
+        return known or self._failed.get(example, number) < number
 
     def _add(self, answered: _Answered) -> None:
         for b, (example, part) in enumerate(answered.parts.items()):
