@@ -17,7 +17,7 @@ from trivet.serve.engine_calls import Filling, Gathering, Part, pack, run_parts
 from trivet.serve.lanes import Lanes, are_few
 
 # Answers are added together: who is woken by every call stands in the way of the next one.
-_ADDED_TOGETHER = 8
+_ADDED_TOGETHER = 16
 
 
 class _Answered(NamedTuple):
