@@ -27,6 +27,7 @@ from trivet.model.example_windows import Sizes, make_windows
 from trivet.model.parity import grid
 from trivet.records import EngineError, RagExample
 from trivet.serve import onnx_runtime
+from trivet.serve.backend import Backend
 from trivet.serve.engine_calls import Filling
 from trivet.serve.evaluator import Evaluator
 from trivet.serve.lanes import Lanes
@@ -38,25 +39,27 @@ WAIT_SECONDS = 30.0
 WINDOW, VOCAB = 48, 150
 
 
-class Wide(FormulaBackend):
-    """A formula that can give a call all threads.
+class Wide:
+    """Another engine, as one that can give a call all threads.
 
     Attributes:
         wide: For every call whether it was given them.
     """
 
-    def __init__(self, lanes: int) -> None:
-        super().__init__()
+    name = "wide"
+
+    def __init__(self, lanes: int, inner: Backend | None = None) -> None:
         self.lanes = lanes
         self.wide: list[bool] = []
+        self._inner = inner or FormulaBackend()
 
     def run(self, windows: Windows) -> Outputs:
         self.wide.append(False)
-        return super().run(windows)
+        return self._inner.run(windows)
 
     def run_wide(self, windows: Windows) -> Outputs:
         self.wide.append(True)
-        return super().run(windows)
+        return self._inner.run(windows)
 
 
 @pytest.fixture
@@ -161,20 +164,20 @@ def test_an_example_that_failed_runs_no_further(wordpiece_file: Path) -> None:
     cut = WindowSettings(size=WINDOW)
     (read,) = read_examples([example], tokenizer)
     layout = lay_out(read, cut, tokenizer.special)
-    backend, lanes = Wide(1), Lanes(1)
-    backend.raises_on = int(layout.rows[0][0])
-    running = RunningLayouts([layout], backend, lanes, 0, Filling(1))
+    formula, lanes = FormulaBackend(), Lanes(1)
+    formula.raises_on = int(layout.rows[0][0])
+    running = RunningLayouts([layout], formula, lanes, 0, Filling(1))
     (failed,) = running.join("weakest_token")
     assert isinstance(failed, EngineError)
-    assert len(layout.rows) > 5 and len(backend.calls) == 1
+    assert len(layout.rows) > 5 and len(formula.calls) == 1
 
 
 def test_the_server_gives_all_threads_to_a_call_beside_which_nothing_runs(
-    judge: Evaluator,
+    judge: Evaluator, formula: FormulaBackend
 ) -> None:
-    whole = Wide(lanes=2)
-    gated = GatedWide(whole, lanes=2)
-    gated_judge = Evaluator(judge.bundle.folder, backend=gated, positions=192)
+    gated = GatedBackend(formula, lanes=2)
+    backend = Wide(2, gated)
+    gated_judge = Evaluator(judge.bundle.folder, backend=backend, positions=192)
 
     async def test() -> None:
         async with room(gated_judge, gated) as at:
@@ -189,23 +192,7 @@ def test_the_server_gives_all_threads_to_a_call_beside_which_nothing_runs(
             await third
 
     asyncio.run(test())
-    assert gated.wide == [True, False, True]
-
-
-class GatedWide(GatedBackend):
-    """As ``Wide``, but every call waits until it is let through."""
-
-    def __init__(self, inner: Wide, lanes: int) -> None:
-        super().__init__(inner, lanes)
-        self.wide: list[bool] = []
-
-    def run(self, windows: Windows) -> Outputs:
-        self.wide.append(False)
-        return super().run(windows)
-
-    def run_wide(self, windows: Windows) -> Outputs:
-        self.wide.append(True)
-        return super().run(windows)
+    assert backend.wide == [True, False, True]
 
 
 @pytest.mark.parametrize("file", ["model.onnx", "model.int8.onnx"])
