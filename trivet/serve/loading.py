@@ -12,8 +12,8 @@ from trivet.model.bundle import SELF_TEST_NAME, TOKENIZER_NAME, Bundle
 from trivet.model.bundle_info import GraphInfo
 from trivet.model.self_test import read_self_test
 from trivet.records import BundleError, EngineError
-from trivet.serve.backend import Backend, run_call
-from trivet.serve.lanes import cores, lanes_of
+from trivet.serve.backend import Backend, WideBackend
+from trivet.serve.lanes import cores
 from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 logger = logging.getLogger(__name__)
@@ -116,8 +116,9 @@ def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     windows = Windows(**test.arrays())
     try:
-        ways = (False, True) if lanes_of(backend) > 1 else (False,)
-        answers = [run_call(backend, windows, wide=wide) for wide in ways]
+        answers = [backend.run(windows)]
+        if isinstance(backend, WideBackend) and backend.lanes > 1:
+            answers.append(backend.run_wide(windows))
     except EngineError as error:
         raise BundleError(f"{file}: the self-test does not run: {error}") from error
     worst = max(test.check(file, answer._asdict()) for answer in answers)

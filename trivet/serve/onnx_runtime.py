@@ -62,11 +62,11 @@ class OnnxRuntimeBackend:
             BundleError: The file is no graph, or not one from ``Windows`` to ``Outputs``.
             ValueError: ``threads`` is below 1, or below ``lanes``.
         """
-        self._session = _open(path, threads_of_a_lane(threads, lanes), sums_fit)
-        self._wide = self._session
+        in_a_lane = threads_of_a_lane(threads, lanes)
+        self._session = self._wide = _open(path, in_a_lane, sums_fit)
         if lanes > 1 and path.stat().st_size <= _SMALL:
             # Threads that spin while they wait would take the cores that the lanes are on.
-            wide = min(threads or cores(), _MOST_THREADS)
+            wide = max(in_a_lane, min(threads or cores(), _MOST_THREADS))
             self._wide = _open(path, wide, sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.lanes = lanes
