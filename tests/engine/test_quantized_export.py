@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from trivet.__main__ import app
 from trivet.model.bundle import read_bundle
-from trivet.model.qdq import EightBit, large_products
+from trivet.model.qdq import EightBit, rounded_products
 from trivet.model.self_test import read_self_test
 from trivet.records import BundleError, DataError, EngineError, LabelledExample, Labels
 from trivet.serve import quantized_export
@@ -52,7 +52,8 @@ def test_a_graph_is_calibrated_measured_and_written_down(
     assert graph.file == info.file and graph.difference is not None and 0 < graph.difference < 0.5
     stored = onnx.load(bundle.path(info.file))
     products = [node for node in stored.graph.node if node.op_type == "QuantizeLinear"]
-    assert len(products) == len(large_products(onnx.load(bundle.path("model.onnx")).graph)) == 8
+    wanted = rounded_products(onnx.load(bundle.path("model.onnx")).graph, kind)
+    assert len(products) == len(wanted) == {"int8": 6, "fp8": 8}[kind]
     expected = read_self_test(bundle.path("self_test.json")).expected[info.file]
     assert expected.precision == info.precision
     card = (engine_bundle / "README.md").read_text()
