@@ -199,11 +199,11 @@ class EngineThreads:
         """Run one call and add what it answers; who has all of its answer is joined elsewhere."""
         windows = sum(len(places) for _, places in call)
         began = self._began[lane] = time.monotonic()
-        at_once = self._count_running()
-        few = not self.windows and are_few(int(at_once), len(self._began))
+        running = self._count_running()
+        few = not self.windows and are_few(running, len(self._began))
         answered = self._answer(call, wide=few)
         ran = Span(began, time.monotonic())
-        at_once = (at_once + self._count_running()) / 2
+        at_once = (running + self._count_running()) / 2
         self._began[lane] = None
         if isinstance(answered, EngineError):
             for request, places in call:
@@ -218,7 +218,7 @@ class EngineThreads:
                 request.guard(self._add, request, own, outputs, len(places), ran)
             self._tell_watch(windows, ran.seconds)
 
-    def _count_running(self) -> float:
+    def _count_running(self) -> int:
         return sum(began is not None for began in self._began)
 
     def _answer(
