@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trivet.metrics import Judged, measure, to_markdown
+from trivet.evaluation.evaluator import Evaluator
+from trivet.measures.metrics import Judged, measure, to_markdown
 from trivet.records import LabelledExample, RagExample
-from trivet.serve.evaluator import Evaluator
 
 
 def measured(

@@ -22,7 +22,7 @@ from benchmarks.inputs import full_windows
 from benchmarks.report import Table, milliseconds, parser, publish
 from benchmarks.shapes import SHAPES, Shape, windows_of
 from benchmarks.timing import Contender, Run, apart, race, timed
-from trivet.model.example_windows import Sizes, make_windows
+from trivet.backends.example_windows import Sizes, make_windows
 
 VOCABULARY = 2000  # an embedding row is read, not multiplied: a short table changes no time
 KINDS = ("library eager", "ours eager", "ours compiled")

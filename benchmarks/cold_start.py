@@ -1,6 +1,6 @@
 """Cold start: seconds from a fresh process to the first verdict, and the memory it takes.
 
-python -m benchmarks.cold_start [--bundle DIR] [--engine onnx]
+python -m benchmarks.cold_start [--bundle DIR] [--backend onnx]
 
 Each run is a new Python process that imports the package, loads the bundle (every file is checked
 and the self-test runs) and judges one short example. The operating system's file cache is warm from
@@ -67,12 +67,12 @@ def start_once(bundle: Path, threads: int, engine: str) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start processes one after the other and print what they measured."""
     flags = parser(__doc__, repeats=5)
-    flags.add_argument("--engine", choices=["onnx", "openvino"], default="onnx")
+    flags.add_argument("--backend", choices=["onnx", "openvino"], default="onnx")
     given = flags.parse_args(arguments)
     if given.repeats < 1:
         flags.error(f"--repeats ({given.repeats}) must be at least 1")
     first, *rest = [
-        start_once(given.bundle, given.threads, given.engine) for _ in range(given.repeats + 1)
+        start_once(given.bundle, given.threads, given.backend) for _ in range(given.repeats + 1)
     ]
     rows = [
         (label, f"{first[name]:.2f}", spread([run[name] for run in rest], 2))
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loaded = ["yes" if run["torch"] else "no" for run in (first, rest[-1])]
     rows.append(("torch was loaded", loaded[0], loaded[1]))
     header = ("", "first run", "the rest, median (least to most)")
-    publish("cold_start", [Table(f"{given.engine}:", header, rows)], given)
+    publish("cold_start", [Table(f"{given.backend}:", header, rows)], given)
     return 0
 
 

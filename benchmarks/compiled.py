@@ -1,7 +1,7 @@
 """Our inference module in torch on a device: products in bf16, layers compiled, calls replayed.
 
 For a card without TensorRT: the same module, and the same places in bf16 as
-``trivet.model.precision`` writes into a graph. On CUDA a call is captured once and replayed.
+``trivet.exporting.precision`` writes into a graph. On CUDA a call is captured once and replayed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
-from trivet.model.deberta import InferenceDeberta
-from trivet.model.inference import inference_model
-from trivet.model.inference_layer import Form
+from trivet.model.inference.deberta import InferenceDeberta
+from trivet.model.inference.layer import Form
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
 
 Call = Callable[[], Outputs]

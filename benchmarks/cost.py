@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser(__doc__, repeats=5)
     flags.add_argument("--dollars-a-month", type=float, required=True, help="of this machine")
     flags.add_argument("--seconds", type=float, default=None, help="a request, instead of timing")
-    flags.add_argument("--engine", choices=ENGINES, default="int8")
+    flags.add_argument("--backend", choices=ENGINES, default="int8")
     flags.add_argument("--qps", type=float, default=10.0)
     flags.add_argument("--tokens", type=int, default=4000, help="context tokens a request")
     flags.add_argument("--judge-input", type=float, default=0.5, help="dollars a million tokens")
@@ -63,12 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = flags.parse_args(arguments)
     seconds, outcome = given.seconds, None
     if seconds is None:
-        contender = Contender(given.engine, build, (given.bundle, given.engine, given.threads))
+        contender = Contender(given.backend, build, (given.bundle, given.backend, given.threads))
         outcome = race([contender], given.repeats, [given.tokens])
         if outcome.skipped:
             publish("cost", [skipped(outcome)], given)
             return 1
-        seconds = outcome.measured[given.engine, given.tokens].median()
+        seconds = outcome.measured[given.backend, given.tokens].median()
     busy = machines(given.qps, seconds)
     luna = given.qps / LUNA_QPS
     judge = judge_dollars(
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     rows = []
     for name, each, count, price in (
-        (f"trivet, {given.engine}, all scores", seconds, busy, given.dollars_a_month),
+        (f"trivet, {given.backend}, all scores", seconds, busy, given.dollars_a_month),
         ("Luna on an L4, one score (its figures)", 1 / LUNA_QPS, luna, LUNA_DOLLARS),
     ):
         month = count * price

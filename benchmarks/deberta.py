@@ -16,8 +16,8 @@ from benchmarks.inputs import full_windows
 from benchmarks.report import Table, milliseconds, parser, publish, skipped, spread
 from benchmarks.shapes import SHAPES, Shape
 from benchmarks.timing import Contender, Race, Run, apart, race, timed
-from trivet.serve.backend import Backend
-from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.backend import Backend
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 
 VOCABULARY = 2000  # an embedding row is read, not multiplied: a short table changes no time
 KINDS = ("library eager", "ours eager", "stock fp32", "ours fp32", "stock int8", "ours int8")
@@ -46,7 +46,7 @@ def build(shape: Shape, kind: str, file: Path, threads: int, count: int, length:
     backend: Backend
     if kind.endswith("eager"):
         from benchmarks.models import TorchBackend, random_model
-        from trivet.model.inference import inference_model
+        from trivet.model.inference.rag_inference import inference_model
 
         model = random_model(shape, VOCABULARY, length)
         module = model if kind.startswith("library") else inference_model(model, length)

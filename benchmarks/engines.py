@@ -14,13 +14,15 @@ from typing import cast
 
 from benchmarks.report import Table
 from benchmarks.shapes import Shape
-from trivet.data.tokens import SegmentTokenizer
+from trivet.backends.backend import Backend
+from trivet.backends.graph_choice import Precision
+from trivet.backends.loading import load_backend, load_tokenizer
+from trivet.backends.threads import workers_of
+from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.windows import Windows
-from trivet.model.bundle import WEIGHTS_NAME, Bundle, read_bundle
+from trivet.evaluation.worker_pool import WorkerPool
 from trivet.records import BundleError
-from trivet.serve.backend import Backend
-from trivet.serve.lanes import Lanes, lanes_of
-from trivet.serve.loading import Precision, load_backend, load_tokenizer
 
 ENGINES = ("int8", "fp32", "openvino", "openvino bf16", "torch", "torch eager", "torch bf16")
 
@@ -38,7 +40,7 @@ def load_engine(folder: Path, engine: str, threads: int) -> tuple[Bundle, Backen
 
     Raises:
         BundleError: The bundle lacks it.
-        EngineError: OpenVINO is not installed.
+        BackendError: OpenVINO is not installed.
         ImportError: torch is not installed.
     """
     bundle = read_bundle(folder)
@@ -47,8 +49,8 @@ def load_engine(folder: Path, engine: str, threads: int) -> tuple[Bundle, Backen
         return bundle, _torch(bundle, detail, threads)
     if kind == "openvino":
         precision = cast("Precision | None", detail or None)
-        return bundle, load_backend(bundle, threads, precision, "openvino")
-    return bundle, load_backend(bundle, threads, cast("Precision", engine))
+        return bundle, load_backend(bundle, threads, precision, "openvino").backend
+    return bundle, load_backend(bundle, threads, cast("Precision", engine)).backend
 
 
 class FullEngine:
@@ -56,10 +58,10 @@ class FullEngine:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._lanes = Lanes(lanes_of(backend))
+        self._lanes = WorkerPool(workers_of(backend))
 
     @property
-    def lanes(self) -> int:
+    def workers(self) -> int:
         """How many calls it runs at once."""
         return self._lanes.count
 
@@ -105,7 +107,7 @@ def _torch(bundle: Bundle, detail: str, threads: int) -> Backend:
     import transformers
 
     from benchmarks.models import TorchBackend, random_model
-    from trivet.model.bundle_weights import load_rag_model
+    from trivet.bundle.weights import load_rag_model
 
     if bundle.has(WEIGHTS_NAME):
         model = load_rag_model(bundle)

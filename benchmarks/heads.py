@@ -27,9 +27,9 @@ from benchmarks.inputs import full_windows
 from benchmarks.kernel_times import KernelTimes, profile
 from benchmarks.report import Table, milliseconds, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
-from trivet.model.bundle import read_bundle
-from trivet.records import EngineError
-from trivet.serve.loading import choose_graph
+from trivet.backends.graph_choice import choose_graph
+from trivet.bundle.bundle import read_bundle
+from trivet.records import BackendError
 
 # What the scores of one head take: its tokens' probabilities and what is joined of them.
 SCORES = {
@@ -44,7 +44,7 @@ def cut(graph: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
     """Return the part of a graph that ``outputs`` need; ``graph`` itself is not changed.
 
     Raises:
-        EngineError: The graph computes no such value.
+        BackendError: The graph computes no such value.
     """
     needed = values_for(graph, outputs)
     part = onnx.ModelProto()
@@ -69,12 +69,12 @@ def values_for(graph: onnx.ModelProto, outputs: Sequence[str]) -> set[str]:
     """Return the names of all values, constants and inputs among them, that ``outputs`` need.
 
     Raises:
-        EngineError: The graph computes no such value.
+        BackendError: The graph computes no such value.
     """
     made_by = {name: node for node in graph.graph.node for name in node.output}
     missing = [name for name in outputs if name not in made_by]
     if missing:
-        raise EngineError(f"the graph computes no {', '.join(missing)}")
+        raise BackendError(f"the graph computes no {', '.join(missing)}")
     needed: set[str] = set()
     wanted = list(outputs)
     while wanted:
@@ -89,7 +89,7 @@ def last_hidden(graph: onnx.ModelProto) -> str:
     """Return the name of what the heads read.
 
     Raises:
-        EngineError: The graph was exported before heads bore their names, or every head has an
+        BackendError: The graph was exported before heads bore their names, or every head has an
             encoder of its own.
     """
     heads = [node for node in graph.graph.node if node.name.startswith("heads.")]
@@ -97,7 +97,7 @@ def last_hidden(graph: onnx.ModelProto) -> str:
     inside |= {tensor.name for tensor in graph.graph.initializer}
     read = {str(name) for node in heads for name in node.input if name and name not in inside}
     if len(read) != 1:
-        raise EngineError(f"the heads read {len(read)} values, not one shared hidden state")
+        raise BackendError(f"the heads read {len(read)} values, not one shared hidden state")
     return read.pop()
 
 

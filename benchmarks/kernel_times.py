@@ -18,8 +18,8 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
-from trivet.model.int8_sums import keep_int8_sums_exact
-from trivet.records import EngineError
+from trivet.backends.int8_sums import keep_int8_sums_exact
+from trivet.records import BackendError
 
 WARM_UP = 3
 _KERNEL = "_kernel_time"
@@ -59,7 +59,7 @@ def profile(
         threads: Of one operator.
 
     Raises:
-        EngineError: The profile names an operator that the graph has not, or not one a call.
+        BackendError: The profile names an operator that the graph has not, or not one a call.
     """
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()
@@ -86,7 +86,7 @@ def profile(
         name for name, each in taken.items() if name not in known or len(each) != WARM_UP + calls
     )
     if odd or not taken:
-        raise EngineError(
+        raise BackendError(
             f"{file}: the profile does not have each operator once a call: {', '.join(odd[:5])}"
         )
     return KernelTimes(graph, {name: np.array(each[WARM_UP:]) for name, each in taken.items()})

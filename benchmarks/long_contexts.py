@@ -12,11 +12,11 @@ import argparse
 from pathlib import Path
 
 from benchmarks.altered_rows import measured
-from trivet.data.lengthened import lengthen
-from trivet.data.sources import load_source
+from trivet.backends.loading import load_tokenizer
+from trivet.data.labelled.augmentation.context_padding import lengthen
+from trivet.data.labelled.sources import load_source
+from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.lengths import count_tokens
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import load_tokenizer
 
 MEASURES = ("hallucination_auroc", "hallucination_f1", "span_f1")
 

@@ -16,10 +16,10 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from benchmarks.shapes import Shape
 from trivet.data.windows import Windows
+from trivet.exporting.graph import trace
+from trivet.exporting.int8 import quantize
 from trivet.model.aggregate import Outputs
-from trivet.model.graph import trace
-from trivet.model.inference import inference_model
-from trivet.model.int8 import quantize
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
 

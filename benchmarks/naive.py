@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from trivet.data.reading import ReadExample
+from trivet.data.segment_tokenizer import FloatArray, SegmentTokenizer
 from trivet.data.sentences import split_sentences
-from trivet.data.tokens import FloatArray, SegmentTokenizer
+from trivet.data.tokenization import TokenizedExample
 from trivet.data.windows import Layout
 from trivet.records import RagExample
 
 
 def read_window_by_window(
-    example: RagExample, read: ReadExample, layout: Layout, tokenizer: SegmentTokenizer
+    example: RagExample, read: TokenizedExample, layout: Layout, tokenizer: SegmentTokenizer
 ) -> list[list[int]]:
     """Tokenize each window's slice, the question and the response, window by window.
 

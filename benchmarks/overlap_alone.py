@@ -2,7 +2,7 @@
 
 python -m benchmarks.overlap_alone --data ragbench:data/ragbench [--split dev]
 
-What a model must beat: `trivet.data.overlap` in place of an engine, so that a response is supported
+What a model must beat: `trivet.data.lexical_overlap` in place of an engine, so that a response is supported
 as far as the contexts hold the words of its weakest sentence. Nothing is trained, so any rows will
 do, those that models were trained on as well.
 """
@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.altered_rows import measured
-from trivet.data.sources import load_source
+from trivet.data.labelled.sources import load_source
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, join
-from trivet.serve.evaluator import Evaluator
 
 
 class OverlapEngine:

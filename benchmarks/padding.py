@@ -1,10 +1,10 @@
 """What padding costs: positions computed for each one that holds a token, on a fixed sample.
 
-python -m benchmarks.padding [--bundle DIR] [--engine int8]
+python -m benchmarks.padding [--bundle DIR] [--backend int8]
 
 48 requests of log-normal lengths. Windows are filled up to 512; or packed as they come, each call
 as wide as its longest; or sorted by length first, which is what the package does; the last also in
-steps of 64, as an engine with fixed shapes wants them. ``--engine`` times the second and the third.
+steps of 64, as an engine with fixed shapes wants them. ``--backend`` times the second and the third.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from benchmarks.engines import ENGINES, FullEngine, load_engine, tokenizer_of
 from benchmarks.inputs import sample_requests
 from benchmarks.report import Table, parser, publish, skipped, spread
 from benchmarks.timing import Contender, Run, race, timed
-from trivet.data.reading import read_examples
-from trivet.data.tokens import SegmentTokenizer
+from trivet.backends.backend import POSITIONS
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out, take_windows
-from trivet.serve.engine_calls import POSITIONS, Filling, pack
+from trivet.evaluation.packing import BatchLimits, pack
 
 WIDEST = 512
 
@@ -52,7 +53,7 @@ def plans(lengths: Sequence[int]) -> dict[str, Plan]:
         if not arrival or widest * (len(arrival[-1]) + 1) > POSITIONS:
             arrival.append([])
         arrival[-1].append(number)
-    ordered, stepped = pack(lengths, Filling()), pack(lengths, Filling(step=64))
+    ordered, stepped = pack(lengths, BatchLimits()), pack(lengths, BatchLimits(step=64))
     return {
         f"filled up to {WIDEST}": Plan(fixed, [WIDEST] * len(fixed)),
         "as they come": Plan(arrival, [max(lengths[n] for n in call) for call in arrival]),
@@ -66,7 +67,7 @@ def plans(lengths: Sequence[int]) -> dict[str, Plan]:
 def sample_layouts(tokenizer: SegmentTokenizer) -> list[Layout]:
     """Return the fixed sample, cut into windows of at most 512."""
     settings = WindowSettings(WIDEST)
-    reads = read_examples(sample_requests(tokenizer), tokenizer)
+    reads = tokenize_examples(sample_requests(tokenizer), tokenizer)
     return [lay_out(read, settings, tokenizer.special) for read in reads]
 
 
@@ -95,16 +96,16 @@ def build(folder: Path, engine: str, threads: int) -> Run:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count, and time where an engine is named."""
     flags = parser(__doc__, repeats=5)
-    flags.add_argument("--engine", choices=ENGINES, default=None)
+    flags.add_argument("--backend", choices=ENGINES, default=None)
     given = flags.parse_args(arguments)
     layouts = sample_layouts(tokenizer_of(given.bundle))
     lengths = [len(row) for layout in layouts for row in layout.rows]
     ways = plans(lengths)
     timings: Mapping[str, str] = {}
     outcome = None
-    if given.engine:
+    if given.backend:
         cases = ["as they come", "sorted by length"]
-        contender = Contender(given.engine, build, (given.bundle, given.engine, given.threads))
+        contender = Contender(given.backend, build, (given.bundle, given.backend, given.threads))
         outcome = race([contender], given.repeats, cases)
         timings = {
             str(case): spread(measured.seconds(), 2)

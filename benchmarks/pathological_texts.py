@@ -20,18 +20,18 @@ import numpy as np
 
 from benchmarks.engines import tokenizer_of
 from benchmarks.report import Table, parser, publish
-from trivet.data.context_values import read_contexts
-from trivet.data.csv_rows import read_csv
-from trivet.data.json_objects import parse_line
-from trivet.data.json_rows import read_document
-from trivet.data.reading import read_examples
+from trivet.data.logs.context_values import read_contexts
+from trivet.data.logs.csv_rows import read_csv
+from trivet.data.logs.json_objects import parse_line
+from trivet.data.logs.json_rows import read_document
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.sentences import split_sentences
 from trivet.data.spans import unsupported_spans
-from trivet.data.tokens import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.records import ExampleError, RagExample, replace_surrogates
 from trivet.report.shown_text import shown_text
-from trivet.serve.terminal import visible
+from trivet.report.terminal import visible
 
 Texts = Mapping[str, str]
 Function = Callable[[str], object]
@@ -66,7 +66,7 @@ def build_functions(tokenizer: SegmentTokenizer) -> dict[str, Function]:
     settings = WindowSettings(512)
 
     def cut(text: str) -> object:
-        (read,) = read_examples([RagExample("What?", (text,), "It is.")], tokenizer)
+        (read,) = tokenize_examples([RagExample("What?", (text,), "It is.")], tokenizer)
         return lay_out(read, settings, tokenizer.special)
 
     def spans(text: str) -> object:

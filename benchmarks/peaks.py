@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from benchmarks.timing import Contender, Measured, Run, race, timed
-from trivet.model.int8_sums import keep_int8_sums_exact
+from trivet.backends.int8_sums import keep_int8_sums_exact
 
 ROWS, INNER, COLUMNS = 2048, 1024, 4096
 COPIED = 512_000_000  # bytes, far beyond any cache
@@ -29,7 +29,7 @@ def build(threads: int) -> Run:
     left, right = (matrix.bfloat16() for matrix in matrices)
     rng = np.random.default_rng(0)
     given_bytes = {"given": rng.integers(0, 256, (ROWS, INNER), dtype=np.uint8)}
-    # Weights as ``model.int8`` writes them.
+    # Weights as ``exporting.int8`` writes them.
     bytes_by = _int8_session(rng.integers(-64, 65, (INNER, COLUMNS), dtype=np.int8), threads)
     given, taken = torch.zeros(COPIED // 4), torch.zeros(COPIED // 4)
     works: dict[str, Callable[[], object]] = {

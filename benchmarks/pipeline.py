@@ -12,18 +12,19 @@ import numpy as np
 from benchmarks.engines import load_engine
 from benchmarks.inputs import OTHER_TOKENS, build_example
 from benchmarks.timing import Run
-from trivet.data.reading import ReadExample, read_examples
-from trivet.data.tokens import SegmentTokenizer
+from trivet.backends.backend import Backend, ShapedBackend, run_call
+from trivet.backends.loading import load_tokenizer
+from trivet.backends.threads import workers_of
+from trivet.bundle.bundle import Bundle
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
+from trivet.evaluation.inference_job import InferenceJob
+from trivet.evaluation.packing import BatchLimits
+from trivet.evaluation.postprocessing import read_verdict
+from trivet.evaluation.worker_pool import WorkerPool
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import Bundle
-from trivet.records import EngineError, RagExample
-from trivet.serve.backend import Backend, ShapedBackend, run_call
-from trivet.serve.engine_calls import Filling
-from trivet.serve.lanes import Lanes, lanes_of
-from trivet.serve.loading import load_tokenizer
-from trivet.serve.running_layouts import RunningLayouts
-from trivet.serve.verdict import read_verdict
+from trivet.records import BackendError, RagExample
 
 HOST = ("tokenize", "lay_out", "join", "verdict")
 STAGES = ("tokenize", "lay_out", "engine", "join", "verdict")
@@ -50,21 +51,21 @@ class Clocked:
 
     def run(self, windows: Windows) -> Outputs:
         """Run the engine; see ``Backend.run``."""
-        return self._run(windows, wide=False)
+        return self._run(windows, all_threads=False)
 
     @property
-    def lanes(self) -> int:
+    def workers(self) -> int:
         """How many calls it likes to run at once."""
-        return lanes_of(self._backend)
+        return workers_of(self._backend)
 
-    def run_wide(self, windows: Windows) -> Outputs:
-        """Run the engine on all of its threads; see ``WideBackend.run_wide``."""
-        return self._run(windows, wide=True)
+    def run_all_threads(self, windows: Windows) -> Outputs:
+        """Run the engine on all of its threads; see ``AllThreadsBackend.run_all_threads``."""
+        return self._run(windows, all_threads=True)
 
-    def _run(self, windows: Windows, *, wide: bool) -> Outputs:
+    def _run(self, windows: Windows, *, all_threads: bool) -> Outputs:
         self._count(1)
         try:
-            return run_call(self._backend, windows, wide=wide)
+            return run_call(self._backend, windows, all_threads=all_threads)
         finally:
             self._count(-1)
 
@@ -109,32 +110,34 @@ class Pipeline:
             window.size, window.overlap, window.sizes, window.break_even
         )
         self._backend = Clocked(backend)
-        self._lanes = Lanes(lanes_of(backend))
-        self._filling = Filling()
+        self._lanes = WorkerPool(workers_of(backend))
+        self._filling = BatchLimits()
         if isinstance(backend, ShapedBackend):
-            self._filling = Filling(backend.positions, backend.step, backend.most_windows)
+            self._filling = BatchLimits(backend.positions, backend.step, backend.most_windows)
         self.tokenizer: SegmentTokenizer = load_tokenizer(bundle)
 
-    def read(self, example: RagExample) -> ReadExample:
+    def read(self, example: RagExample) -> TokenizedExample:
         """Tokenize."""
-        return read_examples([example], self.tokenizer)[0]
+        return tokenize_examples([example], self.tokenizer)[0]
 
-    def lay_out(self, read: ReadExample) -> Layout:
+    def lay_out(self, read: TokenizedExample) -> Layout:
         """Cut."""
         return lay_out(read, self._settings, self.tokenizer.special)
 
-    def judge(self, example: RagExample, read: ReadExample, layout: Layout) -> Mapping[str, float]:
+    def judge(
+        self, example: RagExample, read: TokenizedExample, layout: Layout
+    ) -> Mapping[str, float]:
         """Run the engine, join and read the verdict; return those three stages' seconds.
 
         Raises:
-            EngineError: The engine failed.
+            BackendError: The engine failed.
         """
         self._backend.seconds = 0.0
         started = time.perf_counter()
         pad, faithfulness = self.tokenizer.special.pad, self._info.faithfulness
-        running = RunningLayouts([layout], self._backend, self._lanes, pad, self._filling)
+        running = InferenceJob([layout], self._backend, self._lanes, pad, self._filling)
         (outputs,) = running.join(faithfulness)
-        if isinstance(outputs, EngineError):
+        if isinstance(outputs, BackendError):
             raise outputs
         joined = time.perf_counter()
         read_verdict(example, read, layout, outputs, self._info.thresholds)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.timing import ALLOCATOR, Race, cores
-from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.backends.loading import EMBEDDED_BUNDLE
 
 _LIBRARIES = ("numpy", "onnxruntime", "openvino", "tokenizers", "torch", "transformers")
 # What decides how fast 8- and 16-bit products are.
@@ -51,7 +51,7 @@ def parser(doc: str | None, repeats: int, *, bundle: bool = True) -> argparse.Ar
     """
     flags = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if bundle:
-        flags.add_argument("--bundle", type=Path, default=DEFAULT_BUNDLE)
+        flags.add_argument("--bundle", type=Path, default=EMBEDDED_BUNDLE)
     flags.add_argument("--threads", type=int, default=cores(), help="of every engine")
     flags.add_argument("--repeats", type=int, default=repeats)
     flags.add_argument("--json", type=Path, default=None, help="write the tables there as well")

@@ -20,7 +20,7 @@ from benchmarks.report import Table, milliseconds, parser, publish, skipped, spr
 from benchmarks.shapes import DEBERTA_V3_LARGE, FRAME, Shape, request_gflop, windows_of
 from benchmarks.sweep import build
 from benchmarks.timing import Contender, race
-from trivet.model.bundle import read_bundle
+from trivet.bundle.bundle import read_bundle
 
 # NVIDIA's data sheet: dense fp16 and bf16, and memory. A card of 72 W does not hold the first.
 L4_TFLOPS, L4_GB = 121.0, 300.0
@@ -106,16 +106,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser(__doc__, repeats=7)
     flags.add_argument("--lengths", type=int, nargs="+", default=[128, 256, 384, 512])
     flags.add_argument("--windows", type=int, default=2, help="in a call")
-    flags.add_argument("--engines", nargs="+", choices=ENGINES, default=["int8", "fp32", "torch"])
+    flags.add_argument("--backends", nargs="+", choices=ENGINES, default=["int8", "fp32", "torch"])
     given = flags.parse_args(arguments)
     shape = bundle_shape(read_bundle(given.bundle))
-    precisions = sorted({part for engine in given.engines for part in precision_of(engine)})
+    precisions = sorted({part for engine in given.backends for part in precision_of(engine)})
     rates = measure_peaks(given.threads, given.repeats, precisions)
     peaks = {name: statistics.median(values) for name, values in rates.items()}
     vocabulary = vocabulary_of(given.bundle)
     contenders = [
         Contender(engine, build, (given.bundle, engine, given.threads, vocabulary))
-        for engine in given.engines
+        for engine in given.backends
     ]
     cases = [(length, given.windows) for length in given.lengths]
     outcome = race(contenders, given.repeats, cases)
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 ),
                 rows,
             ),
-            about_weights(given.bundle, given.engines),
+            about_weights(given.bundle, given.backends),
             skipped(outcome),
             l4_table(),
         ],

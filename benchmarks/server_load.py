@@ -1,6 +1,6 @@
 """What HTTP leaves of the engine's speed: few clients and many, twice too much, a cold start.
 
-python -m benchmarks.server_load [--seconds 20] [--bundle DIR] [--engine onnx]
+python -m benchmarks.server_load [--seconds 20] [--bundle DIR] [--backend onnx]
 
 The requests are the fixed sample of logs that other benchmarks use. The bare engine runs the very
 same windows, packed as for a log, in a process of its own and in turns with the server: one call
@@ -35,12 +35,12 @@ from benchmarks.server_clients import (
     statuses,
 )
 from benchmarks.server_process import ServerProcess, server_parser, serving
+from trivet.backends.backend import Backend
+from trivet.backends.loading import BackendName, load_backend
+from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import read_bundle
-from trivet.serve.backend import Backend
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import EngineName, load_backend
 
 CLIENTS = (1, 8, 64)
 REFUSED_CLIENTS = 200
@@ -52,10 +52,10 @@ _WARM_REQUESTS = 30
 
 
 def bare_windows_a_second(
-    bundle: Path, threads: int, engine: EngineName, seconds: float, lanes: int | None = None
+    bundle: Path, threads: int, engine: BackendName, seconds: float, workers: int | None = None
 ) -> float:
     """Run the sample's windows on the engine alone, over and over; return windows a second."""
-    backend = load_backend(read_bundle(bundle), threads, engine=engine, lanes=lanes)
+    backend = load_backend(read_bundle(bundle), threads, backend=engine, workers=workers).backend
     calls: list[Windows] = []
 
     class Recorder:
@@ -115,8 +115,8 @@ def loads(given: argparse.Namespace) -> list[Table]:
     rows, over, refused = [], [], []
 
     def bare() -> Bare:
-        asked = (given.bundle, given.threads, given.engine, seconds / 2)
-        one, many = (in_a_process(bare_windows_a_second, *asked, lanes) for lanes in (1, None))
+        asked = (given.bundle, given.threads, given.backend, seconds / 2)
+        one, many = (in_a_process(bare_windows_a_second, *asked, workers) for workers in (1, None))
         bares.append(Bare(one, many))
         return bares[-1]
 

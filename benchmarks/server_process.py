@@ -114,7 +114,7 @@ def serving(given: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
     """
     command = [sys.executable, "-m", "trivet", "serve", "--port", "0", "--no-access-log"]
     command += ["--bundle", str(given.bundle), "--threads", str(given.threads)]
-    server = ServerProcess([*command, "--engine", given.engine, *flags])
+    server = ServerProcess([*command, "--backend", given.backend, *flags])
     try:
         yield server
     finally:
@@ -124,5 +124,5 @@ def serving(given: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
 def server_parser(doc: str | None, repeats: int) -> argparse.ArgumentParser:
     """Return a parser with the flags that every benchmark of the server knows."""
     flags = parser(doc, repeats)
-    flags.add_argument("--engine", choices=["onnx", "openvino"], default="onnx")
+    flags.add_argument("--backend", choices=["onnx", "openvino"], default="onnx")
     return flags

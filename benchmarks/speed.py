@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser(__doc__, repeats=5)
     flags.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384])
     flags.add_argument("--other", type=int, default=OTHER_TOKENS, help="question and response")
-    flags.add_argument("--engines", nargs="+", choices=ENGINES, default=["int8", "fp32", "torch"])
+    flags.add_argument("--backends", nargs="+", choices=ENGINES, default=["int8", "fp32", "torch"])
     given = flags.parse_args(arguments)
     contenders = [
         Contender(engine, build, (given.bundle, engine, given.threads, given.other))
-        for engine in given.engines
+        for engine in given.backends
     ]
     outcome = race(contenders, given.repeats, given.lengths)
     rows = []
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     publish(
         "speed",
-        [Table("", header, rows), about_weights(given.bundle, given.engines), skipped(outcome)],
+        [Table("", header, rows), about_weights(given.bundle, given.backends), skipped(outcome)],
         given,
     )
     return 0 if rows else 1

@@ -1,6 +1,6 @@
 """Tokenize, infer, finish, timed apart; and the host's work against its naive form.
 
-python -m benchmarks.stages [--bundle DIR] [--engine int8] [--lengths 4096 16384]
+python -m benchmarks.stages [--bundle DIR] [--backend int8] [--lengths 4096 16384]
 
 The first table has the stages of a whole request. The second has the host's work alone, no engine
 between: as the package does it, and with every window tokenized anew and joined in Python's loops.
@@ -21,7 +21,7 @@ from benchmarks.naive import join_in_loops, read_window_by_window
 from benchmarks.pipeline import HOST, STAGES, NoEngine, Pipeline, build
 from benchmarks.report import Table, milliseconds, parser, publish, skipped, spread
 from benchmarks.timing import Contender, Measured, Run, race
-from trivet.model.bundle import read_bundle
+from trivet.bundle.bundle import read_bundle
 from trivet.records import RagExample
 
 
@@ -71,10 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Time the stages of the engine's requests, then the host alone."""
     flags = parser(__doc__, repeats=9)
     flags.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384])
-    flags.add_argument("--engine", choices=ENGINES, default="int8")
+    flags.add_argument("--backend", choices=ENGINES, default="int8")
     given = flags.parse_args(arguments)
     whole = race(
-        [Contender(given.engine, build, (given.bundle, given.engine, given.threads))],
+        [Contender(given.backend, build, (given.bundle, given.backend, given.threads))],
         given.repeats,
         given.lengths,
     )
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "stages",
         [
             Table(
-                f"A request on {given.engine}:", ("context tokens", *named, "host share"), stages
+                f"A request on {given.backend}:", ("context tokens", *named, "host share"), stages
             ),
             skipped(whole),
             Table(

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.altered_rows import measured
-from trivet.data.sources import load_source
+from trivet.data.labelled.sources import load_source
+from trivet.evaluation.evaluator import Evaluator
 from trivet.records import LabelledExample, RagExample
-from trivet.serve.evaluator import Evaluator
 
 
 def swapped(examples: Sequence[LabelledExample]) -> list[RagExample]:

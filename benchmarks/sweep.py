@@ -2,7 +2,7 @@
 
 python -m benchmarks.sweep [--bundle DIR] [--lengths 128 256 384 512] [--batches 1 2 4 8]
 
-An engine that likes several calls at once has one in each lane, and a call's share of the time is
+An engine that likes several calls at once has one in each worker, and a call's share of the time is
 what counts. The second table has each engine's speed over torch's scaled-dot-product attention in
 fp32, both at the number of windows a call that suits each best.
 """
@@ -23,7 +23,7 @@ from trivet.data.windows import Windows
 
 
 def build(folder: Path, engine: str, threads: int, vocabulary: int) -> Run:
-    """Return what runs ``(length, windows)`` of a case on one engine, once in every lane."""
+    """Return what runs ``(length, windows)`` of a case on one engine, once in every worker."""
     full = FullEngine(load_engine(folder, engine, threads)[1])
     made: dict[Any, Windows] = {}
 
@@ -32,8 +32,8 @@ def build(folder: Path, engine: str, threads: int, vocabulary: int) -> Run:
         if case not in made:
             made[case] = full_windows(count, length, vocabulary)
         began = time.perf_counter()
-        full.run([made[case]] * full.lanes)
-        return {"total": (time.perf_counter() - began) / full.lanes}
+        full.run([made[case]] * full.workers)
+        return {"total": (time.perf_counter() - began) / full.workers}
 
     return work
 
@@ -59,16 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser(__doc__, repeats=7)
     flags.add_argument("--lengths", type=int, nargs="+", default=[128, 256, 384, 512])
     flags.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8])
-    flags.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    flags.add_argument("--backends", nargs="+", choices=ENGINES, default=list(ENGINES))
     given = flags.parse_args(arguments)
     vocabulary = vocabulary_of(given.bundle)
     contenders = [
         Contender(engine, build, (given.bundle, engine, given.threads, vocabulary))
-        for engine in given.engines
+        for engine in given.backends
     ]
     cases = [(length, count) for length in given.lengths for count in given.batches]
     outcome = race(contenders, given.repeats, cases)
-    ran = [engine for engine in given.engines if engine not in outcome.skipped]
+    ran = [engine for engine in given.backends if engine not in outcome.skipped]
     rows: list[tuple[Any, ...]] = []
     for length, count in cases:
         measured = [outcome.measured[engine, (length, count)] for engine in ran]
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 ("positions", *ran),
                 speeds(outcome, ran, given.lengths),
             ),
-            about_weights(given.bundle, given.engines),
+            about_weights(given.bundle, given.backends),
             skipped(outcome),
         ],
         given,

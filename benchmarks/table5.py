@@ -27,12 +27,12 @@ from benchmarks.pipeline import Pipeline
 from benchmarks.report import Table, parser, publish, skipped, spread
 from benchmarks.shapes import SHAPES, Shape
 from benchmarks.timing import Contender, Run, apart, race
-from trivet.data.reading import ReadExample
+from trivet.backends.backend import Backend
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import read_bundle
+from trivet.data.tokenization import TokenizedExample
 from trivet.data.windows import Layout, WindowSettings
-from trivet.model.bundle import read_bundle
 from trivet.records import RagExample
-from trivet.serve.backend import Backend
-from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 
 STREAM = 3
 _WARM_UP = 64  # context tokens: one window
@@ -117,7 +117,7 @@ def _naively(pipeline: Pipeline, example: RagExample) -> float:
 def _stream(pipeline: Pipeline, examples: Sequence[RagExample]) -> float:
     """Judge a stream, each read in a second thread while the one before is judged."""
 
-    def prepare(example: RagExample) -> tuple[RagExample, ReadExample, Layout]:
+    def prepare(example: RagExample) -> tuple[RagExample, TokenizedExample, Layout]:
         read = pipeline.read(example)
         return example, read, pipeline.lay_out(read)
 

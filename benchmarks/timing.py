@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from trivet.records import BundleError, ConfigError, EngineError
+from trivet.records import BackendError, BundleError, ConfigError
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
@@ -31,7 +31,7 @@ Run = Callable[[Any], Mapping[str, float]]
 _Answer = TypeVar("_Answer")
 
 # Why a contender may be missing: no such graph or extra; the others race without it.
-_MISSING = (BundleError, ConfigError, EngineError, ImportError)
+_MISSING = (BundleError, ConfigError, BackendError, ImportError)
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,21 @@ def race(
     """
     with contextlib.ExitStack() as processes:
         outcome = Race()
-        lanes: dict[str, Connection] = {}
+        workers: dict[str, Connection] = {}
         for contender in contenders:
-            lane = processes.enter_context(_process(contender))
-            refusal = lane.recv()
+            worker = processes.enter_context(_process(contender))
+            refusal = worker.recv()
             if refusal is None:
-                lanes[contender.name] = lane
+                workers[contender.name] = worker
             else:
                 outcome.skipped[contender.name] = refusal
         for case in cases if warm_up is None else warm_up:
-            for lane in lanes.values():
-                _ask(lane, case)
+            for worker in workers.values():
+                _ask(worker, case)
         for _ in range(repeats):
             for case in cases:
-                for name, lane in lanes.items():
-                    sample, peak_mb = _ask(lane, case)
+                for name, worker in workers.items():
+                    sample, peak_mb = _ask(worker, case)
                     measured = outcome.measured.setdefault((name, case), Measured())
                     measured.samples.append(sample)
                     measured.peak_mb = peak_mb
@@ -161,9 +161,9 @@ def peak_memory_mb() -> float:
     return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
-def _ask(lane: Connection, case: Hashable) -> tuple[Mapping[str, float], float]:
-    lane.send(case)
-    sample, peak_mb = lane.recv()
+def _ask(worker: Connection, case: Hashable) -> tuple[Mapping[str, float], float]:
+    worker.send(case)
+    sample, peak_mb = worker.recv()
     return sample, peak_mb
 
 

@@ -26,14 +26,14 @@ from benchmarks.engines import FullEngine
 from benchmarks.pipeline import NoEngine
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
+from trivet.backends.loading import load_backend
 from trivet.batch.run import Going, judge_to_file, judge_to_stream
 from trivet.batch.settings import RunSettings
-from trivet.data.log import Log
+from trivet.bundle.bundle import read_bundle
+from trivet.data.logs.log import Log
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import read_bundle
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import load_backend
 
 MANY, ONE, WHOLE = "engine calls at once", "engine calls, one by one", "trivet evaluate"
 
@@ -52,9 +52,9 @@ class _Recorder:
         return NoEngine().run(windows)
 
 
-def bare(bundle: Path, threads: int, log: Path, lanes: int | None = None) -> Run:
+def bare(bundle: Path, threads: int, log: Path, workers: int | None = None) -> Run:
     """Return what runs the engine calls that judging a log makes."""
-    backend = load_backend(read_bundle(bundle), threads, lanes=lanes)
+    backend = load_backend(read_bundle(bundle), threads, workers=workers).backend
     full = FullEngine(backend)
     recorder = _Recorder()
     evaluator = Evaluator(bundle, backend=recorder)
@@ -87,7 +87,7 @@ def whole(bundle: Path, threads: int, log: Path) -> Run:
 
 def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None:
     """Write the rows of labelled data as a log, over and over up to ``rows``."""
-    from trivet.data.sources import load_source
+    from trivet.data.labelled.sources import load_source
 
     labelled = [row for source in sources for row in load_source(source, split)[0]]
     with path.open("w", encoding="utf-8") as file:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import torch
     import transformers
 
-    from trivet.data.tokens import SegmentTokenizer
-    from trivet.model.bundle import BundleInfo
+    from trivet.bundle.bundle import BundleInfo
+    from trivet.data.segment_tokenizer import SegmentTokenizer
 
 # Read once by the hub's client when it is imported, hence before any fixture.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -44,6 +44,8 @@ hypothesis.settings.register_profile(
     "house", deadline=None, derandomize=True, max_examples=60, database=None
 )
 hypothesis.settings.load_profile("house")
+
+pytest_plugins = ["tests.judges"]
 
 
 @pytest.fixture(autouse=True)
@@ -371,7 +373,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_info() -> Callable[[SegmentTokenizer], BundleInfo]:
     """Return a function: what a tiny bundle with windows of 48 tokens says of itself."""
-    from trivet.model import bundle
+    from trivet.bundle import bundle
 
     def say(tokenizer: SegmentTokenizer) -> BundleInfo:
         special = tokenizer.special

@@ -21,11 +21,11 @@ import yaml
 
 from trivet.__main__ import app
 from trivet.serve.http.connection_limits import MALFORMED
-from trivet.serve.http.counters import Counters
-from trivet.serve.http.envelope import PUBLIC
 from trivet.serve.http.errors import STATUSES
+from trivet.serve.http.metrics import Counters
+from trivet.serve.http.request_middleware import PUBLIC
 from trivet.serve.http.route_list import ROUTES
-from trivet.serve.judged import BatcherState
+from trivet.serve.scheduling.predictions import BatcherState
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -191,7 +191,7 @@ def pairs(statuses: list[str], types: list[str]) -> Iterator[tuple[str, str]]:
 
 def test_the_metrics_are_those_that_are_counted() -> None:
     counters = Counters()
-    counters.describe(version="1", bundle="b", engine="e", precision="int8")
+    counters.describe(version="1", bundle="b", backend="e", precision="int8")
     counters.read_queue_from(lambda: BatcherState(0, 0, None, False, None))
     counters.answered("/v1/evaluate", 200)
     counted = {

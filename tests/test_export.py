@@ -14,12 +14,9 @@ import transformers
 from onnx import TensorProto
 
 from tests.relative_attention import RELATIVE
-from trivet.data.windows import Windows
-from trivet.export import export_onnx
-from trivet.model import int8
-from trivet.model.aggregate import Outputs
-from trivet.model.bert import InferenceBert
-from trivet.model.bundle import (
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import (
     BundleInfo,
     EncoderInfo,
     SpecialTokenIds,
@@ -29,16 +26,19 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import INPUTS, OUTPUTS
-from trivet.model.bundle_weights import load_rag_model
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import name_dimensions
-from trivet.model.parity import FP32_TOLERANCE, ParityReport, compare, grid
+from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.self_test import read_self_test
+from trivet.bundle.weights import load_rag_model
+from trivet.data.windows import Windows
+from trivet.export import export_onnx
+from trivet.exporting import int8
+from trivet.exporting.graph import name_dimensions
+from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, compare, grid
+from trivet.model.aggregate import Outputs
+from trivet.model.inference.bert import InferenceBert
 from trivet.model.rag_model import RagModel, as_tensors
-from trivet.model.self_test import read_self_test
 from trivet.model.trunk import Trunk
-from trivet.records import BundleError, EngineError
-from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+from trivet.records import BackendError, BundleError
 
 WINDOW = 48
 
@@ -324,7 +324,7 @@ def test_a_graph_of_other_weights_is_not_written(tmp_path: Path, traced: Path) -
         encoder.state_dict()["embeddings.word_embeddings.weight"].mul_(torch.rand(1200, 16))
     folder = write_tiny(tmp_path / "bundle", encoder, pooled=True)
     before = sorted(path.name for path in folder.iterdir())
-    with pytest.raises(EngineError, match=r"model\.onnx differs from the weights by .* nothing"):
+    with pytest.raises(BackendError, match=r"model\.onnx differs from the weights by .* nothing"):
         export_onnx(folder, threads=1)
     assert sorted(path.name for path in folder.iterdir()) == before
 
@@ -332,10 +332,10 @@ def test_a_graph_of_other_weights_is_not_written(tmp_path: Path, traced: Path) -
 def test_a_dimension_that_is_fixed_is_noticed(exported: tuple[Path, ParityReport]) -> None:
     graph = onnx.load(exported[0] / "model.onnx")
     graph.graph.input[1].type.tensor_type.shape.dim[1].dim_value = 24
-    with pytest.raises(EngineError, match=r"dimension L of attention_mask .* the constant 24"):
+    with pytest.raises(BackendError, match=r"dimension L of attention_mask .* the constant 24"):
         name_dimensions(graph)
     graph.graph.input.pop()
-    with pytest.raises(EngineError, match="came out with the inputs and outputs input_ids"):
+    with pytest.raises(BackendError, match="came out with the inputs and outputs input_ids"):
         name_dimensions(graph)
 
 
@@ -377,10 +377,10 @@ def test_the_comparison_names_the_engine() -> None:
     report = compare(lambda _: answer(0.5), {"engine": lambda _: answer(0.75)}, cases)
     assert report.worst == {"engine": 0.25}
     assert report.rows[0].differences["engine"].mean["faithfulness"] == 0.25
-    with pytest.raises(EngineError, match=r"engine: support_probs is not finite on Sizes"):
+    with pytest.raises(BackendError, match=r"engine: support_probs is not finite on Sizes"):
         compare(lambda _: answer(0.5), {"engine": lambda _: answer(float("nan"))}, cases)
     wrong = answer(0.5) | {"relevance": np.zeros(5, np.float32)}
-    with pytest.raises(EngineError, match=r"relevance has shape \(5,\) instead of \(2,\)"):
+    with pytest.raises(BackendError, match=r"relevance has shape \(5,\) instead of \(2,\)"):
         compare(lambda _: answer(0.5), {"engine": lambda _: wrong}, cases)
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 import transformers
 
-from trivet.data.windows import Windows
-from trivet.export import export_onnx
-from trivet.model.bundle import (
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import (
     BundleInfo,
     CalibrationInfo,
     EncoderInfo,
@@ -25,14 +25,15 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import Granularity, PlattInfo, TrunkKind
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.parity import FP32_TOLERANCE
+from trivet.bundle.schema import PlattInfo
+from trivet.data.windows import Windows
+from trivet.export import export_onnx
+from trivet.exporting.parity import FP32_TOLERANCE
+from trivet.model.architecture import Granularity, TrunkKind
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.model.trunk import Trunk
-from trivet.model.trunks import make_trunk
-from trivet.records import EngineError
-from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+from trivet.records import BackendError
 
 # Two layers an encoder, four integer products a layer: projections, output, widen, narrow.
 OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
@@ -141,6 +142,6 @@ def test_what_one_file_cannot_hold_is_refused_before_it_is_traced(
     folder = write_tiny(tmp_path / "bundle", tiny_bert, "separate", "token")
     before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr("trivet.export._LARGEST_FILE", 100_000)
-    with pytest.raises(EngineError, match=r"GB in fp32.*a separate trunk .* nothing was written"):
+    with pytest.raises(BackendError, match=r"GB in fp32.*a separate trunk .* nothing was written"):
         export_onnx(folder, threads=1)
     assert sorted(path.name for path in folder.iterdir()) == before

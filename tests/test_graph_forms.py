@@ -16,7 +16,8 @@ import transformers
 
 from tests.relative_attention import RELATIVE
 from trivet import export
-from trivet.model.bundle import (
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.bundle.bundle import (
     BundleInfo,
     EncoderInfo,
     SpecialTokenIds,
@@ -26,15 +27,14 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import OUTPUTS
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
-from trivet.model.inference import inference_model
-from trivet.model.inference_layer import Form
-from trivet.model.parity import FP32_TOLERANCE, compare, grid
+from trivet.bundle.schema import OUTPUTS
+from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.exporting.parity import FP32_TOLERANCE, compare, grid
+from trivet.model.inference.layer import Form
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
-from trivet.records import EngineError
+from trivet.records import BackendError
 
 WINDOW, VOCAB, LAYERS = 48, 120, 2
 OPSETS: dict[Form, int] = {"portable": OPSET, "attention": ATTENTION_OPSET}
@@ -124,7 +124,7 @@ def test_a_reference_that_is_not_finite_is_named() -> None:
     fine = {info.name: np.zeros((1,) * len(info.dims), np.float32) for info in OUTPUTS}
     broken = fine | {"relevance": np.array([np.nan], np.float32)}
     windows = make_windows(sizes, VOCAB, seed=0)
-    with pytest.raises(EngineError, match=r"the reference: relevance is not finite on Sizes"):
+    with pytest.raises(BackendError, match=r"the reference: relevance is not finite on Sizes"):
         compare(lambda _: broken, {"engine": lambda _: fine}, [(sizes, windows)])
 
 

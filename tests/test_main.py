@@ -16,11 +16,12 @@ import pytest
 
 import trivet
 from trivet.__main__ import main
-from trivet.data.tokens import SegmentTokenizer
+from trivet.backends.graph_choice import LoadedBackend
+from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.windows import Windows
+from trivet.evaluation import evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
-from trivet.model.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
-from trivet.serve import evaluator
 
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
@@ -69,7 +70,7 @@ def bundle(
     folder = tmp_path / "bundle"
     write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})
     wood = int(tokenizer.encode(["wood"])[0].ids[0])
-    monkeypatch.setattr(evaluator, "load_backend", lambda *_: Half(wood))
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: LoadedBackend(Half(wood), "fp32"))
     return folder
 
 
@@ -271,7 +272,7 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     assert "<svg" in shown
     assert "0-5k: 20, 5k-16k: 0, over 16k: 0" in shown
     written = json.loads(report.read_bytes())
-    assert (written["bundle"], written["engine"], written["split"]) == ("tiny", "half", "all")
+    assert (written["bundle"], written["backend"], written["split"]) == ("tiny", "half", "all")
     assert written["lengths"] == {"0-5k": 20, "5k-16k": 0, "over 16k": 0}
     by_length = [figure for figure in written["figures"] if figure["length"]]
     assert {figure["length"] for figure in by_length} == {"0-5k"}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trivet import records
 from trivet.records import (
+    BackendError,
     BundleError,
     ConfigError,
     ContextSpan,
     DataError,
-    EngineError,
     Evaluation,
     ExampleError,
     FailedEvaluation,
@@ -27,18 +28,18 @@ from trivet.records import (
 if TYPE_CHECKING:
     from trivet.client.async_client import AsyncClient
     from trivet.client.client import Client
-    from trivet.serve.evaluator import Evaluator, evaluate
+    from trivet.evaluation.evaluator import Evaluator, evaluate
 
     __version__: str
 
 __all__ = [
     "AsyncClient",
+    "BackendError",
     "BundleError",
     "Client",
     "ConfigError",
     "ContextSpan",
     "DataError",
-    "EngineError",
     "Evaluation",
     "Evaluator",
     "ExampleError",
@@ -58,7 +59,7 @@ _CLIENTS = {"Client": "client", "AsyncClient": "async_client"}
 def __getattr__(name: str) -> Any:
     """Import what is heavy when it is first asked for."""
     if name in ("Evaluator", "evaluate"):
-        from trivet.serve import evaluator
+        from trivet.evaluation import evaluator
 
         return getattr(evaluator, name)
     if name in _CLIENTS:
@@ -83,6 +84,21 @@ def _client(name: str) -> Any:
             f"trivet.{name} needs {error.name}: pip install 'trivet[client]'", name=error.name
         ) from error
     return getattr(module, name)
+
+
+def _notebook(verdict: Evaluation) -> str:
+    from trivet.report.notebook import to_html
+
+    return to_html(verdict)
+
+
+def _terminal(verdict: Evaluation) -> Any:
+    from trivet.report.terminal import render_evaluation
+
+    return render_evaluation(verdict)
+
+
+records.set_renderers(_notebook, _terminal)
 
 
 def __dir__() -> list[str]:

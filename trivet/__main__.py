@@ -26,11 +26,11 @@ from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.test import test
 from trivet.commands.train import train
 from trivet.records import (
+    BackendError,
     BundleError,
     ConfigError,
     DataError,
     DivergedError,
-    EngineError,
     ExampleError,
     WindowError,
 )
@@ -53,7 +53,7 @@ def main() -> None:
         app()
     except BundleError as error:
         _fail(error, REFUSED)
-    except (ConfigError, DataError, ExampleError, WindowError, EngineError, OSError) as error:
+    except (ConfigError, DataError, ExampleError, WindowError, BackendError, OSError) as error:
         _fail(error, USAGE)  # an OSError is a full disk or a closed pipe
     except DivergedError as error:
         _fail(error, SOME_FAILED)

@@ -19,7 +19,7 @@ import torch
 from trivet.ablation.grid import Grid, MeasuredRows, Run
 from trivet.ablation.run import Rows, finish, is_of_a_grid, state_of
 from trivet.ablation.scores import load_rows
-from trivet.data.sources import load_source
+from trivet.data.labelled.sources import load_source
 from trivet.records import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -16,6 +16,9 @@ from typing import cast
 
 import torch
 
+from trivet.bundle.bundle import TOKENIZER_NAME, CalibrationInfo, read_bundle, write_bundle
+from trivet.bundle.schema import BundleInfo, CalibrationError, KnotsInfo, PlattInfo, Thresholds
+from trivet.bundle.weights import load_rag_model
 from trivet.calibration.fit import (
     IDENTITY,
     HeadLogits,
@@ -28,6 +31,7 @@ from trivet.calibration.fit import (
     fit,
     probabilities,
 )
+from trivet.calibration.head_logits import read_heads, tokens_read
 from trivet.calibration.measures import (
     HeadReport,
     cross_fitted,
@@ -36,24 +40,14 @@ from trivet.calibration.measures import (
     response_report,
     sentence_report,
 )
-from trivet.calibration.reading import read_heads, tokens_read
 from trivet.calibration.separation import UseThreshold
 from trivet.calibration.thresholds import choose_or_keep, dev_scores
-from trivet.data.module import Item, prepare
-from trivet.data.sources import load_source
-from trivet.data.tokens import BoolArray, SegmentTokenizer
+from trivet.data.labelled.datamodule import Item, prepare
+from trivet.data.labelled.sources import load_source
+from trivet.data.segment_tokenizer import BoolArray, SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.heads.token_head import TokenHead
-from trivet.model.bundle import TOKENIZER_NAME, CalibrationInfo, read_bundle, write_bundle
-from trivet.model.bundle_info import (
-    BundleInfo,
-    CalibrationError,
-    HeadName,
-    KnotsInfo,
-    PlattInfo,
-    Thresholds,
-)
-from trivet.model.bundle_weights import load_rag_model
+from trivet.model.architecture import HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import DataError, LabelledExample

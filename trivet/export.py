@@ -1,13 +1,13 @@
 """Export: a trained bundle becomes graphs that engines run, with proof that they answer alike.
 
 - ``model.onnx``: fp32, standard operators only: any engine, any shape
-- ``model.int8.onnx``: for ONNX Runtime on CPUs: int8 products, fused attention
+- ``exporting.int8.onnx``: for ONNX Runtime on CPUs: int8 products, fused attention
 - ``model.attention.onnx``, where asked for: fp32, ONNX's own ``Attention`` (opset 23), which
   TensorRT fuses
 - ``model.bf16.onnx`` or ``model.fp16.onnx``, where asked for: 16-bit products, for TensorRT
-- ``model.int8-qdq.onnx``, ``model.fp8-qdq.onnx``, where ``serve.quantized_export`` makes them: a
+- ``exporting.int8-qdq.onnx``, ``model.fp8-qdq.onnx``, where ``exporting.quantized`` makes them: a
   new export removes them
-- ``model.openvino.xml``, where ``serve.openvino_export`` finds it best: a new export removes it
+- ``model.openvino.xml``, where ``exporting.openvino`` finds it best: a new export removes it
 - ``parity.json``: all against the weights in torch, over a grid of shapes
 - ``self_test.json``: small inputs, and what each file answered to them here
 """
@@ -25,9 +25,9 @@ import onnx
 import onnxruntime
 import torch
 
-from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
-from trivet.model.bundle import (
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.int8_sums import keep_int8_sums_exact
+from trivet.bundle.bundle import (
     ATTENTION_NAME,
     BF16_NAME,
     FP8_QDQ_NAME,
@@ -47,18 +47,18 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_weights import load_rag_model
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
-from trivet.model.inference import inference_model
-from trivet.model.inference_layer import Form
-from trivet.model.int8 import quantize
-from trivet.model.int8_sums import keep_int8_sums_exact
-from trivet.model.parity import FP32_TOLERANCE, Engine, ParityReport, compare, grid
-from trivet.model.precision import Half, emulated, mixed
+from trivet.bundle.self_test import SelfTest
+from trivet.bundle.weights import load_rag_model
+from trivet.data.windows import Windows
+from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.exporting.int8 import quantize
+from trivet.exporting.parity import FP32_TOLERANCE, Engine, ParityReport, compare, grid
+from trivet.exporting.precision import Half, emulated, mixed
+from trivet.model.aggregate import Outputs
+from trivet.model.inference.layer import Form
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
-from trivet.model.self_test import SelfTest
-from trivet.records import BundleError, EngineError
+from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def export_onnx(
     Raises:
         BundleError: The bundle is refused, ``out`` is ``folder``, or it holds something that no
             bundle wrote.
-        EngineError: The fp32 graph differs from the weights by more than 1e-4 somewhere, or a graph
+        BackendError: The fp32 graph differs from the weights by more than 1e-4 somewhere, or a graph
             answers with something that is not finite, or the weights are too large for one ONNX
             file. Nothing is written then.
     """
@@ -173,7 +173,7 @@ def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> di
     vocab = int(model.trunk.config.vocab_size)
     size = sum(4 * parameter.numel() for parameter in model.parameters())
     if size > _LARGEST_FILE:
-        raise EngineError(
+        raise BackendError(
             f"the weights take {size / 1e9:.1f} GB in fp32, and one ONNX file holds at most "
             f"{_LARGEST_FILE / 1e9:.1f}; a {model.trunk.kind} trunk of this encoder cannot be "
             "exported, and nothing was written"
@@ -196,7 +196,7 @@ def _check_parity(model: RagModel, engines: Mapping[str, Engine], window: int) -
     for file in engines.keys() & {GRAPH_NAME, ATTENTION_NAME}:
         if report.worst[file] > FP32_TOLERANCE:
             largest = {max(row.differences[file].largest.values()): row for row in report.rows}
-            raise EngineError(
+            raise BackendError(
                 f"{file} differs from the weights by {report.worst[file]:.2g} on "
                 f"{largest[max(largest)].sizes}, which must be at most {FP32_TOLERANCE:g}; "
                 "nothing was written"

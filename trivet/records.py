@@ -6,9 +6,9 @@ Unicode code points of the caller's own string, start included and end excluded.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -239,11 +239,11 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, drawn as in a report."""
-        return str(_drawn_by("trivet.report.notebook").to_html(self))
+        return str(_renderers["notebook"](self))
 
     def __rich__(self) -> Any:
         """Return what a terminal shows through `rich.print`."""
-        return _drawn_by("trivet.serve.terminal").render_evaluation(self)
+        return _renderers["terminal"](self)
 
 
 def _plain(value: Any) -> Any:
@@ -257,9 +257,18 @@ def _plain(value: Any) -> Any:
     return value if fields is None else {name: _plain(getattr(value, name)) for name in fields}
 
 
-def _drawn_by(module: str) -> Any:
-    """Return the module that draws verdicts: it stands on a floor above, and is loaded late."""
-    return importlib.import_module(module)
+_Renderer = Callable[[Evaluation], Any]
+_renderers: dict[str, _Renderer] = {}
+
+
+def set_renderers(notebook: _Renderer, terminal: _Renderer) -> None:
+    """Set how notebooks and terminals display an ``Evaluation``; called once by the package.
+
+    Args:
+        notebook: Returns HTML for ``_repr_html_``.
+        terminal: Returns a rich renderable for ``__rich__``.
+    """
+    _renderers.update(notebook=notebook, terminal=terminal)
 
 
 def to_json_text(record: dict[str, Any]) -> str:
@@ -335,10 +344,10 @@ class DivergedError(RuntimeError):
     """A loss or a gradient of training is NaN or infinite; the message names where to look."""
 
 
-class EngineError(RuntimeError):
+class BackendError(RuntimeError):
     """An engine failed, or answered with something that is not a probability; ``code`` says."""
 
-    def __init__(self, message: str, code: str = "engine_failed") -> None:
+    def __init__(self, message: str, code: str = "backend_failed") -> None:
         super().__init__(message)
         self.code = code
 

@@ -16,15 +16,14 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 
+from trivet.bundle.bundle import DataInfo, Thresholds
 from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_config
-from trivet.data.augment import Augmentation
-from trivet.data.module import Item, RagData, collate_items, prepare
-from trivet.data.sources import choose_rows, load_source
+from trivet.data.labelled.augmentation.augment import Augmentation
+from trivet.data.labelled.datamodule import Item, RagData, collate_items, prepare
+from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import WindowSettings
 from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import DataInfo, Thresholds
-from trivet.model.initial import initial_model
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 from trivet.records import ConfigError, LabelledExample
@@ -35,7 +34,8 @@ from trivet.training.checkpoints import (
     newest_whole,
     refuse_another_architecture,
 )
-from trivet.training.objective import RagTraining
+from trivet.training.initialization import initial_model
+from trivet.training.lightning_module import RagTraining
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
 from trivet.training.trained_bundle import provenance, write_trained
 

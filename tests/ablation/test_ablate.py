@@ -20,10 +20,10 @@ from trivet.ablation.page import write_table
 from trivet.ablation.run import BEGUN, DONE, SCORES, Finished, effective, read_done, state_of
 from trivet.ablation.scores import RowScore, read_scores, write_scores
 from trivet.ablation.table import tabulate
-from trivet.data.module import Batch
-from trivet.model.bundle import read_bundle
+from trivet.bundle.bundle import read_bundle
+from trivet.data.labelled.datamodule import Batch
 from trivet.records import ConfigError, DataError
-from trivet.training.objective import RagTraining
+from trivet.training.lightning_module import RagTraining
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),

@@ -1,4 +1,4 @@
-"""The figures of a grid: by hand, and the same that `trivet.metrics` gives for one run."""
+"""The figures of a grid: by hand, and the same that `trivet.measures.metrics` gives for one run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trivet.ablation.page import to_html, to_markdown
 from trivet.ablation.scores import RowScore, read_scores, score_row, write_scores
 from trivet.ablation.table import Cost, Table, Value, t_interval, values_of
 from trivet.configs.schema import TrainConfig
-from trivet.metrics import Judged, measure
+from trivet.measures.metrics import Judged, measure
 from trivet.records import (
     ContextSentence,
     ContextSpan,

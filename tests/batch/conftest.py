@@ -13,10 +13,10 @@ import pytest
 from trivet.batch.run import Going, judge_to_file
 from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
-from trivet.data.log import Log
-from trivet.data.tokens import SegmentTokenizer
-from trivet.model.bundle import BundleInfo, GraphInfo, write_bundle
-from trivet.serve.evaluator import Evaluator
+from trivet.bundle.bundle import BundleInfo, GraphInfo, write_bundle
+from trivet.data.logs.log import Log
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.evaluation.evaluator import Evaluator
 
 TOY_RUN = Path(__file__).with_name("toy_run.py")
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from trivet.__main__ import main
+from trivet.backends.graph_choice import LoadedBackend
 from trivet.batch.output import Output
-from trivet.serve import evaluator
-from trivet.serve.evaluator import Evaluator
+from trivet.evaluation import evaluator
+from trivet.evaluation.evaluator import Evaluator
 
 WriteLog = Callable[..., Path]
 Call = Callable[..., tuple[int, str, str]]
@@ -26,7 +27,7 @@ def call(
     toy: Evaluator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Call:
     """Return a function that runs the command line on the toy: exit code, stdout, stderr."""
-    monkeypatch.setattr(evaluator, "load_backend", lambda *_: toy._backend)
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: LoadedBackend(toy._backend, "fp32"))
 
     def run(*words: object) -> tuple[int, str, str]:
         command = ["trivet", *map(str, words), "--bundle", str(toy.bundle.folder)]

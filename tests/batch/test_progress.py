@@ -8,7 +8,7 @@ import pytest
 
 from trivet.batch.progress import Reporter, show_progress
 from trivet.batch.tally import SCORES, Tally
-from trivet.data.log import Log
+from trivet.data.logs.log import Log
 from trivet.records import Evaluation, FailedEvaluation
 
 

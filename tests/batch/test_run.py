@@ -15,7 +15,7 @@ from trivet.batch.errors import OutputLockedError, RunChangedError, StrictError
 from trivet.batch.output import Output
 from trivet.batch.run import Going
 from trivet.batch.run_record import RunRecord, record_path, write_record
-from trivet.data.log import Log
+from trivet.data.logs.log import Log
 from trivet.records import DataError
 
 WriteLog = Callable[..., Path]

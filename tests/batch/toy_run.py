@@ -16,10 +16,10 @@ import numpy as np
 from trivet.batch.run import judge_to_file
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
-from trivet.data.log import Log
+from trivet.data.logs.log import Log
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
-from trivet.serve.evaluator import Evaluator
 
 
 class ToyEngine:

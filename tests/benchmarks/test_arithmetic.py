@@ -17,8 +17,8 @@ from benchmarks.shapes import (
     request_gflop,
     windows_of,
 )
-from trivet.serve.engine_calls import POSITIONS
-from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.backends.backend import POSITIONS
+from trivet.backends.loading import EMBEDDED_BUNDLE
 
 
 def test_operations_of_the_two_encoders_are_those_counted_by_hand() -> None:
@@ -91,7 +91,7 @@ def test_every_way_to_call_runs_every_window_once_in_calls_that_fit(lengths: lis
 
 
 def test_sorted_windows_compute_little_more_than_is_useful() -> None:
-    layouts = sample_layouts(tokenizer_of(DEFAULT_BUNDLE))
+    layouts = sample_layouts(tokenizer_of(EMBEDDED_BUNDLE))
     lengths = [len(row) for layout in layouts for row in layout.rows]
     ways = {name: plan.computed() / sum(lengths) for name, plan in plans(lengths).items()}
     assert len(layouts) == 48

@@ -17,14 +17,14 @@ from benchmarks.pipeline import build
 from benchmarks.report import Table, spread
 from benchmarks.stages import build_host
 from benchmarks.timing import Contender, Measured, Race, race
-from trivet.model.bundle import INT8_NAME
-from trivet.records import EngineError
-from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.bundle.bundle import INT8_NAME
+from trivet.records import BackendError
 
 SMALL = {
     "cost": ["--seconds", "0.5", "--dollars-a-month", "10"],
     "padding": [],
-    "speed": ["--lengths", "64", "--engines", "int8"],
+    "speed": ["--lengths", "64", "--backends", "int8"],
 }
 ON_CPU = ["--device", "cpu", "--shape", "tiny", "--product", "64", "64", "64", "--lengths", "64"]
 SLOW = {
@@ -33,10 +33,10 @@ SLOW = {
     "cost": ["--tokens", "64", "--dollars-a-month", "10"],
     "deberta": ["--shape", "tiny", "--length", "64", "--kinds", "stock int8", "ours int8"],
     "heads": ["--length", "64"],
-    "padding": ["--engine", "int8"],
-    "roofline": ["--lengths", "64", "--engines", "int8", "torch"],
+    "padding": ["--backend", "int8"],
+    "roofline": ["--lengths", "64", "--backends", "int8", "torch"],
     "stages": ["--lengths", "64", "600"],
-    "sweep": ["--lengths", "64", "--batches", "1", "2", "--engines", "int8", "torch"],
+    "sweep": ["--lengths", "64", "--batches", "1", "2", "--backends", "int8", "torch"],
     "table5": ["--shape", "tiny", "--context", "600", "--lengths", "256", "128"],
 }
 
@@ -74,8 +74,8 @@ def test_every_command_runs_small(name: str, tmp_path: Path) -> None:
 def test_contenders_take_turns_and_who_cannot_run_says_why() -> None:
     outcome = race(
         [
-            Contender("as here", build_host, (DEFAULT_BUNDLE, False)),
-            Contender("absent", build, (DEFAULT_BUNDLE, "fp32", 1)),
+            Contender("as here", build_host, (EMBEDDED_BUNDLE, False)),
+            Contender("absent", build, (EMBEDDED_BUNDLE, "fp32", 1)),
         ],
         repeats=3,
         cases=(64, 128),
@@ -101,7 +101,7 @@ def test_a_table_is_markdown_and_a_spread_has_median_least_and_most() -> None:
 
 
 def test_a_part_of_the_graph_answers_as_the_whole_does() -> None:
-    graph = onnx.load(DEFAULT_BUNDLE / INT8_NAME)
+    graph = onnx.load(EMBEDDED_BUNDLE / INT8_NAME)
     windows = full_windows(2, 64, vocabulary=1000)._asdict()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -119,11 +119,11 @@ def test_a_part_of_the_graph_answers_as_the_whole_does() -> None:
 
 
 def test_the_encoder_alone_ends_where_the_heads_begin() -> None:
-    graph = onnx.load(DEFAULT_BUNDLE / INT8_NAME)
+    graph = onnx.load(EMBEDDED_BUNDLE / INT8_NAME)
     encoder = cut(graph, [last_hidden(graph)])
     assert not [node.name for node in encoder.graph.node if node.name.startswith("heads.")]
     assert not {"context_weight", "response_overlap"} & {v.name for v in encoder.graph.input}
     shared = sum(node.op_type == "MatMulIntegerToFloat" for node in graph.graph.node)
     assert sum(node.op_type == "MatMulIntegerToFloat" for node in encoder.graph.node) == shared
-    with pytest.raises(EngineError, match="the graph computes no nothing"):
+    with pytest.raises(BackendError, match="the graph computes no nothing"):
         cut(graph, ["nothing"])

@@ -8,14 +8,14 @@ import pytest
 from benchmarks.inputs import build_example, full_windows
 from benchmarks.naive import join_in_loops, read_window_by_window
 from benchmarks.pipeline import STAGES, NoEngine, Pipeline
+from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.bundle.bundle import read_bundle
 from trivet.model.aggregate import gather_tokens, supported_anywhere, weakest, weighted_share
-from trivet.model.bundle import read_bundle
-from trivet.serve.loading import DEFAULT_BUNDLE
 
 
 @pytest.fixture(scope="module")
 def pipeline() -> Pipeline:
-    return Pipeline(read_bundle(DEFAULT_BUNDLE), NoEngine())
+    return Pipeline(read_bundle(EMBEDDED_BUNDLE), NoEngine())
 
 
 @pytest.mark.parametrize(("context", "other"), [(300, 100), (2000, 100), (1000, 300)])

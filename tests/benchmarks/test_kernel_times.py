@@ -11,9 +11,9 @@ import pytest
 from benchmarks.heads import last_hidden, share_table, values_for
 from benchmarks.inputs import full_windows
 from benchmarks.kernel_times import KernelTimes, profile
-from trivet.model.bundle import INT8_NAME
-from trivet.records import EngineError
-from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.bundle.bundle import INT8_NAME
+from trivet.records import BackendError
 
 CALLS = 4
 
@@ -22,7 +22,7 @@ CALLS = 4
 def times() -> KernelTimes:
     """The embedded model's operators, in a few short calls."""
     feed = full_windows(2, 32, vocabulary=1000)._asdict()
-    return profile(DEFAULT_BUNDLE / INT8_NAME, feed, CALLS, threads=1)
+    return profile(EMBEDDED_BUNDLE / INT8_NAME, feed, CALLS, threads=1)
 
 
 def test_every_operator_is_timed_once_a_call(times: KernelTimes) -> None:
@@ -34,7 +34,7 @@ def test_every_operator_is_timed_once_a_call(times: KernelTimes) -> None:
 
 
 def test_operators_belong_to_the_encoder_or_to_what_follows(times: KernelTimes) -> None:
-    hidden = last_hidden(onnx.load(DEFAULT_BUNDLE / INT8_NAME))
+    hidden = last_hidden(onnx.load(EMBEDDED_BUNDLE / INT8_NAME))
     needed = values_for(times.graph, [hidden])
     encoder = {node.name for node in times.graph.graph.node if needed & set(node.output)}
     others = times.milliseconds.keys() - encoder
@@ -65,5 +65,5 @@ def test_a_profile_that_does_not_fit_its_graph_is_refused(
 ) -> None:
     monkeypatch.setattr("benchmarks.kernel_times._KERNEL", "_no_such_event")
     feed = full_windows(1, 32, vocabulary=1000)._asdict()
-    with pytest.raises(EngineError, match=r"model\.int8\.onnx: the profile does not have each"):
-        profile(DEFAULT_BUNDLE / INT8_NAME, feed, 1, threads=1)
+    with pytest.raises(BackendError, match=r"model\.int8\.onnx: the profile does not have each"):
+        profile(EMBEDDED_BUNDLE / INT8_NAME, feed, 1, threads=1)

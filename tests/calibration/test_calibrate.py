@@ -13,26 +13,26 @@ import torch
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
+from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, read_bundle, write_bundle
+from trivet.bundle.quantized_info import QuantizedInfo
+from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, Choices, calibrate, fold
 from trivet.calibration import report as calibration_report
 from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
-from trivet.calibration.reading import read_heads
+from trivet.calibration.head_logits import read_heads
 from trivet.configs.schema import Init, TrainConfig
-from trivet.data.jsonl import read_jsonl
-from trivet.data.module import Item, collate_items, prepare
-from trivet.data.tokens import SegmentTokenizer
+from trivet.data.labelled.datamodule import Item, collate_items, prepare
+from trivet.data.labelled.labelled_jsonl import read_jsonl
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.windows import WindowSettings
+from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import BundleInfo, GraphInfo, Thresholds, read_bundle, write_bundle
-from trivet.model.bundle_info import HeadName
-from trivet.model.bundle_weights import load_rag_model
-from trivet.model.graph import trace
-from trivet.model.inference import inference_model
-from trivet.model.initial import initial_model
-from trivet.model.quantized_info import QuantizedInfo
+from trivet.model.architecture import HeadName
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import DataError
+from trivet.training.initialization import initial_model
 from trivet.training.trained_bundle import provenance, write_trained
 
 CONTEXT_HEADS: tuple[HeadName, ...] = ("relevance", "utilization")

@@ -11,7 +11,7 @@ import pytest
 import trivet
 from tests.client.conftest import EXAMPLES, Answer, Asked, Running, error
 from trivet.records import (
-    EngineError,
+    BackendError,
     Evaluation,
     ExampleError,
     FailedEvaluation,
@@ -97,8 +97,8 @@ def test_what_a_server_cannot_be_told_is_refused_before_it_is_asked(
         (error(400, "invalid_unicode"), ExampleError),
         (Answer(413, b"<html>too large</html>"), ExampleError),
         (error(422, "window"), WindowError),
-        (error(500, "engine_failed"), EngineError),
-        (error(500, "non_finite"), EngineError),
+        (error(500, "backend_failed"), BackendError),
+        (error(500, "non_finite"), BackendError),
         (error(500, "internal"), ServerError),
         (error(401, "unauthorized"), ServerError),
         (error(400, "invalid_json"), ServerError),
@@ -120,7 +120,7 @@ def test_an_answer_becomes_the_error_it_stands_for(
     assert type(caught.value) is kind
     assert len(server.served.asked) == 1, "such an answer is not asked for twice"
     told = answer.body.get("error_type") if isinstance(answer.body, dict) else None
-    if isinstance(caught.value, ExampleError | EngineError):
+    if isinstance(caught.value, ExampleError | BackendError):
         assert caught.value.code == ("too_large" if answer.status == 413 else told)
     if isinstance(caught.value, ServerError):
         assert caught.value.status == answer.status
@@ -192,9 +192,9 @@ def test_a_request_that_is_refused_as_a_whole_is_halved_until_the_culprit_is_alo
 def test_an_engine_that_fails_fails_every_example_of_its_request(
     client: trivet.Client, server: Running
 ) -> None:
-    server.served.script.append(error(500, "engine_failed"))
+    server.served.script.append(error(500, "backend_failed"))
     results = list(client.evaluate_many(EXAMPLES))
-    assert [getattr(result, "code", None) for result in results] == ["engine_failed"] * 3
+    assert [getattr(result, "code", None) for result in results] == ["backend_failed"] * 3
     assert [result.id for result in results] == ["a", None, "c"]
 
 

@@ -15,8 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trivet.data.altered_contexts import drop_contexts, insert_contexts, permute_contexts
-from trivet.data.altered_responses import cut_response, empty_response, take_pair
+from trivet.data.labelled.augmentation.altered_contexts import (
+    drop_contexts,
+    insert_contexts,
+    permute_contexts,
+)
+from trivet.data.labelled.augmentation.altered_responses import (
+    cut_response,
+    empty_response,
+    take_pair,
+)
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 GENERAL = "So it goes."

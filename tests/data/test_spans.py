@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.data import spans
+from trivet.data.segment_tokenizer import IntArray, SegmentTokenizer
 from trivet.data.spans import mark_tokens, unsupported_spans
-from trivet.data.tokens import IntArray, SegmentTokenizer
 from trivet.records import Span
 
 
@@ -169,7 +169,17 @@ def test_runs_snap_to_whole_words(
         # No spaces to snap to.
         ("今日は雨です", ["今日", "は", "雨", "です"], [2, 3], ["雨です"]),
     ],
-    ids=["accent", "accent-end", "vowel-sign", "zwj", "skin", "selector", "zwnj", "rtl", "wide"],
+    ids=[
+        "accent",
+        "accent-end",
+        "vowel-sign",
+        "zwj",
+        "skin",
+        "selector",
+        "zwnj",
+        "rtl",
+        "wide",
+    ],
 )
 def test_no_script_is_torn(
     text: str, pieces: list[str], unsupported: list[int], wanted: list[str]

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from trivet.data.reading import ReadExample
-from trivet.data.tokens import Segment, SpecialTokens
+from trivet.data.segment_tokenizer import Segment, SpecialTokens
+from trivet.data.tokenization import TokenizedExample
 from trivet.data.windows import SLACK, WindowSettings, lay_out, take_windows
 from trivet.records import ContextSpan, Span, WindowError
 
@@ -18,7 +18,7 @@ LARGE = 2 * 1024 + 4096 + 512
 EITHER = WindowSettings(1024, sizes=(512, 1024), break_even=LARGE)
 
 
-def read_of(question: int, context: int, response: int, sentence: int = 25) -> ReadExample:
+def read_of(question: int, context: int, response: int, sentence: int = 25) -> TokenizedExample:
     """Return an example of so many tokens, in sentences of ``sentence`` tokens."""
 
     def segment(tokens: int) -> Segment:
@@ -27,7 +27,7 @@ def read_of(question: int, context: int, response: int, sentence: int = 25) -> R
 
     owners = np.arange(context, dtype=np.int64) // sentence
     answered = np.arange(response, dtype=np.int64) // sentence
-    return ReadExample(
+    return TokenizedExample(
         question=segment(question),
         context=segment(context),
         context_index=np.zeros(context, dtype=np.int64),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.reading import ReadExample
-from trivet.data.tokens import FloatArray, IntArray, Segment, SpecialTokens
+from trivet.data.segment_tokenizer import FloatArray, IntArray, Segment, SpecialTokens
+from trivet.data.tokenization import TokenizedExample
 from trivet.data.windows import (
     FRAME,
     Layout,
@@ -32,7 +32,7 @@ QUESTION, CONTEXT, RESPONSE = 1_000, 10_000, 20_000
 
 def read_of(
     question: int, passages: Sequence[Sequence[int]], response: Sequence[int], shift: int = 0
-) -> ReadExample:
+) -> TokenizedExample:
     """Return an example of so many question tokens and of sentences with so many tokens each."""
     context_lengths = [length for passage in passages for length in passage]
     owners = [number for number, passage in enumerate(passages) for _ in passage]
@@ -41,7 +41,7 @@ def read_of(
         numbers = np.arange(tokens, dtype=np.int64)
         return Segment(first + shift + numbers, np.stack([numbers, numbers + 1], axis=1))
 
-    return ReadExample(
+    return TokenizedExample(
         question=segment(QUESTION, question),
         context=segment(CONTEXT, sum(context_lengths)),
         context_index=np.repeat(np.asarray(owners, dtype=np.int64), context_lengths),
@@ -55,7 +55,7 @@ def read_of(
 
 
 @st.composite
-def reads(draw: st.DrawFn) -> ReadExample:
+def reads(draw: st.DrawFn) -> TokenizedExample:
     lengths = st.integers(1, 25)
     return read_of(
         draw(st.integers(0, 40)),
@@ -75,7 +75,7 @@ def slices_of(layout: Layout) -> list[tuple[int, int]]:
     return list(dict.fromkeys((int(start), int(stop)) for start, stop in layout.row_context))
 
 
-def places_of(read: ReadExample) -> list[int]:
+def places_of(read: TokenizedExample) -> list[int]:
     """Return where each context token would stand in one endless row."""
     place, places = -1, []
     for number, owner in enumerate(read.context_index):
@@ -85,7 +85,7 @@ def places_of(read: ReadExample) -> list[int]:
     return places
 
 
-def room_of(read: ReadExample, layout: Layout, window: WindowSettings) -> int:
+def room_of(read: TokenizedExample, layout: Layout, window: WindowSettings) -> int:
     question = len(read.question) - layout.cut_question_tokens
     longest = max(int((row >= RESPONSE).sum()) for row in layout.rows)
     return window.size - question - longest - FRAME
@@ -95,7 +95,7 @@ def room_of(read: ReadExample, layout: Layout, window: WindowSettings) -> int:
 
 
 @given(reads(), settings())
-def test_no_row_is_longer_than_the_window(read: ReadExample, window: WindowSettings) -> None:
+def test_no_row_is_longer_than_the_window(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     assert len(layout.rows) >= 1
     assert all(len(row) <= window.size for row in layout.rows)
@@ -103,7 +103,9 @@ def test_no_row_is_longer_than_the_window(read: ReadExample, window: WindowSetti
 
 
 @given(reads(), settings())
-def test_every_row_is_slice_question_and_chunk(read: ReadExample, window: WindowSettings) -> None:
+def test_every_row_is_slice_question_and_chunk(
+    read: TokenizedExample, window: WindowSettings
+) -> None:
     layout = lay_out(read, window, SPECIAL)
     question = read.question.ids[: window.size // 4].tolist()
     for row, segment, (start, stop) in zip(
@@ -125,7 +127,7 @@ def test_every_row_is_slice_question_and_chunk(read: ReadExample, window: Window
 
 @given(reads(), settings())
 def test_every_context_token_is_owned_once_and_in_order(
-    read: ReadExample, window: WindowSettings
+    read: TokenizedExample, window: WindowSettings
 ) -> None:
     layout = lay_out(read, window, SPECIAL)
     owned = list(zip(layout.context_row.tolist(), layout.context_column.tolist(), strict=True))
@@ -135,7 +137,7 @@ def test_every_context_token_is_owned_once_and_in_order(
 
 @given(reads(), settings())
 def test_every_response_token_is_shown_once_with_every_slice(
-    read: ReadExample, window: WindowSettings
+    read: TokenizedExample, window: WindowSettings
 ) -> None:
     layout = lay_out(read, window, SPECIAL)
     slices = slices_of(layout)
@@ -154,7 +156,7 @@ def test_every_response_token_is_shown_once_with_every_slice(
 
 @given(reads(), settings())
 def test_slices_follow_each_other_with_the_overlap_asked_for(
-    read: ReadExample, window: WindowSettings
+    read: TokenizedExample, window: WindowSettings
 ) -> None:
     slices = slices_of(lay_out(read, window, SPECIAL))
     assert slices[0][0] == 0
@@ -166,7 +168,7 @@ def test_slices_follow_each_other_with_the_overlap_asked_for(
 
 @given(reads(), settings())
 def test_a_cut_is_at_a_sentence_end_of_the_last_quarter_or_where_it_must_be(
-    read: ReadExample, window: WindowSettings
+    read: TokenizedExample, window: WindowSettings
 ) -> None:
     layout = lay_out(read, window, SPECIAL)
     room, places = room_of(read, layout, window), places_of(read)
@@ -185,7 +187,7 @@ def test_a_cut_is_at_a_sentence_end_of_the_last_quarter_or_where_it_must_be(
 
 
 @given(reads(), settings())
-def test_the_weights_count_sentences(read: ReadExample, window: WindowSettings) -> None:
+def test_the_weights_count_sentences(read: TokenizedExample, window: WindowSettings) -> None:
     weight = lay_out(read, window, SPECIAL).context_weight
     if len(read.context):
         each = np.bincount(read.context_sentence, weights=weight)
@@ -193,7 +195,9 @@ def test_the_weights_count_sentences(read: ReadExample, window: WindowSettings) 
 
 
 @given(st.lists(reads(), min_size=1, max_size=4), settings())
-def test_a_batch_equals_its_singles(several: list[ReadExample], window: WindowSettings) -> None:
+def test_a_batch_equals_its_singles(
+    several: list[TokenizedExample], window: WindowSettings
+) -> None:
     layouts = [lay_out(read, window, SPECIAL) for read in several]
     batch = collate(layouts, SPECIAL.pad)
     assert batch.input_ids.shape == batch.attention_mask.shape == batch.segment_ids.shape
@@ -222,7 +226,7 @@ def test_a_batch_equals_its_singles(several: list[ReadExample], window: WindowSe
 
 @given(reads(), settings())
 def test_the_maps_of_a_batch_lead_to_the_tokens_themselves(
-    read: ReadExample, window: WindowSettings
+    read: TokenizedExample, window: WindowSettings
 ) -> None:
     windows = collate([lay_out(read, window, SPECIAL)], SPECIAL.pad)
     ids = windows.input_ids.reshape(-1)
@@ -248,7 +252,7 @@ def formula(windows: Windows) -> FloatArray:
 
 @given(reads(), settings(), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_pieces_taken_from_a_layout_join_to_the_whole(
-    read: ReadExample, window: WindowSettings, random: Random, pieces: int
+    read: TokenizedExample, window: WindowSettings, random: Random, pieces: int
 ) -> None:
     layout = lay_out(read, window, SPECIAL)
     whole = collate([layout], SPECIAL.pad)

@@ -16,15 +16,15 @@ import transformers
 from onnx import TensorProto, numpy_helper
 
 from tests.relative_attention import RELATIVE
-from trivet.data.tokens import SegmentTokenizer
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.bundle.bundle import GRAPH_NAME, BundleInfo, GraphInfo, write_bundle
+from trivet.bundle.self_test import SelfTest
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.exporting.precision import emulated, mixed
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import GRAPH_NAME, BundleInfo, GraphInfo, write_bundle
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.graph import ATTENTION_OPSET, OPSET, trace
-from trivet.model.inference import inference_model
-from trivet.model.precision import emulated, mixed
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
-from trivet.model.self_test import SelfTest
 from trivet.model.trunk import Trunk
 
 WINDOW = 96

@@ -11,16 +11,16 @@ import torch
 import transformers
 from onnx import TensorProto
 
-from trivet.data.tokens import SegmentTokenizer
+from trivet.backends.tensorrt_loading import find_graph
+from trivet.bundle.bundle import BundleInfo, read_bundle, write_bundle
+from trivet.bundle.self_test import read_self_test
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.export import export_onnx
-from trivet.model.bundle import BundleInfo, read_bundle, write_bundle
-from trivet.model.graph import trace
-from trivet.model.inference import inference_model
-from trivet.model.int8 import quantize
+from trivet.exporting.graph import trace
+from trivet.exporting.int8 import quantize
+from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
-from trivet.model.self_test import read_self_test
 from trivet.model.trunk import Trunk
-from trivet.serve.engine_loading import find_graph
 
 WINDOW = 48
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trivet.model.bundle import read_bundle
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.qdq import EightBit
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.tensorrt_loading import load_engine
+from trivet.bundle.bundle import read_bundle
+from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.qdq import EightBit
+from trivet.exporting.quantized import PRECISIONS, export_quantized
+from trivet.exporting.tensorrt import export_tensorrt
 from trivet.records import Evaluation, LabelledExample, RagExample
-from trivet.serve.engine_export import export_tensorrt
-from trivet.serve.engine_loading import load_engine
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.quantized_export import PRECISIONS, export_quantized
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def test_an_engine_is_built_and_answers_as_fp32_does(
 ) -> None:
     info = export_tensorrt(engine_bundle, "bf16", rag_examples)
     assert info.difference <= 0.01 and info.flipped == 0
-    on_card, on_cpu = Evaluator(engine_bundle, engine="tensorrt"), Evaluator(engine_bundle)
+    on_card, on_cpu = Evaluator(engine_bundle, backend="tensorrt"), Evaluator(engine_bundle)
     for one, other in zip(
         on_cpu.evaluate_many(rag_examples), on_card.evaluate_many(rag_examples), strict=True
     ):
@@ -58,7 +58,7 @@ def test_an_engine_in_eight_bits_is_built_and_near_fp32(
     labelled_examples: tuple[LabelledExample, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trivet.serve.quantized_rows.MOST_LOSS", 1.0)  # of random weights
+    monkeypatch.setattr("trivet.exporting.quantized_rows.MOST_LOSS", 1.0)  # of random weights
     rows = [dataclasses.replace(row, source="tiny/set") for row in labelled_examples]
     export_quantized(engine_bundle, kind, rows, "tiny", "dev")
     info = export_tensorrt(engine_bundle, PRECISIONS[kind], labelled=rows)

@@ -12,10 +12,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.exporting.precision import Half, emulated, mixed
 from trivet.model.aggregate import Outputs
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.precision import Half, emulated, mixed
-from trivet.records import EngineError
+from trivet.records import BackendError
 
 KIND_OF: dict[Half, int] = {"bf16": TensorProto.BFLOAT16, "fp16": TensorProto.FLOAT16}
 HALVES: tuple[Half, ...] = ("bf16", "fp16")
@@ -159,7 +159,7 @@ def test_products_of_heads_stay() -> None:
 
 def test_an_output_in_16_bits_is_refused() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
-    with pytest.raises(EngineError, match="y would be answered in bf16"):
+    with pytest.raises(BackendError, match="y would be answered in bf16"):
         mixed(small(nodes, w=np.eye(2)), "bf16")
 
 
@@ -169,6 +169,6 @@ def test_a_weight_too_large_for_fp16_is_named() -> None:
         helper.make_node("Softmax", ["a"], ["y"], name="end"),
     ]
     graph = small(nodes, w=[[1e5, 0], [0, 1]])
-    with pytest.raises(EngineError, match=r"w: its largest value 1e\+05 does not fit in fp16"):
+    with pytest.raises(BackendError, match=r"w: its largest value 1e\+05 does not fit in fp16"):
         mixed(graph, "fp16")
     assert "w_bf16" in {tensor.name for tensor in mixed(graph, "bf16").graph.initializer}

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.profiles import (
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import (
     FEW_WINDOWS,
     MOST_WINDOWS,
     POSITIONS,
@@ -24,8 +22,10 @@ from trivet.model.profiles import (
     shapes,
     sizes_of,
 )
-from trivet.records import EngineError
-from trivet.serve.engine_calls import Filling, pack
+from trivet.data.windows import Windows
+from trivet.evaluation.packing import BatchLimits, pack
+from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.records import BackendError
 
 VOCAB = 200
 
@@ -78,7 +78,7 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
 def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
     profiles = make_profiles(window)
     lengths = [min(length, window) for length in lengths]
-    calls = pack(lengths, Filling(most_positions(profiles), STEP, MOST_WINDOWS))
+    calls = pack(lengths, BatchLimits(most_positions(profiles), STEP, MOST_WINDOWS))
     assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
     for call in calls:
         n, longest = len(call), max(lengths[number] for number in call)
@@ -105,7 +105,7 @@ def test_profiles_are_sound(window: int) -> None:
 
 def test_a_call_that_is_too_large_is_named() -> None:
     profiles = make_profiles(128)
-    with pytest.raises(EngineError, match=r"no profile .* L=129.*'L': 128.*most_windows"):
+    with pytest.raises(BackendError, match=r"no profile .* L=129.*'L': 128.*most_windows"):
         choose_profile(profiles, Sizes(1, 129, 1, 1, 1, 1, 1))
 
 

@@ -13,13 +13,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from trivet.backends.example_windows import Sizes, make_windows
 from trivet.data.windows import Windows
+from trivet.exporting.precision import Half, emulated, mixed
+from trivet.exporting.qdq import EightBit, large_products, quantized, rounded_products
+from trivet.exporting.ranges import find_channel_sizes
 from trivet.model.aggregate import Outputs
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.precision import Half, emulated, mixed
-from trivet.model.qdq import EightBit, large_products, quantized, rounded_products
-from trivet.model.ranges import find_channel_sizes
-from trivet.records import EngineError
+from trivet.records import BackendError
 
 KINDS: tuple[EightBit, ...] = ("int8", "fp8")
 STORED: dict[EightBit, int] = {"int8": TensorProto.INT8, "fp8": TensorProto.FLOAT8E4M3FN}
@@ -148,7 +148,12 @@ def test_the_given_graph_is_left_alone(graph: onnx.ModelProto, ranges: Mapping[s
 
 def small(**weights: Any) -> onnx.ModelProto:
     """A graph: x @ wide, a layer norm, @ w, a bias, softmax."""
-    constants = {"wide": np.eye(2), "g": np.ones(2), "w": np.eye(2), "b": [0.5, 0.25]} | weights
+    constants = {
+        "wide": np.eye(2),
+        "g": np.ones(2),
+        "w": np.eye(2),
+        "b": [0.5, 0.25],
+    } | weights
     nodes = [
         helper.make_node("MatMul", ["x", "wide"], ["a"], name="widen"),
         helper.make_node("LayerNormalization", ["a", "g"], ["n"], name="norm"),
@@ -215,14 +220,14 @@ def test_a_column_of_zeros_has_a_scale_all_the_same() -> None:
 
 @pytest.mark.parametrize("found", [{}, {"product": 0.0}, {"product": float("nan")}])
 def test_a_range_that_was_not_found_is_named(found: dict[str, float]) -> None:
-    with pytest.raises(EngineError, match=r"ranges of 1 of 1 products .*product.*more rows"):
+    with pytest.raises(BackendError, match=r"ranges of 1 of 1 products .*product.*more rows"):
         quantized(small(), "bf16", "int8", found)
 
 
 def test_a_graph_without_layers_is_refused() -> None:
     graph = small()
     del graph.graph.node[1:]
-    with pytest.raises(EngineError, match="no product of a layer"):
+    with pytest.raises(BackendError, match="no product of a layer"):
         quantized(graph, "bf16", "int8", {})
 
 
@@ -248,7 +253,7 @@ def test_sizes_are_the_largest_of_every_channel(graph: onnx.ModelProto) -> None:
 
 
 def test_without_a_call_there_is_no_range(graph: onnx.ModelProto) -> None:
-    with pytest.raises(EngineError, match="no engine call to find ranges on; give more rows"):
+    with pytest.raises(BackendError, match="no engine call to find ranges on; give more rows"):
         find_channel_sizes(graph, [], threads=1)
 
 
@@ -260,5 +265,5 @@ def test_a_size_that_is_not_finite_is_refused(graph: onnx.ModelProto) -> None:
     values = numpy_helper.to_array(scale).copy()
     values[0] = np.inf
     scale.CopyFrom(numpy_helper.from_array(values, scale.name))
-    with pytest.raises(EngineError, match="not finite in fp32; no range of it can be found"):
+    with pytest.raises(BackendError, match="not finite in fp32; no range of it can be found"):
         find_channel_sizes(broken, calls(), threads=1)

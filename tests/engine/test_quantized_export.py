@@ -12,16 +12,16 @@ import pytest
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.model.bundle import read_bundle
-from trivet.model.qdq import EightBit, rounded_products
-from trivet.model.self_test import read_self_test
-from trivet.records import BundleError, DataError, EngineError, LabelledExample, Labels
-from trivet.serve import quantized_export
-from trivet.serve.engine_loading import find_graph
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import choose_graph
-from trivet.serve.quantized_export import export_quantized
-from trivet.serve.quantized_rows import RowLosses, check_losses
+from trivet.backends.graph_choice import choose_graph
+from trivet.backends.tensorrt_loading import find_graph
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.self_test import read_self_test
+from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting import quantized as quantized_export
+from trivet.exporting.qdq import EightBit, rounded_products
+from trivet.exporting.quantized import export_quantized
+from trivet.exporting.quantized_rows import RowLosses, check_losses
+from trivet.records import BackendError, BundleError, DataError, LabelledExample, Labels
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -35,7 +35,7 @@ def rows(labelled_examples: Sequence[LabelledExample]) -> list[LabelledExample]:
 @pytest.fixture
 def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows and random weights: any loss will do."""
-    monkeypatch.setattr("trivet.serve.quantized_rows.MOST_LOSS", 1.0)
+    monkeypatch.setattr("trivet.exporting.quantized_rows.MOST_LOSS", 1.0)
 
 
 @pytest.mark.usefixtures("lenient")
@@ -71,20 +71,20 @@ def test_no_cpu_runs_it(engine_bundle: Path, rows: list[LabelledExample]) -> Non
     assert choose_graph(bundle, None).file == "model.onnx"
     with pytest.raises(BundleError, match="no int8 graph"):
         choose_graph(bundle, "int8")
-    assert Evaluator(engine_bundle, 1).engine == "onnxruntime model.onnx"
+    assert Evaluator(engine_bundle, 1).backend_name == "onnxruntime model.onnx"
     with pytest.raises(BundleError, match="int8-qdq is for graphics cards"):
         Evaluator(engine_bundle, 1, precision="int8-qdq")
     with pytest.raises(BundleError, match="no fp8-qdq for OpenVINO"):
-        Evaluator(engine_bundle, 1, engine="openvino", precision="fp8-qdq")
+        Evaluator(engine_bundle, 1, backend="openvino", precision="fp8-qdq")
 
 
 def test_parity_is_added_where_there_is_some(
     engine_bundle: Path, rows: list[LabelledExample], lenient: None
 ) -> None:
-    from trivet.model.bundle import add_files
-    from trivet.model.example_windows import make_windows
-    from trivet.model.parity import compare, grid
-    from trivet.serve.onnx_runtime import OnnxRuntimeBackend
+    from trivet.backends.example_windows import make_windows
+    from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+    from trivet.bundle.bundle import add_files
+    from trivet.exporting.parity import compare, grid
 
     backend = OnnxRuntimeBackend(engine_bundle / "model.onnx", 1)
     bundle = read_bundle(engine_bundle)
@@ -109,7 +109,7 @@ def test_nothing_is_written_where_too_much_is_lost(
         quantized_export, "measure_losses", lambda *_: RowLosses(0.001, 0.0051, 2, 3)
     )
     with pytest.raises(
-        EngineError,
+        BackendError,
         match=r"model\.fp8-qdq\.onnx: AUROC -0\.0010, RMSE \+0\.0051, 2 of 3 verdicts changed; "
         r"AUROC and RMSE may lose at most 0\.005",
     ):
@@ -121,7 +121,7 @@ def test_what_may_be_lost_is_the_same_of_both() -> None:
     check_losses(RowLosses(0.005, -0.2, 3, 3), "a graph")
     check_losses(RowLosses(-0.2, 0.005, 0, 3), "a graph")
     for lost in (RowLosses(0.0051, 0.0, 0, 3), RowLosses(0.0, 0.0051, 0, 3)):
-        with pytest.raises(EngineError, match="a graph: AUROC"):
+        with pytest.raises(BackendError, match="a graph: AUROC"):
             check_losses(lost, "a graph")
 
 
@@ -142,7 +142,7 @@ def test_the_command_line_says_what_belongs_together(engine_bundle: Path) -> Non
     rows = ("--data", "jsonl:dev.jsonl")
     for words in (
         ("--quantize", "int8"),
-        ("--quantize", "int8", *rows, "--engine", "openvino"),
+        ("--quantize", "int8", *rows, "--backend", "openvino"),
         ("--quantize", "fp8", *rows, "--precision", "fp32"),
         ("--quantize", "fp8", *rows, "--precision", "int8"),
     ):

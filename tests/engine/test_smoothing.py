@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from tests.engine.test_qdq import LAYERS, answer, calls, run, small
-from trivet.model.precision import emulated
-from trivet.model.qdq import quantized, rounded_products
-from trivet.model.ranges import ChannelSizes, find_channel_sizes
-from trivet.model.smoothing import smoothed
+from trivet.exporting.precision import emulated
+from trivet.exporting.qdq import quantized, rounded_products
+from trivet.exporting.ranges import ChannelSizes, find_channel_sizes
+from trivet.exporting.smoothing import smoothed
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.tokens import SegmentTokenizer
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.measures.figures import Figure
-from trivet.measures.judged import Judged
 from trivet.measures.lengths import bucket_of, count_buckets, count_tokens, measure_by_length
-from trivet.metrics import measure
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Judged
 from trivet.records import Evaluation, LabelledExample, Labels, RagExample
 
 SHORT, MIDDLE, LONG = 4_000, 5_001, 20_000

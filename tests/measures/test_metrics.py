@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
-from trivet.metrics import Figure, Judged, measure
+from trivet.measures.metrics import Figure, Judged, measure
 from trivet.records import (
     ContextSentence,
     ContextSpan,
@@ -376,7 +376,7 @@ def test_three_thousand_rows_take_seconds() -> None:
 
 def test_measuring_loads_no_torch() -> None:
     code = (
-        "import sys, trivet.metrics; "
+        "import sys, trivet.measures.metrics; "
         "sys.exit(', '.join({'torch', 'torchmetrics', 'sklearn', 'scipy'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from trivet.measures.figures import Figure
-from trivet.measures.judged import Judged, judged_units
-from trivet.metrics import measure
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Judged, judged_units
 from trivet.records import (
     Evaluation,
     FailedEvaluation,

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.model import aggregate
-from trivet.model.aggregate import Array, Outputs, Reduction
+from trivet.model.aggregate import Array, Outputs
+from trivet.model.architecture import Reduction
 
 Make = Callable[[Any], Array]
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 import transformers
 
-from trivet.model.inference import inference_trunk
-from trivet.model.inference_layer import Form
+from trivet.model.inference.layer import Form
+from trivet.model.inference.rag_inference import inference_trunk
 from trivet.model.trunk import Trunk
 
 POSITIONS = 8

@@ -12,11 +12,11 @@ import torch
 import transformers
 from torch import Tensor
 
-from trivet.data.reading import read_examples
-from trivet.data.tokens import IntArray, SegmentTokenizer
+from trivet.data.segment_tokenizer import IntArray, SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle_info import Granularity
+from trivet.model.architecture import Granularity
 from trivet.model.rag_model import HEADS, RagModel, as_tensors
 from trivet.model.trunk import Trunk
 from trivet.records import RagExample
@@ -46,7 +46,7 @@ def layouts(
     tokenizer = SegmentTokenizer(plain)
     return [
         lay_out(read, WindowSettings(64), tokenizer.special)
-        for read in read_examples(rag_examples, tokenizer)
+        for read in tokenize_examples(rag_examples, tokenizer)
     ]
 
 

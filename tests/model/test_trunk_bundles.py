@@ -11,15 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from trivet.data.tokens import SegmentTokenizer
-from trivet.model.bundle import BundleInfo, read_bundle, write_bundle
-from trivet.model.bundle_info import TrunkKind, parse_info
-from trivet.model.bundle_weights import load_rag_model
-from trivet.model.card import render_card
-from trivet.model.initial import initial_model
+from trivet.bundle.bundle import BundleInfo, read_bundle, write_bundle
+from trivet.bundle.model_card import render_card
+from trivet.bundle.schema import parse_info
+from trivet.bundle.weights import load_rag_model
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.model.architecture import TrunkKind
+from trivet.model.multi_trunk import PartialTrunk, SeparateTrunk
 from trivet.model.trunk import Trunk
-from trivet.model.trunks import PartialTrunk, SeparateTrunk
 from trivet.records import BundleError, ConfigError
+from trivet.training.initialization import initial_model
 
 KINDS: tuple[TrunkKind, ...] = ("shared", "separate", "partial")
 
@@ -108,14 +109,14 @@ def test_what_was_trained_apart_cannot_be_joined(
 
 
 def test_bundles_written_before_there_were_kinds_are_shared(
-    tiny_bundle: Path, tmp_path: Path
+    weights_bundle: Path, tmp_path: Path
 ) -> None:
     known = {"trunk", "shared_layers", "granularity"}
-    bundle = read_bundle(tiny_bundle)
+    bundle = read_bundle(weights_bundle)
     old = {
         name: {key: value for key, value in json.loads(text).items() if key not in known}
         for name, text in (
-            ("encoder", (tiny_bundle / "encoder.json").read_text(encoding="utf-8")),
+            ("encoder", (weights_bundle / "encoder.json").read_text(encoding="utf-8")),
             ("info", bundle.info.to_json()),
         )
     }
@@ -124,8 +125,8 @@ def test_bundles_written_before_there_were_kinds_are_shared(
     write_bundle(
         tmp_path / "old",
         info,
-        (tiny_bundle / "tokenizer.json").read_text(encoding="utf-8"),
-        weights=load_file(tiny_bundle / "model.safetensors"),
+        (weights_bundle / "tokenizer.json").read_text(encoding="utf-8"),
+        weights=load_file(weights_bundle / "model.safetensors"),
         encoder_config=old["encoder"],
     )
     model = load_rag_model(read_bundle(tmp_path / "old"))
@@ -168,15 +169,15 @@ def test_a_split_that_the_encoder_has_not_is_refused(
     "changed", [{"trunk": "partial"}, {"shared_layers": 1}, {"trunk": "twisted"}]
 )
 def test_bundle_json_says_nothing_that_cannot_be(
-    tiny_bundle: Path, changed: dict[str, Any]
+    weights_bundle: Path, changed: dict[str, Any]
 ) -> None:
-    said = json.loads(read_bundle(tiny_bundle).info.to_json()) | changed
+    said = json.loads(read_bundle(weights_bundle).info.to_json()) | changed
     with pytest.raises(BundleError, match=r"shared_layers|trunk"):
         parse_info(json.dumps(said).encode(), "bundle.json")
 
 
-def test_the_card_says_what_the_heads_share(tiny_bundle: Path) -> None:
-    info = read_bundle(tiny_bundle).info
+def test_the_card_says_what_the_heads_share(weights_bundle: Path) -> None:
+    info = read_bundle(weights_bundle).info
     assert "in one pass of one encoder." in render_card(info)
     assert "once a window" not in render_card(info)
     apart = info.model_copy(update={"trunk": "separate", "granularity": "example"})

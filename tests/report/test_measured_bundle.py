@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.source_report import SourceReport
-from trivet.measured_bundle import MeasuredBundle, check_files, write_measures
+from trivet.data.labelled.source_report import SourceReport
+from trivet.evaluation.measured_bundle import MeasuredBundle, check_files, write_measures
 from trivet.measures.figures import Figure
 from trivet.records import DataError
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from trivet.data.source_report import SourceReport
-from trivet.measures.judged import Judged
+from trivet.data.labelled.source_report import SourceReport
 from trivet.measures.lengths import measure_by_length
-from trivet.metrics import measure
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Judged
 from trivet.records import (
     Evaluation,
     FailedEvaluation,
@@ -18,7 +18,7 @@ from trivet.records import (
 )
 from trivet.report.measures_page import render_measures
 
-ABOUT = {"bundle": "tiny", "engine": "half", "data": "jsonl:<rows>", "split": "all"}
+ABOUT = {"bundle": "tiny", "backend": "half", "data": "jsonl:<rows>", "split": "all"}
 
 
 def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Judged:

@@ -43,7 +43,7 @@ def write_record(out: Path, log: Path, **more: Any) -> None:
         "started": "2026-01-01T00:00:00+00:00",
         "input": {"path": str(log), "bytes": 1, "sha256": "0" * 64},
         "bundle": {"name": "tiny", "manifest_sha256": "0123456789abcdef", "thresholds": {"a": 0.5}},
-        "engine": {"name": "onnx", "precision": "int8"},
+        "backend": {"name": "onnx", "precision": "int8"},
         "settings": {"mapping": {"question": "prompt"}, "format": None, "shard": "1/1"},
         "changed": [],
         "finished": True,

@@ -14,8 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from trivet.bundle.bundle import WEIGHTS_NAME
 from trivet.configs.schema import TrainConfig, dump_config
-from trivet.model.bundle import WEIGHTS_NAME
 from trivet.train import train
 
 pytestmark = [
@@ -33,7 +33,7 @@ from pathlib import Path
 import torch
 
 from trivet.configs.schema import load_config
-from trivet.training.objective import RagTraining
+from trivet.training.lightning_module import RagTraining
 from trivet.train import train
 
 torch.set_num_threads(1)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from trivet.configs.schema import TrainConfig
-from trivet.data.module import Batch
+from trivet.data.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import TokenLogits
 from trivet.records import DivergedError
 from trivet.train import train
-from trivet.training.objective import RagTraining
+from trivet.training.lightning_module import RagTraining
 
 pytestmark = [
     # Loading in the main process is meant: items are ready-made, workers would only copy them.

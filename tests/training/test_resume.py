@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
-from trivet.data.module import Batch
-from trivet.model.bundle import WEIGHTS_NAME, read_bundle
+from trivet.data.labelled.datamodule import Batch
 from trivet.records import ConfigError
 from trivet.train import train
-from trivet.training.objective import RagTraining
+from trivet.training.lightning_module import RagTraining
 
 pytestmark = [
     # Loading in the main process is meant: items are ready-made, workers would only copy them.

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import trivet.train
+from trivet.bundle.bundle import WEIGHTS_NAME, WindowInfo, read_bundle
+from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
-from trivet.data.reading import read_examples
-from trivet.data.tokens import SegmentTokenizer
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import WindowSettings, collate, lay_out
-from trivet.model.bundle import WEIGHTS_NAME, WindowInfo, read_bundle
-from trivet.model.bundle_weights import load_rag_model
 from trivet.model.rag_model import as_tensors
 from trivet.records import ConfigError, RagExample
 from trivet.train import train
@@ -67,7 +67,7 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     tokenizer = SegmentTokenizer.from_file(bundle.path("tokenizer.json"))
     layouts = [
         lay_out(read, WindowSettings(64), tokenizer.special)
-        for read in read_examples([example for example, _ in pairs], tokenizer)
+        for read in tokenize_examples([example for example, _ in pairs], tokenizer)
     ]
     with torch.inference_mode():
         outputs = model(*as_tensors(collate(layouts, tokenizer.special.pad)))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.weights import load_rag_model
 from trivet.configs import schema
 from trivet.configs.schema import TrainConfig, load_config
-from trivet.model.bundle import read_bundle
-from trivet.model.bundle_weights import load_rag_model
 from trivet.train import train
 
 pytestmark = [

@@ -28,7 +28,7 @@ from trivet.measures.intervals import (
     ratio,
     root_mean_square,
 )
-from trivet.metrics import DEFAULT_PROTOCOL, PROTOCOLS
+from trivet.measures.metrics import DEFAULT_PROTOCOL, PROTOCOLS
 from trivet.records import DataError
 
 # Every measure and whether more of it is better.

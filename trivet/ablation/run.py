@@ -24,8 +24,8 @@ from omegaconf import OmegaConf
 
 from trivet.ablation.grid import MeasuredRows, Run
 from trivet.ablation.scores import judge, load_rows, write_scores
+from trivet.bundle.bundle import read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
-from trivet.model.bundle import read_bundle
 from trivet.records import ConfigError, DataError, LabelledExample
 from trivet.train import train
 

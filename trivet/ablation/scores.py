@@ -14,20 +14,23 @@ import numpy as np
 import torch
 
 from trivet.ablation.grid import MeasuredRows
-from trivet.data.lengthened import lengthen
-from trivet.data.sources import choose_rows, load_source
+from trivet.backends.backend import POSITIONS
+from trivet.backends.loading import load_tokenizer
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.weights import load_rag_model
+from trivet.data.labelled.augmentation.context_padding import lengthen
+from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.spans import mark_tokens
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.intervals import CALIBRATION_BINS, BoolArray, FloatArray
-from trivet.measures.judged import marked_sentences
+from trivet.measures.predictions import marked_sentences
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import read_bundle
-from trivet.model.bundle_weights import load_rag_model
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.records import (
+    BackendError,
     ConfigError,
     DataError,
-    EngineError,
     Evaluation,
     FailedEvaluation,
     LabelledExample,
@@ -35,9 +38,6 @@ from trivet.records import (
     Span,
     to_json_text,
 )
-from trivet.serve.engine_calls import POSITIONS
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class WeightsBackend:
         return f"torch fp32 on {self._device.type}"
 
     def run(self, windows: Windows) -> Outputs:
-        """Run the model once; see ``trivet.serve.backend.Backend``."""
+        """Run the model once; see ``trivet.backends.backend.Backend``."""
         start = time.perf_counter()
         try:
             with torch.inference_mode():
@@ -150,7 +150,7 @@ class WeightsBackend:
                 outputs = self._model(*tensors)
             answer = Outputs(*(value.float().cpu().numpy() for value in outputs))
         except RuntimeError as error:
-            raise EngineError(f"{self.name} failed: {error}") from error
+            raise BackendError(f"{self.name} failed: {error}") from error
         self.seconds += time.perf_counter() - start
         self.windows += len(windows.input_ids)
         return answer

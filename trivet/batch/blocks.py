@@ -15,11 +15,11 @@ from typing import NamedTuple
 from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import to_line, verdict_record
-from trivet.data.records_in import LogRow
+from trivet.data.logs.column_mapping import LogRow
+from trivet.evaluation.evaluator import Evaluator, Judging
+from trivet.evaluation.prefetch import prefetch
+from trivet.evaluation.preprocessing import count_characters
 from trivet.records import DataError, Evaluation, FailedEvaluation
-from trivet.serve.ahead import begin_ahead
-from trivet.serve.evaluator import Evaluator, Judging
-from trivet.serve.preparing import count_characters
 
 _ROWS = 64
 _CALLS = 12  # of the engine; on two cores about a second of the embedded bundle
@@ -85,8 +85,8 @@ def judge_blocks(
         return _Begun(number, block, evaluator.begin(examples, allow_empty_contexts=allow))
 
     blocks = enumerate(_blocks(rows, characters), start=first_block)
-    ahead = settings.shard.count * (1 + 2 * evaluator.lanes // _CALLS)  # other shards' among them
-    for begun in begin_ahead(blocks, begin, ahead):
+    ahead = settings.shard.count * (1 + 2 * evaluator.workers // _CALLS)  # other shards' among them
+    for begun in prefetch(blocks, begin, ahead):
         block = begun.rows
         if not settings.shard.has(begun.number):
             yield JudgedBlock(len(block))
@@ -111,7 +111,7 @@ def block_characters(evaluator: Evaluator) -> int:
 
     What a crash costs is the block that is written and those begun ahead of it.
     """
-    return _CALLS * _CHARACTERS_PER_TOKEN * evaluator.filling.positions
+    return _CALLS * _CHARACTERS_PER_TOKEN * evaluator.limits.positions
 
 
 def _blocks(rows: Iterable[LogRow], most: int) -> Iterator[list[LogRow]]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trivet.batch.run import OnBlock
 from trivet.batch.tally import Tally
-from trivet.data.log import Log
+from trivet.data.logs.log import Log
 
 _SECONDS = 10.0
 _SHOWN = ("faithfulness", "relevance", "utilization", "completeness")

@@ -27,10 +27,10 @@ from trivet.batch.run_record import (
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
 from trivet.batch.verdict_parquet import is_parquet, needs_pyarrow, write_parquet
-from trivet.data.log import STDIN, Log
-from trivet.data.records_in import LogRow, read_rows
-from trivet.model.manifest import MANIFEST_NAME
-from trivet.serve.evaluator import Evaluator
+from trivet.bundle.manifest import MANIFEST_NAME
+from trivet.data.logs.column_mapping import LogRow, read_rows
+from trivet.data.logs.log import STDIN, Log
+from trivet.evaluation.evaluator import Evaluator
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
             "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
             "thresholds": dataclasses.asdict(bundle.info.thresholds),
         },
-        engine={"name": evaluator.engine, "precision": evaluator.precision},
+        backend={"name": evaluator.backend_name, "precision": evaluator.precision},
         settings=settings.to_dict(),
         block_characters=block_characters(evaluator),
     )

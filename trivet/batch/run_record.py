@@ -5,7 +5,7 @@
     {"schema_version": 2, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
      "input": {"path", "bytes", "sha256"},                 null bytes and hash: it was stdin
      "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
-     "engine": {"name", "precision"},
+     "backend": {"name", "precision"},
      "settings": {...},                                    `RunSettings.to_dict()`
      "block_characters": 24576,                            see `judge_blocks`
      "changed": [...],                                     what changed under a run that went on
@@ -55,7 +55,7 @@ class RunRecord:
     started: str
     input: dict[str, Any]
     bundle: dict[str, Any]
-    engine: dict[str, Any]
+    backend: dict[str, Any]
     settings: dict[str, Any]
     block_characters: int
     changed: list[str] = field(default_factory=list)
@@ -80,8 +80,8 @@ class RunRecord:
             "trivet": self.trivet,
             "input.sha256": self.input["sha256"],
             "bundle.manifest_sha256": self.bundle["manifest_sha256"],
-            "engine.name": self.engine["name"],
-            "engine.precision": self.engine["precision"],
+            "backend.name": self.backend["name"],
+            "backend.precision": self.backend["precision"],
             "block_characters": self.block_characters,
             **{f"settings.{name}": value for name, value in self.settings.items()},
         }

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trivet.batch.verdict_lines import check_fields
-from trivet.data.log import Format
-from trivet.data.records_in import Columns, Unicode
+from trivet.data.logs.column_mapping import Columns, Unicode
+from trivet.data.logs.log import Format
 from trivet.records import DataError
 
 

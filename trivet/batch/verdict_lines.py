@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from trivet.data.records_in import LogRow
+from trivet.data.logs.column_mapping import LogRow
 from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample, to_json_text
 
 TEXT_FIELDS = ("question", "contexts", "response")

@@ -8,7 +8,7 @@ Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic 
 piecewise linear, at most 16 knots). The support head has three logits; all three are scaled, the
 shift is entailment's, and z is entailment against the other two. So a linear map can be folded into
 any head's last layer. A Platt map may weigh the overlap of its sentences' words as well
-(``data.overlap``): scale * z + shift + weight * overlap, and the model adds that term.
+(``data.lexical_overlap``): scale * z + shift + weight * overlap, and the model adds that term.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """
@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trivet.data.tokens import BoolArray
-from trivet.model.aggregate import Reduction
+from trivet.data.segment_tokenizer import BoolArray
+from trivet.model.architecture import Reduction
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 from trivet.records import DataError
 
@@ -72,7 +72,7 @@ class HeadLogits:
         truth: 1 or 0, NaN where unknown. *Shape:* [S].
         verdict: 1, 0 or NaN of whole responses; all NaN for the context heads. *Shape:* [B].
         weight: Of each example. *Shape:* [B].
-        overlap: Of each copy, what ``data.overlap`` says of its sentence; None where unknown.
+        overlap: Of each copy, what ``data.lexical_overlap`` says of its sentence; None where unknown.
             *Shape:* [M].
     """
 

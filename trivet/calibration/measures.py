@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 
 from trivet.calibration.fit import HeadLogits, Map, Probabilities, probabilities
-from trivet.data.tokens import BoolArray
+from trivet.data.segment_tokenizer import BoolArray
 from trivet.measures.lengths import BUCKETS, bucket_of
-from trivet.model.aggregate import Reduction
+from trivet.model.architecture import Reduction
 from trivet.records import DataError
 from trivet.report.plots import ReliabilityBin, expected_calibration_error, reliability_bins
 

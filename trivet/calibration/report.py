@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trivet.bundle.schema import CalibrationInfo
 from trivet.calibration.fit import LinearMap, Map
 from trivet.calibration.measures import HeadReport
 from trivet.calibration.separation import UseThreshold
-from trivet.model.bundle_info import CalibrationInfo
 from trivet.records import DataError
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from trivet.bundle.schema import Thresholds
 from trivet.calibration.fit import HeadLogits, Map, probabilities
 from trivet.calibration.separation import UseThreshold, justified_thresholds, same_share
-from trivet.data.module import Item
+from trivet.data.labelled.datamodule import Item
 from trivet.measures.thresholds import DevScores, threshold_columns
-from trivet.model.aggregate import Reduction
-from trivet.model.bundle_info import Thresholds
+from trivet.model.architecture import Reduction
 from trivet.records import DataError, Labels
 
 logger = logging.getLogger(__name__)

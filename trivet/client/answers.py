@@ -13,9 +13,9 @@ import httpx2
 from trivet.client.retrying import Problem, retry_after_seconds
 from trivet.client.sending import Sendable
 from trivet.records import (
+    BackendError,
     ContextVerdict,
     DataError,
-    EngineError,
     Evaluation,
     ExampleError,
     FailedEvaluation,
@@ -25,7 +25,7 @@ from trivet.records import (
 from trivet.verdict_json import SCORES, read_evaluation
 
 OVERLOADED, UNAVAILABLE = 429, 503
-_ENGINE_ERRORS = ("engine_failed", "non_finite")
+_ENGINE_ERRORS = ("backend_failed", "non_finite")
 _SHOWN_CHARACTERS = 200
 
 Result: TypeAlias = Evaluation | FailedEvaluation
@@ -102,7 +102,7 @@ def _error(status: int, error_type: str, message: str, request_id: str | None) -
     ):
         return ExampleError(message, code=error_type)
     if status == 500 and error_type in _ENGINE_ERRORS:
-        return EngineError(message, code=error_type)
+        return BackendError(message, code=error_type)
     said = f"{message} (status {status}, {error_type}, request {request_id})"
     return ServerError(said, status, error_type, request_id)
 
@@ -165,7 +165,7 @@ def read_relevance(response: httpx2.Response) -> Relevance:
     return Relevance(read.relevance, read.contexts)
 
 
-def failed(error: Refusal | EngineError, one: Sendable) -> FailedEvaluation:
+def failed(error: Refusal | BackendError, one: Sendable) -> FailedEvaluation:
     """Return the failure that stands in an example's place."""
     if isinstance(error, WindowError):
         return FailedEvaluation(one.id, "window", str(error))

@@ -36,7 +36,7 @@ from trivet.client.sending import (
 )
 from trivet.client.settings import ClientSettings
 from trivet.records import (
-    EngineError,
+    BackendError,
     Evaluation,
     ExampleError,
     FailedEvaluation,
@@ -202,7 +202,7 @@ class AsyncClient:
         body = block_body(asked, allow_empty_contexts)
         try:
             return read_results(await self._ask("POST", "/v1/evaluate", body), asked)
-        except EngineError as error:
+        except BackendError as error:
             return [failed(error, one) for one in asked]
         except (ExampleError, WindowError) as error:
             if len(asked) == 1:

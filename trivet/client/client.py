@@ -37,7 +37,7 @@ from trivet.client.sending import (
 )
 from trivet.client.settings import ClientSettings
 from trivet.records import (
-    EngineError,
+    BackendError,
     Evaluation,
     ExampleError,
     FailedEvaluation,
@@ -121,7 +121,7 @@ class Client:
 
         Raises:
             ExampleError: The example cannot be judged; ``code`` says why.
-            EngineError: The server's engine failed.
+            BackendError: The server's engine failed.
             ServerError: There is no verdict for another reason.
         """
         example = RagExample(question, as_passages(contexts), response, id)
@@ -182,7 +182,7 @@ class Client:
 
         Raises:
             ExampleError: They cannot be judged.
-            EngineError: The server's engine failed.
+            BackendError: The server's engine failed.
             ServerError: There is no answer for another reason.
         """
         asked = sendable_question(question, contexts, self.settings.most_bytes)
@@ -243,7 +243,7 @@ class Client:
         body = block_body(asked, allow_empty_contexts)
         try:
             return read_results(self._ask("POST", "/v1/evaluate", body, stop), asked)
-        except EngineError as error:
+        except BackendError as error:
             return [failed(error, one) for one in asked]
         except (ExampleError, WindowError) as error:
             if len(asked) == 1:

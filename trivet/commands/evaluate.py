@@ -10,8 +10,8 @@ import typer
 
 from trivet.commands.shared import (
     SOME_FAILED,
+    BackendOption,
     BundleOption,
-    EngineOption,
     PrecisionOption,
     ThreadsOption,
     parse_level,
@@ -19,7 +19,7 @@ from trivet.commands.shared import (
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
-    from trivet.serve.evaluator import Evaluator
+    from trivet.evaluation.evaluator import Evaluator
 
 UNDER = 8  # the exit code of --fail-under
 
@@ -90,7 +90,7 @@ def evaluate(
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
-    engine: EngineOption = "onnx",
+    backend: BackendOption = "onnx",
 ) -> None:
     """Judge a log of answers, or one answer given as options.
 
@@ -105,17 +105,17 @@ def evaluate(
     names, bars = _parse_mapping(mapping or []), _parse_bars(fail_under or [])
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
-    from trivet.serve.evaluator import Evaluator
+    from trivet.evaluation.evaluator import Evaluator
 
     if file is None:
-        judge = Evaluator(bundle, threads, precision=precision, engine=engine)
+        judge = Evaluator(bundle, threads, precision=precision, backend=backend)
         _one(judge, question or "", context or [], response or "", allow_empty_contexts, out)
         return
     from trivet.batch.progress import show_progress
     from trivet.batch.run import Going, judge_to_file, judge_to_stream
     from trivet.batch.settings import RunSettings, Shard, parse_shard
     from trivet.commands.run_exits import run_exits
-    from trivet.data.log import Log
+    from trivet.data.logs.log import Log
 
     settings = RunSettings(
         mapping=names,
@@ -132,7 +132,7 @@ def evaluate(
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before hours of judging
-    judge = Evaluator(bundle, threads, precision=precision, engine=engine)
+    judge = Evaluator(bundle, threads, precision=precision, backend=backend)
     going = Going(restart, although_changed, strict)
     with run_exits(), show_progress(log, quiet) as on_block:
         if out is None:
@@ -173,7 +173,7 @@ def _one(
     out: Path | None,
 ) -> None:
     """Judge one answer."""
-    from trivet.serve import console, terminal
+    from trivet.report import console, terminal
 
     verdict = judge.evaluate(
         question, contexts, response, allow_empty_contexts=allow_empty_contexts

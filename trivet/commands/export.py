@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from trivet.commands.shared import EngineName, Precision, ThreadsOption, needs_extra
+from trivet.commands.shared import BackendName, Precision, ThreadsOption, needs_extra
 from trivet.records import LabelledExample
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
@@ -27,8 +27,8 @@ def export(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[
-        EngineName,
+    backend: Annotated[
+        BackendName,
         typer.Option(
             help="openvino: measure on --data what is fastest and good; tensorrt: build an engine "
             "for this machine's card."
@@ -62,7 +62,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a bundle's ONNX graphs, compared with its weights over a grid of shapes."""
-    from trivet.model.bundle import WEIGHTS_NAME, read_bundle
+    from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
 
     if (triton is None) != (encoder is None):
         raise typer.BadParameter("--triton DIR and --encoder KIND belong together; give both")
@@ -70,7 +70,7 @@ def export(
         if (
             out is not None
             or data is not None
-            or engine != "onnx"
+            or backend != "onnx"
             or form != "portable"
             or quantize
         ):
@@ -82,29 +82,29 @@ def export(
         export_triton(bundle, triton, encoder, precision=precision, threads=threads)
         print(triton)
         return
-    if quantize and (data is None or engine == "openvino" or precision in ("int8", "fp32")):
+    if quantize and (data is None or backend == "openvino" or precision in ("int8", "fp32")):
         raise typer.BadParameter(
             "--quantize is for TensorRT: it finds ranges and measures losses on --data DATA, and "
             "leaves the other products in --precision bf16 or fp16"
         )
     if precision == "int8-qdq" or precision == "fp8-qdq":
         raise typer.BadParameter(f"{precision} is made by --quantize {precision[:-4]}")
-    if engine == "openvino" and (data is None or precision is not None):
+    if backend == "openvino" and (data is None or precision is not None):
         raise typer.BadParameter(
-            "--engine openvino chooses the precision itself, by what it measures on --data DATA"
+            "--backend openvino chooses the precision itself, by what it measures on --data DATA"
         )
-    if engine == "tensorrt" and (data is None or precision == "int8"):
+    if backend == "tensorrt" and (data is None or precision == "int8"):
         raise typer.BadParameter(
-            "--engine tensorrt is built in bf16, fp16 or fp32, and kept only if it leaves the "
+            "--backend tensorrt is built in bf16, fp16 or fp32, and kept only if it leaves the "
             "verdicts on --data DATA as they are"
         )
     keep: tuple[Traced, ...] | None = (precision,) if precision else None
-    if engine == "tensorrt" or precision in ("bf16", "fp16"):
+    if backend == "tensorrt" or precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision or "bf16")  # an engine is compared with the first
-    if engine == "openvino" or (quantize and precision is None):
+    if backend == "openvino" or (quantize and precision is None):
         keep = ("fp32", "int8")
     # On the machine of the card there may be no weights: the graphs were written elsewhere.
-    if engine == "onnx" or read_bundle(bundle).has(WEIGHTS_NAME):
+    if backend == "onnx" or read_bundle(bundle).has(WEIGHTS_NAME):
         with needs_extra("export"):
             from trivet.export import export_onnx
         report = export_onnx(bundle, out, keep=keep, form=form, threads=threads)
@@ -112,14 +112,14 @@ def export(
             print(f"{file}: largest difference from the weights {worst:.2g}")
         bundle = out or bundle
     rows: list[LabelledExample] = []
-    if data is not None and (engine != "onnx" or quantize):
+    if data is not None and (backend != "onnx" or quantize):
         with needs_extra("train"):
-            from trivet.data.sources import load_source
+            from trivet.data.labelled.sources import load_source
         rows = load_source(data, split)[0]
-    if engine == "openvino":
+    if backend == "openvino":
         with needs_extra("export"):
-            from trivet.serve.openvino_candidates import describe
-            from trivet.serve.openvino_export import export_openvino
+            from trivet.exporting.openvino import export_openvino
+            from trivet.exporting.openvino_candidates import describe
         chosen = export_openvino(
             bundle, rows, str(data), split, keep_fp32=out is None, threads=threads
         )
@@ -130,7 +130,7 @@ def export(
     # Without weights the graph was made elsewhere, with them it went when the others were written.
     if quantize and all(each.precision != wanted for each in read_bundle(bundle).info.graphs):
         with needs_extra("export"):
-            from trivet.serve.quantized_export import export_quantized
+            from trivet.exporting.quantized import export_quantized
         half: Literal["bf16", "fp16"] = "fp16" if precision == "fp16" else "bf16"
         lost = export_quantized(
             bundle, quantize, rows, str(data), split, half=half, threads=threads
@@ -139,8 +139,8 @@ def export(
             f"{lost.file}: AUROC {-lost.auroc_loss:+.4f}, RMSE {lost.rmse_loss:+.4f}, "
             f"{lost.flipped} of {lost.rows} verdicts changed"
         )
-    if engine == "tensorrt":
-        from trivet.serve.engine_export import export_tensorrt
+    if backend == "tensorrt":
+        from trivet.exporting.tensorrt import export_tensorrt
 
         labelled = rows if quantize else []
         examples = [row.example for row in rows]

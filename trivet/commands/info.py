@@ -7,10 +7,10 @@ from trivet.commands.shared import BundleOption
 
 def info(bundle: BundleOption = None) -> None:
     """Show what a bundle is, and how it scored. Checks its files, loads no engine."""
-    from trivet.model.bundle import read_bundle
-    from trivet.serve import console
-    from trivet.serve.loading import DEFAULT_BUNDLE
-    from trivet.serve.terminal import render_info
+    from trivet.backends.loading import EMBEDDED_BUNDLE
+    from trivet.bundle.bundle import read_bundle
+    from trivet.commands.bundle_summary import render_info
+    from trivet.report import console
 
-    found = read_bundle(bundle or DEFAULT_BUNDLE)
+    found = read_bundle(bundle or EMBEDDED_BUNDLE)
     console.show(render_info(found.info, str(found.folder)))

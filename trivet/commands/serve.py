@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from trivet.commands.shared import (
+    BackendOption,
     BundleOption,
-    EngineOption,
     PrecisionOption,
     ThreadsOption,
     needs_extra,
@@ -22,7 +22,7 @@ _DEFAULT = ServerSettings()
 
 def serve(
     bundle: BundleOption = None,
-    engine: EngineOption = "onnx",
+    backend: BackendOption = "onnx",
     precision: PrecisionOption = None,
     threads: ThreadsOption = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = _DEFAULT.host,
@@ -117,7 +117,7 @@ def serve(
     )
     with needs_extra("serve"):
         from trivet.serve.http.process import run_server
-    from trivet.serve.evaluator import Evaluator
+    from trivet.evaluation.evaluator import Evaluator
     from trivet.serve.http.request_log import set_up_logging
 
     telemetry = None
@@ -131,7 +131,7 @@ def serve(
             bundle,
             threads,
             precision=precision,
-            engine=engine,
+            backend=backend,
             max_characters=max_characters,
         ),
         settings,

@@ -23,9 +23,9 @@ Precision = Literal["int8", "fp32", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Which graph; the fastest if not given.")
 ]
-EngineName = Literal["onnx", "openvino", "tensorrt"]
-EngineOption = Annotated[
-    EngineName,
+BackendName = Literal["onnx", "openvino", "tensorrt"]
+BackendOption = Annotated[
+    BackendName,
     typer.Option(
         help="openvino: faster, if installed; tensorrt: the engine that `trivet export` built here."
     ),

@@ -10,8 +10,8 @@ import typer
 
 from trivet.commands.shared import (
     SOME_FAILED,
+    BackendOption,
     BundleOption,
-    EngineOption,
     PrecisionOption,
     ThreadsOption,
     needs_extra,
@@ -42,17 +42,17 @@ def test(
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
-    engine: EngineOption = "onnx",
+    backend: BackendOption = "onnx",
 ) -> None:
     """Measure a bundle on labelled data; every figure with its interval."""
     with needs_extra("train"):
-        from trivet import measured_bundle
+        from trivet.bundle.scores import keep_scores
+        from trivet.evaluation import measured_bundle
+        from trivet.evaluation.evaluator import Evaluator
         from trivet.measures.figures import to_markdown
-        from trivet.model.scores import keep_scores
-        from trivet.serve.evaluator import Evaluator
 
         measured_bundle.check_files(json_file, markdown_file, html_file)
-        evaluator = Evaluator(bundle, threads, precision=precision, engine=engine)
+        evaluator = Evaluator(bundle, threads, precision=precision, backend=backend)
         found = measured_bundle.measure_bundle(evaluator, data, split, by_length)
     print(to_markdown(found.figures))
     print(f"{len(found.rows) - found.failed} judged, {found.failed} failed", file=sys.stderr)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from trivet.data.tokens import BoolArray, IntArray
+from trivet.data.segment_tokenizer import BoolArray, IntArray
 from trivet.records import Span, UnsupportedSpan
 
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji

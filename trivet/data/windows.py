@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trivet.data.overlap import count_overlaps
-from trivet.data.reading import ReadExample
-from trivet.data.tokens import FloatArray, IntArray, SpecialTokens
+from trivet.data.lexical_overlap import count_overlaps
+from trivet.data.segment_tokenizer import FloatArray, IntArray, SpecialTokens
+from trivet.data.tokenization import TokenizedExample
 from trivet.records import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its names when it becomes tensors.
@@ -91,7 +91,7 @@ class WindowSettings:
                 "lower window.overlap or raise window.size"
             )
 
-    def plan(self, read: ReadExample) -> Plan:
+    def plan(self, read: TokenizedExample) -> Plan:
         """Choose the length for an example: it cuts least of the question, and then costs least.
 
         Every window repeats the question and the response, so short ones compute them often; in
@@ -103,7 +103,7 @@ class WindowSettings:
         least = min(plan.work for plan in plans if plan.cut == cut)
         return next(plan for plan in plans if plan.cut == cut and plan.work <= SLACK * least)
 
-    def _plan(self, size: int, read: ReadExample) -> Plan:
+    def _plan(self, size: int, read: TokenizedExample) -> Plan:
         question = min(len(read.question), size // QUESTION_SHARE)
         chunks = [stop - start for start, stop in _chunks(read, size)]
         room = size - question - max(chunks) - FRAME
@@ -173,7 +173,7 @@ class Windows(NamedTuple):
         context_weight: Sums to 1 over an example's context tokens, 0 on padding.
             *Shape:* [B, C] float32.
         question_overlap: In [0, 1]: how many words the token's sentence shares with the question,
-            beside other sentences (``data.overlap``); 0 on padding. *Shape:* [B, C] float32.
+            beside other sentences (``data.lexical_overlap``); 0 on padding. *Shape:* [B, C] float32.
         response_overlap: Likewise with the response. *Shape:* [B, C] float32.
         context_overlap: Likewise of a response token's sentence with the contexts.
             *Shape:* [B, R] float32.
@@ -193,7 +193,7 @@ class Windows(NamedTuple):
     sentence_pool: Array
 
 
-def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens) -> Layout:
+def lay_out(read: TokenizedExample, settings: WindowSettings, special: SpecialTokens) -> Layout:
     """Cut one example into windows.
 
     A question over a fourth of the window is cut, and ``cut_question_tokens`` says so. A response
@@ -261,7 +261,7 @@ def lay_out(read: ReadExample, settings: WindowSettings, special: SpecialTokens)
     )
 
 
-def _chunks(read: ReadExample, size: int) -> list[tuple[int, int]]:
+def _chunks(read: TokenizedExample, size: int) -> list[tuple[int, int]]:
     """Cut the response into pieces that fill at most half of a window; at least one piece."""
     places = np.arange(len(read.response))
     return _cut(read.response_sentence, places, size // RESPONSE_SHARE, 0)

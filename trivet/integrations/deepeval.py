@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import SCORES, Judge, field_of, foreign, reason
+from trivet.integrations.judge import SCORES, Judge, field_of, foreign, reason
 from trivet.records import Evaluation
 
 _FAITHFUL = 0.5  # for a judge that knows no threshold of its own

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trivet.integrations.judging import Judge, default_judge, foreign, judge_many
+from trivet.integrations.judge import Judge, default_judge, foreign, judge_many
 from trivet.integrations.rows import example
 from trivet.integrations.score_columns import score_columns
 

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeAlias
 
-from trivet.integrations.judging import Judge, default_judge, judge_many, verdict_of
+from trivet.integrations.judge import Judge, default_judge, judge_many, verdict_of
 from trivet.integrations.rows import example
 from trivet.records import Evaluation, RagExample
 

@@ -13,7 +13,7 @@ import functools
 from typing import Any
 
 import trivet
-from trivet.integrations.judging import SCORES, foreign, judge_many
+from trivet.integrations.judge import SCORES, foreign, judge_many
 from trivet.integrations.rows import example
 from trivet.integrations.score_columns import score_columns
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import SCORES, Judge, details, foreign, reason, scores_of
+from trivet.integrations.judge import SCORES, Judge, details, foreign, reason, scores_of
 from trivet.records import Evaluation, ExampleError
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judging import Judge, default_judge, error_of, foreign, verdict_of
+from trivet.integrations.judge import Judge, default_judge, error_of, foreign, verdict_of
 from trivet.integrations.rows import judge_rows
 from trivet.records import Evaluation, FailedEvaluation
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import Judge, reason, scores_of
+from trivet.integrations.judge import Judge, reason, scores_of
 from trivet.integrations.rows import read_row
 
 Evaluate: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], list[dict[str, Any]]]

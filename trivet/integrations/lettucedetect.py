@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from trivet.integrations.judging import Judge, default_judge
+from trivet.evaluation.lettucedetect import lettucedetect_spans
+from trivet.integrations.judge import Judge, default_judge
 from trivet.integrations.rows import example
-from trivet.serve.lettucedetect import lettucedetect_spans
 
 
 class HallucinationDetector:

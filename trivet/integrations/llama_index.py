@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import SCORES, Judge, field_of, foreign, reason
+from trivet.integrations.judge import SCORES, Judge, field_of, foreign, reason
 from trivet.records import Evaluation, ExampleError
 
 

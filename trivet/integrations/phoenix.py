@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import Judge, details, foreign, reason, scores_of
+from trivet.integrations.judge import Judge, details, foreign, reason, scores_of
 
 
 def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = None) -> Any:

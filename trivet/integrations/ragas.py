@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import SCORES, Judge, field_of, foreign
+from trivet.integrations.judge import SCORES, Judge, field_of, foreign
 from trivet.records import ExampleError
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judging import foreign
+from trivet.integrations.judge import foreign
 from trivet.integrations.scored_rows import Load, RowScoring
 from trivet.records import ConfigError
 

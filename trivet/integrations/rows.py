@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trivet.data.context_values import read_contexts
-from trivet.data.log import SourceRow
-from trivet.data.records_in import Columns
-from trivet.integrations.judging import Judge, Result, judge_many
+from trivet.data.logs.column_mapping import Columns
+from trivet.data.logs.context_values import read_contexts
+from trivet.data.logs.log import SourceRow
+from trivet.integrations.judge import Judge, Result, judge_many
 from trivet.records import ExampleError, FailedEvaluation, RagExample
 
 _TEXTS = ("page_content", "content", "text", "context")

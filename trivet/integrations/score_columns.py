@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trivet.integrations.judging import SCORES, Result
+from trivet.integrations.judge import SCORES, Result
 from trivet.records import FailedEvaluation
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import trivet
-from trivet.integrations.judging import Judge, Result
+from trivet.integrations.judge import Judge, Result
 from trivet.integrations.rows import judge_rows
 from trivet.records import DataError, FailedEvaluation
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from trivet.integrations.gathering import Gathering
-from trivet.integrations.judging import SCORES, Judge, foreign, reason
+from trivet.integrations.judge import SCORES, Judge, foreign, reason
 from trivet.records import ExampleError
 
 Scored: TypeAlias = tuple[float, dict[str, str]]

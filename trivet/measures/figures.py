@@ -26,7 +26,7 @@ class Figure:
     """One number with everything needed to trust it or not. Every number is finite or ``None``.
 
     Attributes:
-        measure: ``hallucination_auroc``, ``relevance_rmse``... see `trivet.metrics`.
+        measure: ``hallucination_auroc``, ``relevance_rmse``... see `trivet.measures.metrics`.
         source: The source measured, or ``FAMILY/mean``, ``FAMILY/pooled``.
         value: The figure; ``None`` where it is undefined, and then ``note`` says why.
         low: 2.5th percentile of the bootstrap; ``None`` where there is no honest interval.

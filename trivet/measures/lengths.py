@@ -12,11 +12,11 @@ from itertools import islice
 
 import numpy as np
 
-from trivet.data.tokens import SegmentTokenizer
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import Estimate
-from trivet.measures.judged import Judged
 from trivet.measures.measured import Measured, draws_of, measured_rows, to_figure
+from trivet.measures.predictions import Judged
 from trivet.records import RagExample
 
 BUCKETS: tuple[tuple[str, float], ...] = (

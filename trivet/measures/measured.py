@@ -9,7 +9,7 @@ import numpy as np
 
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import DEFINED_SHARE, Draws, Estimate, IntArray
-from trivet.measures.judged import Judged
+from trivet.measures.predictions import Judged
 from trivet.measures.protocols import Sample, samples
 
 

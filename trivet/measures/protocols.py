@@ -2,7 +2,7 @@
 
 One sample a measure. A row whose truth is known and that has no verdict is counted as failed in
 each sample it belongs to; a row whose truth is unknown does not belong to the sample. How samples
-become figures with intervals stands in `trivet.metrics`, the statistics in `measures.intervals`.
+become figures with intervals stands in `trivet.measures.metrics`, the statistics in `measures.intervals`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trivet.measures.intervals import (
     ratio,
     root_mean_square,
 )
-from trivet.measures.judged import (
+from trivet.measures.predictions import (
     Judged,
     Units,
     finite,

@@ -9,14 +9,15 @@ token, C context tokens, S response sentences.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
 
+from trivet.model.architecture import Reduction
+
 # numpy.ndarray or torch.Tensor: the same code runs on both.
 Array = Any
-Reduction = Literal["weakest_token", "weakest_sentence"]
 
 _SMALL = 1e-9
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from trivet.heads.token_head import TokenHead
-from trivet.model.aggregate import Outputs, Reduction, gather_tokens, join, supported_anywhere
-from trivet.model.bundle_info import Granularity, HeadName
+from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.architecture import Granularity, HeadName, Reduction
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
+from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk
-from trivet.model.trunks import AnyTrunk, make_trunk
 
 HEADS: dict[HeadName, int] = {"support": 3, "relevance": 1, "utilization": 1}
 _NOWHERE = -1e4  # a logit below any other: the support of a token that no window shows

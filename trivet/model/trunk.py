@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from trivet.model.bundle_info import TrunkKind
-from trivet.model.matches import MatchEmbedding
+from trivet.model.architecture import TrunkKind
+from trivet.model.exact_match_embedding import MatchEmbedding
 from trivet.records import ConfigError, WindowError
 
 # Large enough to vanish after softmax, finite in fp16 and bf16.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from trivet.data.source_report import SourceReport
+from trivet.data.labelled.source_report import SourceReport
 from trivet.measures.figures import HEADER, Figure
-from trivet.measures.judged import Judged, judged_units
+from trivet.measures.predictions import Judged, judged_units
 from trivet.records import FailedEvaluation
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_bins, reliability_svg, roc_points, roc_svg
@@ -25,7 +25,7 @@ def render_measures(
 
     Args:
         rows: What was judged.
-        figures: Of `trivet.metrics`, and of `trivet.measures.lengths` where lengths were taken.
+        figures: Of `trivet.measures.metrics`, and of `trivet.measures.lengths` where lengths were taken.
         report: What was read and what was left out.
         about: What to say of the run: bundle, engine, data, split.
         lengths: How many rows fall into each length.

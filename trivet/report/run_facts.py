@@ -49,14 +49,14 @@ def read_run_facts(verdicts: Path) -> RunFacts:
         record = None
     if not isinstance(record, Mapping):
         return RunFacts(about, (f"{path.name} cannot be read: what judged these rows is unknown.",))
-    log, bundle, engine = (_part(record, name) for name in ("input", "bundle", "engine"))
+    log, bundle, backend = (_part(record, name) for name in ("input", "bundle", "backend"))
     settings = _part(record, "settings")
     source = log.get("path")
     about |= {
         "input": "stdin" if source == "-" else Path(str(source or "unknown")).name,
         "bundle": f"{bundle.get('name')}, manifest {_digits(bundle.get('manifest_sha256'))}",
         "thresholds": _listed(_part(bundle, "thresholds")),
-        "engine": ", ".join(str(value) for value in engine.values() if value is not None),
+        "backend": ", ".join(str(value) for value in backend.values() if value is not None),
         "settings": _listed(settings) or "none given",
         "begun": f"{record.get('started')}, by trivet {record.get('trivet')}",
     }
@@ -67,7 +67,7 @@ def read_run_facts(verdicts: Path) -> RunFacts:
         input=source if isinstance(source, str) and source != "-" else None,
         mapping=mapping,
         format=settings["format"] if isinstance(settings.get("format"), str) else None,
-        judge=(str(bundle.get("manifest_sha256")), str(engine.get("precision"))),
+        judge=(str(bundle.get("manifest_sha256")), str(backend.get("precision"))),
     )
 
 

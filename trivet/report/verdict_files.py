@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from trivet.data.json_objects import parse_plain_line
-from trivet.data.log import Format, Log, SourceRow
-from trivet.data.records_in import Columns, LogRow, read_rows
+from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
+from trivet.data.logs.json_objects import parse_plain_line
+from trivet.data.logs.log import Format, Log, SourceRow
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
 from trivet.report.run_facts import RunFacts, read_run_facts
 from trivet.report.verdict_row import VerdictRow

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import trivet
-from trivet.configs.schema import Init, TrainConfig
-from trivet.data.tokens import SegmentTokenizer
-from trivet.model.bundle import (
+from trivet.bundle.bundle import (
     BundleInfo,
     DataInfo,
     EncoderInfo,
@@ -21,6 +19,8 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
+from trivet.configs.schema import Init, TrainConfig
+from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 

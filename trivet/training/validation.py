@@ -1,8 +1,8 @@
 """The figures of the training validation loop, on torchmetrics.
 
 Point values alone, cheap enough for every epoch. The figures that are reported, with their
-intervals, are made by `trivet.metrics` from finished verdicts; this file imports torch and that one
-does not.
+intervals, are made by `trivet.measures.metrics` from finished verdicts; this file imports torch
+and that one does not.
 """
 
 from __future__ import annotations

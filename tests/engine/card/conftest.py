@@ -20,9 +20,9 @@ import onnx
 import onnxruntime
 import pytest
 
+from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.exporting.precision import emulated
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle_info import INPUTS, OUTPUTS
-from trivet.model.precision import emulated
 
 DTYPES = {"int64": np.int64, "float32": np.float32}
 DTYPE_OF = {info.name: DTYPES[info.dtype] for info in (*INPUTS, *OUTPUTS)}

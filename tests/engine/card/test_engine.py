@@ -14,16 +14,16 @@ import onnx
 import onnxruntime
 import pytest
 
+from trivet.backends.cuda import Buffer
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import make_profiles
+from trivet.backends.tensorrt import TensorRTBackend
+from trivet.backends.tensorrt_build import build_engine, find_target
+from trivet.backends.tensorrt_cache import EngineCache
+from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
-from trivet.model.engine_info import EngineInfo
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.profiles import make_profiles
-from trivet.records import EngineError
-from trivet.serve.cuda import Buffer
-from trivet.serve.engine import TensorRTBackend
-from trivet.serve.engine_build import build_engine, find_target
-from trivet.serve.engine_cache import EngineCache
+from trivet.records import BackendError
 
 WINDOW = 96
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -121,7 +121,7 @@ def test_memory_is_given_back(
     full, allocate = (fake_cuda.cudaError_t.cudaErrorInvalidValue, None), fake_cuda.cudaMalloc
     monkeypatch.setattr(fake_cuda, "cudaHostAlloc", lambda size, _: allocate(size))
     monkeypatch.setattr(fake_cuda, "cudaMalloc", lambda size: full)
-    with pytest.raises(EngineError, match="CUDA failed"):
+    with pytest.raises(BackendError, match="CUDA failed"):
         Buffer(fake_cuda, 100)
     assert not fake_cuda._memory, "its twin"
 
@@ -149,7 +149,7 @@ def test_several_threads_are_told_apart(
 
 def test_a_call_that_fails_leaves_the_engine_usable(built: tuple[bytes, EngineInfo]) -> None:
     backend = TensorRTBackend(*built, contexts=1)
-    with pytest.raises(EngineError, match="no profile of the engine takes"):
+    with pytest.raises(BackendError, match="no profile of the engine takes"):
         backend.run(make_windows(Sizes(17, 96, 1, 1, 1, 1, 1), 100, 0))
     answer = backend.run(make_windows(Sizes(1, 9, 1, 1, 1, 1, 1), 100, 0))
     assert answer.faithfulness.shape == (1,)
@@ -164,10 +164,10 @@ def test_what_tensorrt_does_not_give_is_named(
         raise RuntimeError("no shape of node_7")
 
     monkeypatch.setattr(parts["IExecutionContext"], "infer_shapes", fail)
-    with pytest.raises(EngineError, match=r"no shapes follow from Sizes\(N=3.*node_7"):
+    with pytest.raises(BackendError, match=r"no shapes follow from Sizes\(N=3.*node_7"):
         backend.run(make_windows(Sizes(3, 9, 1, 1, 1, 1, 1), 100, 0))
     monkeypatch.setattr(parts["ICudaEngine"], "create_execution_context", lambda *_: None)
-    with pytest.raises(EngineError, match="no context can be made"):
+    with pytest.raises(BackendError, match="no context can be made"):
         TensorRTBackend(*built)
 
 
@@ -177,21 +177,23 @@ def test_what_is_missing_is_named(
     fake_cuda: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(EngineError, match=r"11\.1\.0\.106 refuses the engine .* --engine tensorrt"):
+    with pytest.raises(
+        BackendError, match=r"11\.1\.0\.106 refuses the engine .* --backend tensorrt"
+    ):
         TensorRTBackend(b"other", built[1])
     with pytest.raises(ValueError, match=r"contexts \(0\)"):
         TensorRTBackend(*built, contexts=0)
     fake_tensorrt.__version__ = "10.13.3"
-    with pytest.raises(EngineError, match=r"10\.13\.3 is too old: 10\.14"):
+    with pytest.raises(BackendError, match=r"10\.13\.3 is too old: 10\.14"):
         find_target()
     fake_cuda._cards = 0
-    with pytest.raises(EngineError, match="CUDA failed: cudaErrorNoDevice"):
+    with pytest.raises(BackendError, match="CUDA failed: cudaErrorNoDevice"):
         TensorRTBackend(*built)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(EngineError, match=r"cuda-bindings is not installed; pip install"):
+    with pytest.raises(BackendError, match=r"cuda-bindings is not installed; pip install"):
         TensorRTBackend(*built)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(EngineError, match=r"TensorRT is not installed; pip install"):
+    with pytest.raises(BackendError, match=r"TensorRT is not installed; pip install"):
         TensorRTBackend(*built)
 
 
@@ -200,7 +202,7 @@ def test_a_graph_that_cannot_be_read_is_said_in_tensorrts_words(
 ) -> None:
     onnx.save(tiny_graph, tmp_path / "model.onnx")
     fake_tensorrt._readable = False
-    with pytest.raises(EngineError, match=r"no such thing \(node node_1, Unique\)"):
+    with pytest.raises(BackendError, match=r"no such thing \(node node_1, Unique\)"):
         build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
 
 
@@ -209,7 +211,7 @@ def test_a_profile_that_is_not_taken_is_named(
 ) -> None:
     onnx.save(tiny_graph, tmp_path / "model.onnx")
     fake_tensorrt._most_profiles = 2
-    with pytest.raises(EngineError, match=r"does not take profile 2 \(\{'N': 2, 'L': 96"):
+    with pytest.raises(BackendError, match=r"does not take profile 2 \(\{'N': 2, 'L': 96"):
         build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
 
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trivet.model.bundle import read_bundle
-from trivet.model.engine_info import EngineTarget, engine_key
-from trivet.model.profiles import make_profiles
-from trivet.records import BundleError, EngineError, Evaluation, RagExample
-from trivet.serve import engine_export
-from trivet.serve.engine_cache import EngineCache
-from trivet.serve.engine_export import export_tensorrt, parity_cases
-from trivet.serve.engine_loading import find_graph, load_engine
-from trivet.serve.evaluator import Evaluator
+from trivet.backends.profiles import make_profiles
+from trivet.backends.tensorrt_cache import EngineCache
+from trivet.backends.tensorrt_loading import find_graph, load_engine
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.tensorrt_info import EngineTarget, engine_key
+from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting import tensorrt as engine_export
+from trivet.exporting.tensorrt import export_tensorrt, parity_cases
+from trivet.records import BackendError, BundleError, Evaluation, RagExample
 
 pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
 
@@ -46,9 +46,9 @@ def test_an_engine_is_built_compared_kept_and_noted(
 
 def test_the_evaluator_runs_it(engine_bundle: Path, rag_examples: tuple[RagExample, ...]) -> None:
     export_tensorrt(engine_bundle, "bf16")
-    on_card = Evaluator(engine_bundle, engine="tensorrt")
+    on_card = Evaluator(engine_bundle, backend="tensorrt")
     on_cpu = Evaluator(engine_bundle, precision="fp32")
-    assert (on_card.engine, on_card.precision) == ("tensorrt bf16 on Card", "bf16")
+    assert (on_card.backend_name, on_card.precision) == ("tensorrt bf16 on Card", "bf16")
     results = zip(
         on_cpu.evaluate_many(rag_examples), on_card.evaluate_many(rag_examples), strict=True
     )
@@ -63,7 +63,9 @@ def test_an_engine_that_is_off_is_not_kept(
     engine_bundle: Path, own_cache: Path, fake_tensorrt: Any
 ) -> None:
     fake_tensorrt._fault = 0.02
-    with pytest.raises(EngineError, match=r"differs from fp32 by 0\.02\d? on .* not kept\. .*fp16"):
+    with pytest.raises(
+        BackendError, match=r"differs from fp32 by 0\.02\d? on .* not kept\. .*fp16"
+    ):
         export_tensorrt(engine_bundle, "bf16")
     assert read_bundle(engine_bundle).info.engines == ()
     assert not list(own_cache.glob("*.engine"))
@@ -73,7 +75,7 @@ def test_an_engine_that_changes_verdicts_is_not_kept(
     engine_bundle: Path, rag_example: RagExample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_export, "count_flipped", lambda *_: 1)
-    with pytest.raises(EngineError, match=r"changes 1 of 999 verdicts; at most 0\.1% may change"):
+    with pytest.raises(BackendError, match=r"changes 1 of 999 verdicts; at most 0\.1% may change"):
         export_tensorrt(engine_bundle, "bf16", [rag_example] * 999)
     assert export_tensorrt(engine_bundle, "bf16", [rag_example] * 1000).flipped == 1
 
@@ -82,16 +84,16 @@ def test_no_engine_of_another_card_graph_or_shape_is_loaded(
     engine_bundle: Path, fake_tensorrt: Any
 ) -> None:
     bundle = read_bundle(engine_bundle)
-    with pytest.raises(EngineError, match=r"no engine of .*model\.bf16\.onnx for Card"):
+    with pytest.raises(BackendError, match=r"no engine of .*model\.bf16\.onnx for Card"):
         load_engine(bundle)
     export_tensorrt(engine_bundle, "bf16")
     load_engine(bundle)
-    with pytest.raises(EngineError, match="no engine"):
+    with pytest.raises(BackendError, match="no engine"):
         load_engine(bundle, most_windows=8)
-    with pytest.raises(EngineError, match="no engine"):
+    with pytest.raises(BackendError, match="no engine"):
         load_engine(bundle, "fp32")
     fake_tensorrt.__version__ = "11.4.0"
-    with pytest.raises(EngineError, match=r"TensorRT 11\.4\.0; run `trivet export"):
+    with pytest.raises(BackendError, match=r"TensorRT 11\.4\.0; run `trivet export"):
         load_engine(bundle)
 
 
@@ -110,10 +112,10 @@ def test_a_graph_that_is_not_there_is_asked_for(engine_bundle: Path) -> None:
         BundleError, match=r"a graph in fp16; run `trivet export .* --precision fp16"
     ):
         find_graph(bundle, "fp16")
-    with pytest.raises(EngineError, match="no TensorRT engine in int8"):
+    with pytest.raises(BackendError, match="no TensorRT engine in int8"):
         export_tensorrt(engine_bundle, "int8")
     with pytest.raises(BundleError, match="no TensorRT engine in int8"):
-        Evaluator(engine_bundle, engine="tensorrt", precision="int8")
+        Evaluator(engine_bundle, backend="tensorrt", precision="int8")
     with pytest.raises(BundleError, match="bf16 is for graphics cards"):
         Evaluator(engine_bundle, precision="bf16")
 
@@ -122,7 +124,7 @@ def test_a_machine_without_tensorrt_is_told_what_to_install(
     engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(EngineError, match=r"not installed; pip install 'trivet\[tensorrt\]'"):
+    with pytest.raises(BackendError, match=r"not installed; pip install 'trivet\[tensorrt\]'"):
         export_tensorrt(engine_bundle)
 
 
@@ -150,16 +152,16 @@ def test_a_folder_open_to_others_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
-    with pytest.raises(EngineError, match=r"open to other users \(mode 0755\).*chmod 700"):
+    with pytest.raises(BackendError, match=r"open to other users \(mode 0755\).*chmod 700"):
         EngineCache(folder)
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
-    with pytest.raises(EngineError, match="not a folder"):
+    with pytest.raises(BackendError, match="not a folder"):
         EngineCache(link)
     file = tmp_path / "file"
     file.write_text("")
     for place in (file, file / "engines"):
-        with pytest.raises(EngineError, match="not a folder that can be made"):
+        with pytest.raises(BackendError, match="not a folder that can be made"):
             EngineCache(place)
 
 
@@ -184,7 +186,7 @@ def test_a_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(EngineError, match="belongs to user"):
+    with pytest.raises(BackendError, match="belongs to user"):
         EngineCache(tmp_path / "engines")
 
 
@@ -192,10 +194,10 @@ def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path) -> No
     info = export_tensorrt(engine_bundle, "bf16")
     (plan,) = own_cache.glob("*.engine")
     plan.write_bytes(plan.read_bytes() + b"x")
-    with pytest.raises(EngineError, match=r"not the engine that .* describes; remove it"):
+    with pytest.raises(BackendError, match=r"not the engine that .* describes; remove it"):
         EngineCache().get(info.key)
     plan.with_suffix(".json").write_text("{}")
-    with pytest.raises(EngineError, match="damaged, remove it"):
+    with pytest.raises(BackendError, match="damaged, remove it"):
         EngineCache().get(info.key)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from trivet.serve import cuda
+from trivet.backends import cuda
 
 LIST = json.loads((Path(__file__).parent / "names.json").read_text())
-SERVE = Path(cuda.__file__).parent
+BACKENDS = Path(cuda.__file__).parent
 
 
 def public(thing: Any) -> set[str]:
@@ -42,7 +42,7 @@ def test_the_stand_in_for_tensorrt_knows_no_other_name(fake_tensorrt: Any, fake_
 
 
 def test_our_code_uses_no_other_name_of_cuda() -> None:
-    text = (SERVE / "cuda.py").read_text(encoding="utf-8")
+    text = (BACKENDS / "cuda.py").read_text(encoding="utf-8")
     used = set(re.findall(r"runtime\.(cuda\w+)", text))
     assert used == set(LIST["cuda"]["names"])
 
@@ -51,7 +51,7 @@ def test_our_code_uses_no_other_name_of_tensorrt() -> None:
     listed = {name for names in LIST["names"].values() for name in names} | set(LIST["names"])
     objects = "tensorrt|builder|network|parser|config|profile|context|_context|_engine|engine"
     text = "".join(
-        (SERVE / file).read_text(encoding="utf-8") for file in ("engine.py", "engine_build.py")
+        (BACKENDS / file).read_text(encoding="utf-8") for file in ("tensorrt.py", "tensorrt_build.py")
     )
     # Imports of our own modules have names of ours.
     code = "\n".join(line for line in text.splitlines() if not line.startswith(("from", "import")))
@@ -73,12 +73,16 @@ def test_the_runtime_wheel_has_every_name() -> None:
 
 
 def test_a_logger_of_the_runtime_wheel_writes_to_ours(caplog: pytest.LogCaptureFixture) -> None:
-    from trivet.serve.engine import make_logger
+    from trivet.backends.tensorrt import make_logger
 
     lean = wheel("tensorrt_lean_bindings")
     log = make_logger(lean)
     log.log(lean.ILogger.Severity.WARNING, "too small a workspace")
-    assert ("trivet.serve.engine", 30, "TensorRT: too small a workspace") in caplog.record_tuples
+    assert (
+        "trivet.backends.tensorrt",
+        30,
+        "TensorRT: too small a workspace",
+    ) in caplog.record_tuples
 
 
 def test_the_builder_has_every_name() -> None:

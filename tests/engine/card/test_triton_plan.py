@@ -9,9 +9,9 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from trivet.model.bundle import read_bundle
-from trivet.records import BundleError, EngineError
-from trivet.serve.engine_export import export_tensorrt
+from trivet.bundle.bundle import read_bundle
+from trivet.exporting.tensorrt import export_tensorrt
+from trivet.records import BackendError, BundleError
 from trivet.serve.triton.repository import export_triton
 
 pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
@@ -46,7 +46,7 @@ def test_the_plan_is_the_one_in_the_cache(
 
 def test_without_an_engine_the_way_to_one_is_named(engine_bundle: Path, tmp_path: Path) -> None:
     out = tmp_path / "repository"
-    with pytest.raises(EngineError, match=r"no engine of .* run `trivet export .*tensorrt"):
+    with pytest.raises(BackendError, match=r"no engine of .* run `trivet export .*tensorrt"):
         export_triton(engine_bundle, out, "tensorrt")
     assert not out.exists()
 

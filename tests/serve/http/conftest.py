@@ -12,16 +12,16 @@ import httpx2
 import numpy as np
 import pytest
 
+from trivet.backends.backend import Backend
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.backend import Backend
-from trivet.serve.batcher import Batcher
-from trivet.serve.evaluator import Evaluator
 from trivet.serve.http.app import build_app
-from trivet.serve.http.counters import Counters
 from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.metrics import Counters
 from trivet.serve.http.settings import ServerSettings
+from trivet.serve.scheduling.batcher import Batcher
 
 
 class EvenBackend:

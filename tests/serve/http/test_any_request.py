@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.serve.http.conftest import Asked, EvenBackend, refusal
-from trivet.serve.evaluator import Evaluator
+from trivet.evaluation.evaluator import Evaluator
 
 NAMES: tuple[str, ...] = (
     "question",

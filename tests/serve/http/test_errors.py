@@ -14,11 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
-from trivet.records import EngineError, Evaluation, FailedEvaluation
+from trivet.records import BackendError, Evaluation, FailedEvaluation
 from trivet.serve.http.errors import STATUSES, RequestError, failure_error, request_error
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.judged import Draining, Expired, Judged, Overloaded
+from trivet.serve.scheduling.predictions import Draining, Expired, Judged, Overloaded
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_every_exception_has_a_status_and_a_type(
 
 
 def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:
-    for code in ("empty_contexts", "too_long", "window", "engine_failed", "non_finite"):
+    for code in ("empty_contexts", "too_long", "window", "backend_failed", "non_finite"):
         assert failure_error(FailedEvaluation(None, code, "why")).error_type == code
     assert failure_error(FailedEvaluation(None, "bad_sentences", "why")).status == 422
     assert set(STATUSES.values()) <= {400, 401, 404, 405, 408, 413, 422, 429, 499, 500, 503, 504}
@@ -185,9 +185,9 @@ def test_a_broken_engine_is_an_error_and_never_a_number(
     many = server.post("/v1/evaluate", {"examples": [example]})
     assert many.json()["results"][0]["error"]["code"] == "non_finite"
     assert server.metric('trivet_failed_examples_total{code="non_finite"}') == 2
-    engine.error = EngineError("the card fell off")
+    engine.error = BackendError("the card fell off")
     found = refusal(server.post("/v1/evaluate", example))
-    assert found == (500, "engine_failed", "the card fell off")
+    assert found == (500, "backend_failed", "the card fell off")
 
 
 def test_what_nobody_expected_is_internal_and_tells_nothing(

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from trivet.backends.backend import Backend
+from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
+from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import read_bundle
-from trivet.records import EngineError, RagExample
-from trivet.serve.backend import Backend
-from trivet.serve.batcher import Batcher
-from trivet.serve.evaluator import Evaluator
+from trivet.records import BackendError, RagExample
 from trivet.serve.http.health import CANARY, CHECKS, Health
-from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
+from trivet.serve.scheduling.batcher import Batcher
 
 PATIENCE = 30.0
 
@@ -43,7 +43,7 @@ class MoodyBackend:
     def run(self, windows: Windows) -> Outputs:
         self.calls += 1
         if self.broken:
-            raise EngineError("the card fell off the bus")
+            raise BackendError("the card fell off the bus")
         self.go.wait(PATIENCE)
         return self._engine.run(windows)
 
@@ -64,7 +64,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def engine() -> Backend:
-    return load_backend(read_bundle(DEFAULT_BUNDLE), threads=1)
+    return load_backend(read_bundle(EMBEDDED_BUNDLE), threads=1).backend
 
 
 @pytest.fixture

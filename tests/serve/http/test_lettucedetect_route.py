@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.serve.http.conftest import Asked, refusal
+from trivet.evaluation.evaluator import Evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
-from trivet.serve.evaluator import Evaluator
 
 PATH = "/v1/lettucedetect/spans"
 ASKED: dict[str, Any] = {

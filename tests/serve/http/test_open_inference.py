@@ -11,7 +11,7 @@ import pytest
 
 import trivet
 from tests.serve.http.conftest import Asked, refusal
-from trivet.serve.evaluator import Evaluator
+from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.open_inference import OUTPUTS
 
 INFER = "/v2/models/trivet/infer"

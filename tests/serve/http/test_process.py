@@ -29,15 +29,15 @@ LONG = {
 # An engine that returns no more once its server is ready.
 HANGING = """
 import sys, threading
-from trivet.model.bundle import read_bundle
-from trivet.serve.evaluator import Evaluator
+from trivet.bundle.bundle import read_bundle
+from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.process import run_server
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
+from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
 
 class Hanging:
     name = "hanging"
-    engine = load_backend(read_bundle(DEFAULT_BUNDLE), threads=1)
+    engine = load_backend(read_bundle(EMBEDDED_BUNDLE), threads=1).backend
     ready = False
 
     def run(self, windows):

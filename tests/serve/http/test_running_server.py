@@ -17,19 +17,19 @@ from typing import Any
 import httpx2
 import pytest
 
+from trivet.backends.backend import Backend
+from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
+from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import read_bundle
-from trivet.records import ConfigError, EngineError
-from trivet.serve.backend import Backend
-from trivet.serve.evaluator import Evaluator
+from trivet.records import BackendError, ConfigError
 from trivet.serve.http import listener
 from trivet.serve.http.health import CANARY
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.listener import most_connections
 from trivet.serve.http.running_server import RunningServer, bind, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.loading import DEFAULT_BUNDLE, load_backend
 
 TLS = Path(__file__).parent / "tls"
 PATIENCE = 30.0
@@ -61,7 +61,7 @@ class HeldBackend:
 
     def run(self, windows: Windows) -> Outputs:
         if self.broken:
-            raise EngineError("the engine is made of paper")
+            raise BackendError("the engine is made of paper")
         self.calls.append(windows.input_ids.shape)
         self.gate.wait(PATIENCE)
         return self._engine.run(windows)
@@ -69,7 +69,7 @@ class HeldBackend:
 
 @pytest.fixture(scope="module")
 def engine() -> Backend:
-    return load_backend(read_bundle(DEFAULT_BUNDLE), threads=1)
+    return load_backend(read_bundle(EMBEDDED_BUNDLE), threads=1).backend
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_an_engine_that_cannot_warm_up_is_refused(backend: HeldBackend) -> None:
     async def whole() -> None:
         server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
         backend.broken = True
-        with pytest.raises(EngineError, match=r"cannot judge a stored example \(engine_failed\)"):
+        with pytest.raises(BackendError, match=r"cannot judge a stored example \(backend_failed\)"):
             await server.start(bind("127.0.0.1", 0))
         assert server.health.ready() == "warming up"
         await server.stop()

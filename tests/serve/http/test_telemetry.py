@@ -20,12 +20,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import trivet
-from trivet.serve.batcher import Batcher
 from trivet.serve.http.app import build_app
-from trivet.serve.http.counters import Counters
 from trivet.serve.http.health import Health
+from trivet.serve.http.metrics import Counters
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import CAPTURE_CONTENT, Telemetry
+from trivet.serve.scheduling.batcher import Batcher
 
 EXAMPLE = {
     "question": "Who keeps the lighthouse?",

@@ -12,12 +12,12 @@ from starlette.requests import Request
 
 import trivet
 from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
-from trivet.data.records_in import FIELD_NAMES
+from trivet.data.logs.column_mapping import FIELD_NAMES
+from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.http.bodies import ExampleBody
-from trivet.serve.http.counters import Counters
-from trivet.serve.http.judging import Judging
+from trivet.serve.http.metrics import Counters
+from trivet.serve.http.request_models import ExampleBody
+from trivet.serve.http.request_service import Judging
 from trivet.serve.http.settings import ServerSettings
 
 
@@ -136,7 +136,7 @@ def test_info_says_what_answers_and_within_which_limits(server: Asked, embedded:
     assert info["bundle"]["window"]["size"] == own.window.size
     assert info["bundle"]["thresholds"] == dataclasses.asdict(own.thresholds)
     assert info["bundle"]["calibration"]["method"] == own.calibration.method
-    assert info["engine"] == {"name": embedded.engine, "precision": embedded.precision}
+    assert info["backend"] == {"name": embedded.backend_name, "precision": embedded.precision}
     limits = info["limits"]
     assert limits["default_timeout_ms"] == server.settings.max_timeout_ms
     assert all(getattr(server.settings, name) in (limits[name], None) for name in limits)

@@ -9,8 +9,8 @@ import httpx2
 from tests.serve.http.conftest import EvenBackend
 from tests.serve.http.connections import PATIENCE, until
 from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.evaluator import Evaluator
 from trivet.serve.http.health import CANARY
 from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings

@@ -23,7 +23,7 @@ import pytest
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
-from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.backends.loading import EMBEDDED_BUNDLE
 
 MODEL = "triton_python_backend_utils"
 TYPES = {"TYPE_INT64": np.int64, "TYPE_FP32": np.float32, "TYPE_STRING": np.object_}
@@ -259,5 +259,5 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from trivet.serve.triton.repository import export_triton
 
     out = tmp_path_factory.mktemp("triton") / "repository"
-    export_triton(DEFAULT_BUNDLE, out, "python-onnx", threads=1)
+    export_triton(EMBEDDED_BUNDLE, out, "python-onnx", threads=1)
     return out

@@ -10,10 +10,10 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as schema
 
-from trivet.model.bundle_info import INPUTS, OUTPUTS, TensorInfo
-from trivet.model.engine_info import EngineInfo, EngineTarget
-from trivet.model.example_windows import Sizes
-from trivet.model.profiles import choose_profile, make_profiles, shapes
+from trivet.backends.example_windows import Sizes
+from trivet.backends.profiles import choose_profile, make_profiles, shapes
+from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
+from trivet.bundle.tensorrt_info import EngineInfo, EngineTarget
 from trivet.serve.triton.config import (
     EncoderKind,
     judge_config,

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trivet.backends.backend import ShapedBackend
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.loading import EMBEDDED_BUNDLE, load_tokenizer
+from trivet.backends.profiles import choose_profile, make_profiles, sizes_of
+from trivet.bundle.bundle import read_bundle
 from trivet.model.aggregate import Outputs
-from trivet.model.bundle import read_bundle
-from trivet.model.example_windows import Sizes, make_windows
-from trivet.model.profiles import choose_profile, make_profiles, sizes_of
-from trivet.records import EngineError
-from trivet.serve.backend import ShapedBackend
-from trivet.serve.loading import DEFAULT_BUNDLE, load_tokenizer
+from trivet.records import BackendError
 from trivet.serve.triton.config import replayed
 
 WINDOW = 256
@@ -56,7 +56,7 @@ def server_inputs(server: Any) -> list[str]:
 )
 def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes: Sizes) -> None:
     encoder, asked, real = calls
-    vocab = load_tokenizer(read_bundle(DEFAULT_BUNDLE)).vocab_size
+    vocab = load_tokenizer(read_bundle(EMBEDDED_BUNDLE)).vocab_size
     windows = make_windows(sizes, vocab, seed=1)
     found, wanted = encoder.run(windows), real(windows)
     for name in Outputs._fields:
@@ -75,5 +75,5 @@ def test_the_evaluator_fills_calls_for_it(calls: Any) -> None:
 
 def test_windows_that_no_profile_takes_are_refused_by_name(calls: Any) -> None:
     windows = make_windows(Sizes(N=5, L=256, B=1, R=4, K=1, C=4, S=1), 100, seed=1)
-    with pytest.raises(EngineError, match="no profile of the engine takes"):
+    with pytest.raises(BackendError, match="no profile of the engine takes"):
         calls[0].run(windows)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trivet.model.bundle import read_bundle
-from trivet.records import BundleError, EngineError, Evaluation, RagExample
-from trivet.serve.engine_calls import Filling
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.loading import DEFAULT_BUNDLE
+from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.bundle.bundle import read_bundle
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.packing import BatchLimits
+from trivet.records import BackendError, BundleError, Evaluation, RagExample
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 LONG = RagExample(
@@ -33,13 +33,13 @@ LONG = RagExample(
 
 @pytest.fixture(scope="session")
 def evaluator() -> Evaluator:
-    return Evaluator(DEFAULT_BUNDLE, threads=1)
+    return Evaluator(EMBEDDED_BUNDLE, threads=1)
 
 
 def serve_slowly(serve: Any, repository: Path) -> Any:
     """Serve with engine calls of one window each, so that ``LONG`` takes several."""
     server = serve(repository)
-    server.models["trivet"]._evaluator.filling = Filling(512)
+    server.models["trivet"]._evaluator.limits = BatchLimits(512)
     return server
 
 
@@ -118,7 +118,7 @@ def test_the_calls_of_one_request_are_under_way_together(
     full = serve(repository)
     again = json.loads(answer(full.infer("trivet", tensors(LONG)))["verdict"][0])
     assert again["faithfulness"] == pytest.approx(found["faithfulness"], abs=0.02)
-    positions = evaluator.filling.positions
+    positions = evaluator.limits.positions
     assert all(shape[0] * shape[1] <= positions for shape in full.asked)
 
 
@@ -132,12 +132,12 @@ def test_one_bad_window_is_the_error_of_its_request(serve: Any, repository: Path
         nonlocal calls
         calls += 1
         if calls == 3:
-            raise EngineError("the engine was told to fail")
+            raise BackendError("the engine was told to fail")
         return real(windows)
 
     encoder._backend.run = run
     code, message = error(server.infer("trivet", tensors(LONG)))
-    assert (code, message) == (1, "engine_failed: encoder: the engine was told to fail")
+    assert (code, message) == (1, "backend_failed: encoder: the engine was told to fail")
     # Those that were not asked by then never were, and the next request is answered.
     assert calls == 3
     assert answer(server.infer("trivet", tensors(LONG)))
@@ -157,7 +157,7 @@ def test_an_answer_that_is_no_probability_is_refused(serve: Any, repository: Pat
     encoder._backend.run = run
     code, message = error(server.infer("trivet", short))
     assert code == 1
-    assert message.startswith("engine_failed: the engine answered relevance_probs = nan")
+    assert message.startswith("backend_failed: the engine answered relevance_probs = nan")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_an_encoder_that_is_not_there_is_no_fault_of_the_request(
     assert not judge.is_ready()
     short = tensors(RagExample("q", ("The mill is old.",), "It is old."))
     code, message = error(server.infer("trivet", short))
-    assert (code, message) == (4, "engine_unavailable: encoder: Model 'encoder' is not ready.")
+    assert (code, message) == (4, "backend_unavailable: encoder: Model 'encoder' is not ready.")
     server.models["encoder"] = encoder
     assert judge.is_ready()
     assert answer(server.infer("trivet", short))

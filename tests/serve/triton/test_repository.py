@@ -13,8 +13,9 @@ import onnx
 import pytest
 
 from trivet.__main__ import main
-from trivet.data.windows import Windows
-from trivet.model.bundle import (
+from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import (
     ENCODER_NAME,
     GRAPH_NAME,
     INT8_NAME,
@@ -24,11 +25,10 @@ from trivet.model.bundle import (
     add_files,
     read_bundle,
 )
-from trivet.model.quantized_info import QuantizedInfo
-from trivet.model.self_test import SelfTest, read_self_test
+from trivet.bundle.quantized_info import QuantizedInfo
+from trivet.bundle.self_test import SelfTest, read_self_test
+from trivet.data.windows import Windows
 from trivet.records import BundleError
-from trivet.serve.loading import DEFAULT_BUNDLE
-from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 from trivet.serve.triton.config import EncoderKind
 from trivet.serve.triton.repository import export_triton
 
@@ -45,7 +45,7 @@ def test_each_model_holds_all_that_it_needs(repository: Path) -> None:
         copied = read_bundle(repository / model / "1" / "bundle")
         assert (
             copied.manifest.files["tokenizer.json"]
-            == (read_bundle(DEFAULT_BUNDLE).manifest.files["tokenizer.json"])
+            == (read_bundle(EMBEDDED_BUNDLE).manifest.files["tokenizer.json"])
         )
 
 
@@ -58,8 +58,8 @@ def test_the_config_names_the_bundle_to_the_last_byte(repository: Path) -> None:
 
 def test_the_python_backend_is_asked_with_every_input(tmp_path: Path) -> None:
     """Its config lists them all, whatever the graph behind it reads."""
-    source, graph = tmp_path / "source", onnx.load(DEFAULT_BUNDLE / INT8_NAME)
-    shutil.copytree(DEFAULT_BUNDLE, source)
+    source, graph = tmp_path / "source", onnx.load(EMBEDDED_BUNDLE / INT8_NAME)
+    shutil.copytree(EMBEDDED_BUNDLE, source)
     graph.graph.input.remove(next(one for one in graph.graph.input if one.name == "segment_ids"))
     zeros = onnx.helper.make_node("Sub", ["attention_mask"] * 2, ["segment_ids"])
     graph.graph.node.insert(0, zeros)
@@ -79,7 +79,7 @@ def test_the_python_backend_is_asked_with_every_input(tmp_path: Path) -> None:
 
 def test_weights_and_other_graphs_stay_behind(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    shutil.copytree(DEFAULT_BUNDLE, source)
+    shutil.copytree(EMBEDDED_BUNDLE, source)
     lost = QuantizedInfo(
         file=INT8_QDQ_NAME,
         precision="int8-qdq",
@@ -108,7 +108,7 @@ def test_nothing_is_written_over(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     for out in (repository, tmp_path):
         with pytest.raises(BundleError, match="not empty; give an empty or a new folder"):
-            export_triton(DEFAULT_BUNDLE, out, "python-onnx")
+            export_triton(EMBEDDED_BUNDLE, out, "python-onnx")
     assert listed(tmp_path) == {"mine.txt"}
 
 
@@ -126,12 +126,12 @@ def test_what_the_bundle_lacks_is_named_and_nothing_is_written(
 ) -> None:
     out = tmp_path / "repository"
     with pytest.raises(BundleError, match=message):
-        export_triton(DEFAULT_BUNDLE, out, kind, precision=precision)
+        export_triton(EMBEDDED_BUNDLE, out, kind, precision=precision)
     assert not out.exists()
 
 
 def run(monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> int:
-    monkeypatch.setattr(sys, "argv", ["trivet", "export", str(DEFAULT_BUNDLE), *arguments])
+    monkeypatch.setattr(sys, "argv", ["trivet", "export", str(EMBEDDED_BUNDLE), *arguments])
     with pytest.raises(SystemExit) as raised:
         main()
     return int(raised.value.code or 0)
@@ -152,7 +152,7 @@ def test_the_command_writes_it(
         ["--triton", "OUT"],
         ["--encoder", "onnxruntime"],
         ["--triton", "OUT", "--encoder", "openvino"],
-        ["--triton", "OUT", "--encoder", "onnxruntime", "--engine", "openvino", "--data", "x"],
+        ["--triton", "OUT", "--encoder", "onnxruntime", "--backend", "openvino", "--data", "x"],
         ["--triton", "OUT", "--encoder", "onnxruntime", "--out", "OTHER"],
     ],
     ids=" ".join,

@@ -41,8 +41,8 @@ import pytest
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
+from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, RagExample
-from trivet.serve.evaluator import Evaluator
 
 PYTHON = os.environ.get("TRIVET_TRITON_PYTHON", "")
 pytestmark = [

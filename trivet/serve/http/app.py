@@ -11,20 +11,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import trivet
-from trivet.serve.batcher import Batcher
-from trivet.serve.evaluator import Evaluator
+from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.body_limit import BodyLimit
-from trivet.serve.http.counters import Counters
 from trivet.serve.http.docs_page import docs_routes
-from trivet.serve.http.envelope import Envelope
 from trivet.serve.http.health import Health
 from trivet.serve.http.health_routes import health_routes
-from trivet.serve.http.judging import Judging
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.lettucedetect_route import lettucedetect_route
+from trivet.serve.http.metrics import Counters
 from trivet.serve.http.open_inference import open_inference_routes
+from trivet.serve.http.request_middleware import Envelope
+from trivet.serve.http.request_service import Judging
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.v1_routes import describe, v1_routes
+from trivet.serve.scheduling.batcher import Batcher
 
 if TYPE_CHECKING:
     from trivet.serve.http.telemetry import Telemetry
@@ -54,7 +54,7 @@ def build_app(
     counters.describe(
         version=trivet.__version__,
         bundle=info.name,
-        engine=evaluator.engine,
+        backend=evaluator.backend_name,
         precision=evaluator.precision,
     )
     counters.read_queue_from(batcher.state)

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from trivet.records import FailedEvaluation, to_json_text
-from trivet.serve.judged import Draining, Expired, Overloaded
+from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
 
 STATUSES: Mapping[str, int] = {
     "invalid_json": 400,
@@ -31,7 +31,7 @@ STATUSES: Mapping[str, int] = {
     "window": 422,
     "overloaded": 429,
     "client_gone": 499,
-    "engine_failed": 500,
+    "backend_failed": 500,
     "non_finite": 500,
     "internal": 500,
     "draining": 503,

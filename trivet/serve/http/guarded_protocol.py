@@ -20,8 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from trivet.serve.http.connection_limits import MALFORMED, ConnectionLimits, Refusal
-from trivet.serve.http.framing import framing_fault
 from trivet.serve.http.request_log import log_request
+from trivet.serve.http.smuggling_guard import framing_fault
 
 # Hardly a client sends its next request before it has the last answer; some proxies do.
 _MOST_QUEUED = 16

@@ -11,8 +11,8 @@ import logging
 import time
 
 from trivet.records import FailedEvaluation, RagExample
-from trivet.serve.batcher import Batcher
-from trivet.serve.judged import Draining, Expired, Overloaded, Watch
+from trivet.serve.scheduling.batcher import Batcher
+from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Watch
 
 logger = logging.getLogger(__name__)
 

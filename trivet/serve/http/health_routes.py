@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from trivet.records import to_json_text
-from trivet.serve.http.counters import Counters
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.health import Health
+from trivet.serve.http.metrics import Counters
 
 Probe = Callable[[], str | None]
 """Returns what is wrong, or ``None``."""

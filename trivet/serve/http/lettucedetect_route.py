@@ -6,11 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from trivet.evaluation.lettucedetect import lettucedetect_spans
 from trivet.records import RagExample
-from trivet.serve.http.bodies import LettuceDetectBody, texts
-from trivet.serve.http.judging import Judging
 from trivet.serve.http.parsing import parser
-from trivet.serve.lettucedetect import lettucedetect_spans
+from trivet.serve.http.request_models import LettuceDetectBody, texts
+from trivet.serve.http.request_service import Judging
 
 
 def lettucedetect_route(judging: Judging) -> Route:

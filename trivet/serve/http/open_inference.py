@@ -18,14 +18,14 @@ from trivet.records import Evaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.health import Health
 from trivet.serve.http.health_routes import probe_route
-from trivet.serve.http.judging import Judging, timing_header
-from trivet.serve.http.open_inference_bodies import (
+from trivet.serve.http.open_inference_models import (
     InferBody,
     InferOptions,
     InputName,
     OutputName,
 )
 from trivet.serve.http.parsing import parser
+from trivet.serve.http.request_service import Judging, timing_header
 from trivet.serve.http.tensors import LENGTH_HEADER, read_tensors, write_tensors
 from trivet.verdict_json import SCORES
 

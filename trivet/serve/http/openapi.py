@@ -9,7 +9,7 @@ from typing import Any
 
 import trivet
 from trivet import records
-from trivet.serve.http import answers, examples
+from trivet.serve.http import examples, response_models
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.route_list import ROUTES, RouteFacts, adapter
 from trivet.serve.http.settings import ServerSettings
@@ -43,8 +43,8 @@ def openapi(settings: ServerSettings) -> dict[str, Any]:
         for route in ROUTES
         if not isinstance(route.answer, str)
     ]
-    kinds.append(("answer", "", "serialization", answers.ErrorAnswer))
-    found, definitions = adapter(answers.ErrorAnswer).json_schemas(
+    kinds.append(("answer", "", "serialization", response_models.ErrorAnswer))
+    found, definitions = adapter(response_models.ErrorAnswer).json_schemas(
         [((end, path), mode, adapter(kind)) for end, path, mode, kind in kinds],  # type: ignore[misc]
         ref_template=_REF,
     )
@@ -108,7 +108,7 @@ def _describe(parts: Mapping[str, dict[str, Any]]) -> None:
     """Put what the records' docstrings say of each attribute where the schema wants it."""
     for name, schema in parts.items():
         schema.pop("title", None)
-        kind = getattr(answers, name, None) or getattr(records, name, None)
+        kind = getattr(response_models, name, None) or getattr(records, name, None)
         said = _attributes(kind) if dataclasses.is_dataclass(kind) else {}
         for field, about in schema.get("properties", {}).items():
             about.pop("title", None)

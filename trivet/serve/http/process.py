@@ -12,8 +12,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from trivet.evaluation.evaluator import Evaluator
 from trivet.records import ConfigError
-from trivet.serve.evaluator import Evaluator
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
@@ -48,7 +48,7 @@ def run_server(
     Raises:
         BundleError: The bundle is refused.
         ConfigError: The keys, the certificate, the address or the port cannot be used.
-        EngineError: The engine does not answer.
+        BackendError: The engine does not answer.
     """
     if sys.platform == "win32":
         raise ConfigError("trivet serve needs Linux or macOS; on Windows run it in WSL")
@@ -75,7 +75,7 @@ async def _serve(
             await server.stop()
             raise
         if not stopping.is_set():
-            announce(f"{server.url} ({evaluator.bundle.info.name}, {evaluator.engine})")
+            announce(f"{server.url} ({evaluator.bundle.info.name}, {evaluator.backend_name})")
         await stopping.wait()
         logger.info("draining: new work is refused, for at most %g s", settings.grace_seconds)
         finished = await server.stop()

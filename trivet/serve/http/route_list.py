@@ -8,15 +8,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trivet.serve.http import answers, examples
-from trivet.serve.http.bodies import EVALUATE, LettuceDetectBody, RelevanceBody
-from trivet.serve.http.envelope import PUBLIC
-from trivet.serve.http.open_inference_bodies import (
+from trivet.serve.http import examples, response_models
+from trivet.serve.http.open_inference_models import (
     InferAnswer,
     InferBody,
     ModelAnswer,
     ServerAnswer,
 )
+from trivet.serve.http.request_middleware import PUBLIC
+from trivet.serve.http.request_models import EVALUATE, LettuceDetectBody, RelevanceBody
 
 _ALWAYS = ("unauthorized",)
 _OF_BODIES = (
@@ -29,7 +29,7 @@ _OF_BODIES = (
     "too_long",
     "window",
     "overloaded",
-    "engine_failed",
+    "backend_failed",
     "non_finite",
     "internal",
     "draining",
@@ -77,7 +77,12 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 def _probe(path: str, summary: str, fine: dict[str, Any]) -> RouteFacts:
     refusals = ("unhealthy",) if path in PUBLIC else (*_ALWAYS, "unhealthy")
     return RouteFacts(
-        "GET", path, summary, answers.HealthAnswer, answers=[("fine", fine)], refusals=refusals
+        "GET",
+        path,
+        summary,
+        response_models.HealthAnswer,
+        answers=[("fine", fine)],
+        refusals=refusals,
     )
 
 
@@ -107,7 +112,7 @@ ROUTES: tuple[RouteFacts, ...] = (
         "POST",
         "/v1/evaluate",
         "Judge one answer, or several.",
-        answers.Verdict | answers.ManyAnswer,
+        response_models.Verdict | response_models.ManyAnswer,
         body=EVALUATE,
         requests=[("one", examples.EVALUATE_ONE), ("many", examples.EVALUATE_MANY)],
         answers=[("one", examples.VERDICT), ("many", examples.MANY)],
@@ -121,7 +126,7 @@ ROUTES: tuple[RouteFacts, ...] = (
         "POST",
         "/v1/relevance",
         "Judge passages by the question alone, before an answer is generated.",
-        answers.RelevanceAnswer,
+        response_models.RelevanceAnswer,
         body=RelevanceBody,
         requests=[("passages", examples.RELEVANCE)],
         answers=[("passages", examples.RELEVANCE_ANSWER)],
@@ -131,7 +136,7 @@ ROUTES: tuple[RouteFacts, ...] = (
         "POST",
         "/v1/lettucedetect/spans",
         "Answer as LettuceDetect's server does: what in the answer nothing supports.",
-        answers.LettuceDetectAnswer,
+        response_models.LettuceDetectAnswer,
         body=LettuceDetectBody,
         requests=[("answer", examples.LETTUCE_DETECT)],
         answers=[("answer", examples.LETTUCE_DETECT_ANSWER)],
@@ -142,7 +147,7 @@ ROUTES: tuple[RouteFacts, ...] = (
         "GET",
         "/v1/info",
         "Say what answers here, and within which limits.",
-        answers.InfoAnswer,
+        response_models.InfoAnswer,
         refusals=_ALWAYS,
     ),
     _infer("/v2/models/trivet/infer"),

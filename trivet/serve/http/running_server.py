@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from uvicorn.config import Config
 
-from trivet.records import ConfigError, EngineError, FailedEvaluation, RagExample
-from trivet.serve.batcher import Batcher
-from trivet.serve.evaluator import Evaluator
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import BackendError, ConfigError, FailedEvaluation, RagExample
 from trivet.serve.http.app import build_app
 from trivet.serve.http.connection_limits import ConnectionLimits
-from trivet.serve.http.counters import Counters
 from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.listener import Listener, most_connections
+from trivet.serve.http.metrics import Counters
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.judged import Judged, Overloaded
+from trivet.serve.scheduling.batcher import Batcher
+from trivet.serve.scheduling.predictions import Judged, Overloaded
 
 if TYPE_CHECKING:
     from trivet.serve.http.telemetry import Telemetry
@@ -85,7 +85,7 @@ class RunningServer:
         )
         self._counters = counters
         self._window = evaluator.bundle.info.window.size
-        self._lanes = evaluator.lanes
+        self._workers = evaluator.workers
         self._draining = False
         self._listener: Listener | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -100,7 +100,7 @@ class RunningServer:
 
         Raises:
             ConfigError: The certificate or its key cannot be read, or no descriptors are left.
-            EngineError: The engine cannot judge the stored examples.
+            BackendError: The engine cannot judge the stored examples.
         """
         settings = self._settings
         scheme = "https" if settings.tls_cert else "http"
@@ -150,11 +150,11 @@ class RunningServer:
     async def _warm(self) -> None:
         """Judge one example for each of a few lengths of windows."""
         stored = warm_up_examples(self._window)
-        # One by one, and then as many together as the engine has lanes.
-        for examples in (*([each] for each in stored), [stored[-1]] * self._lanes):
+        # One by one, and then as many together as the engine has workers.
+        for examples in (*([each] for each in stored), [stored[-1]] * self._workers):
             for result in (await self._judge_as_soon_as_may_be(examples)).results:
                 if isinstance(result, FailedEvaluation):
-                    raise EngineError(
+                    raise BackendError(
                         f"the engine cannot judge a stored example ({result.code}): "
                         f"{result.message}"
                     )

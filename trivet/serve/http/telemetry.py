@@ -28,8 +28,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import trivet
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.http.counters import STAGES
-from trivet.serve.judged import Judged
+from trivet.serve.http.metrics import STAGES
+from trivet.serve.scheduling.predictions import Judged
 from trivet.verdict_json import SCORES
 
 EVENT = "gen_ai.evaluation.result"

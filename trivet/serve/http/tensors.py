@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trivet.serve.http.errors import RequestError
-from trivet.serve.http.open_inference_bodies import InferBody, Tensor
+from trivet.serve.http.open_inference_models import InferBody, Tensor
 from trivet.serve.http.parsing import parser
 
 LENGTH_HEADER = "Inference-Header-Content-Length"

@@ -7,27 +7,27 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import trivet
+from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample, to_json_text
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.http.answers import (
-    BundleAnswer,
-    CalibrationAnswer,
-    EngineAnswer,
-    InfoAnswer,
-    LimitsAnswer,
-    relevance_fields,
-    result_fields,
-    verdict_fields,
-)
-from trivet.serve.http.bodies import (
+from trivet.serve.http.parsing import parser
+from trivet.serve.http.request_models import (
     EVALUATE,
     EvaluateMany,
     RelevanceBody,
     context_ids,
     texts,
 )
-from trivet.serve.http.judging import Judging
-from trivet.serve.http.parsing import parser
+from trivet.serve.http.request_service import Judging
+from trivet.serve.http.response_models import (
+    BackendAnswer,
+    BundleAnswer,
+    CalibrationAnswer,
+    InfoAnswer,
+    LimitsAnswer,
+    relevance_fields,
+    result_fields,
+    verdict_fields,
+)
 from trivet.serve.http.settings import ServerSettings
 
 
@@ -102,7 +102,7 @@ def describe(evaluator: Evaluator, settings: ServerSettings) -> InfoAnswer:
             thresholds=info.thresholds,
             calibration=CalibrationAnswer.of(info.calibration),
         ),
-        engine=EngineAnswer(name=evaluator.engine, precision=evaluator.precision),
+        backend=BackendAnswer(name=evaluator.backend_name, precision=evaluator.precision),
         limits=LimitsAnswer(
             max_body_bytes=settings.max_body_bytes,
             max_contexts=settings.max_contexts,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from trivet.model.manifest import MANIFEST_NAME
+from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.records import BundleError
 from trivet.serve.triton.config import BUNDLE
 

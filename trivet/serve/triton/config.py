@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from trivet.model.bundle_info import INPUTS, OUTPUTS, TensorInfo
-from trivet.model.engine_info import EngineInfo, ShapeRange
-from trivet.model.example_windows import Sizes
-from trivet.model.profiles import graph_sizes, shapes
-from trivet.serve.engine import CONTEXTS
-from trivet.serve.engine_calls import POSITIONS
+from trivet.backends.backend import POSITIONS
+from trivet.backends.example_windows import Sizes
+from trivet.backends.profiles import graph_sizes, shapes
+from trivet.backends.tensorrt import CONTEXTS
+from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
+from trivet.bundle.tensorrt_info import EngineInfo, ShapeRange
 from trivet.serve.triton.config_text import Message, Word, to_map, to_parameters
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]

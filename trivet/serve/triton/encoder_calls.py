@@ -1,7 +1,7 @@
 """The model ``encoder``, asked from within Triton: ``Windows`` in, ``Outputs`` out.
 
 For TensorRT windows are padded here to a shape that the engine has a profile for, as
-``serve.engine`` does where Triton is not in between.
+``backends.tensorrt`` does where Triton is not in between.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
-from trivet.model.engine_info import ShapeRange
-from trivet.model.example_windows import Sizes
-from trivet.model.profiles import (
+from trivet.backends.backend import POSITIONS
+from trivet.backends.example_windows import Sizes
+from trivet.backends.profiles import (
     STEP,
     choose_profile,
     cut,
@@ -25,11 +23,13 @@ from trivet.model.profiles import (
     pad,
     sizes_of,
 )
-from trivet.records import EngineError
-from trivet.serve.engine_calls import POSITIONS
+from trivet.bundle.tensorrt_info import ShapeRange
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError
 
 
-class EncoderUnavailable(EngineError):
+class EncoderUnavailable(BackendError):
     """The encoder takes no call now: it is not loaded, or not yet."""
 
 
@@ -77,7 +77,7 @@ class EncoderCalls:
         """Return the sizes that a call is padded to.
 
         Raises:
-            EngineError: No profile of the engine takes it.
+            BackendError: No profile of the engine takes it.
         """
         if not self._profiles:
             return sizes
@@ -88,12 +88,12 @@ class EncoderCalls:
         """Return what was answered.
 
         Raises:
-            EngineError: The encoder answered with an error; the message is its own.
+            BackendError: The encoder answered with an error; the message is its own.
         """
         if response.has_error():
             # The error's code does not tell: calls of models that are not there fail as INTERNAL.
             there = pb_utils.is_model_ready(model_name=self._model)
-            kind = EngineError if there else EncoderUnavailable
+            kind = BackendError if there else EncoderUnavailable
             raise kind(f"{self._model}: {response.error().message()}")
         answer = Outputs(
             **{

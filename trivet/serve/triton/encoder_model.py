@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import triton_python_backend_utils as pb_utils
 
+from trivet.backends.graph_choice import Precision
+from trivet.backends.loading import load_backend
+from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
-from trivet.model.bundle import read_bundle
-from trivet.records import EngineError
-from trivet.serve.loading import Precision, load_backend
+from trivet.records import BackendError
 from trivet.serve.triton.beside import find_bundle, read_parameters
 
 
@@ -31,7 +32,8 @@ class TritonPythonModel:
         bundle = read_bundle(find_bundle(args, parameters["bundle_sha256"]))
         precision = cast(Precision, parameters["precision"])
         threads = int(parameters["threads"]) or None
-        self._backend = load_backend(bundle, threads, precision, lanes=1)  # a request at a time
+        # One worker: Triton runs a request at a time.
+        self._backend = load_backend(bundle, threads, precision, workers=1).backend
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Run the graph once a request."""
@@ -44,7 +46,7 @@ class TritonPythonModel:
         }
         try:
             outputs = self._backend.run(Windows(**tensors))
-        except EngineError as error:
+        except BackendError as error:
             failed = pb_utils.TritonError(str(error), pb_utils.TritonError.INTERNAL)
             return pb_utils.InferenceResponse(output_tensors=[], error=failed)
         return pb_utils.InferenceResponse(

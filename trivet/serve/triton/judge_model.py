@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from trivet.bundle.bundle import INFO_NAME, SELF_TEST_NAME
+from trivet.bundle.schema import parse_info
+from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
-from trivet.model.bundle import INFO_NAME, SELF_TEST_NAME
-from trivet.model.bundle_info import parse_info
-from trivet.model.self_test import read_self_test
-from trivet.records import BundleError, EngineError, Evaluation, ExampleError, WindowError
-from trivet.serve.evaluator import Evaluator
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import BackendError, BundleError, Evaluation, ExampleError, WindowError
 from trivet.serve.triton.beside import find_bundle, read_parameters
 from trivet.serve.triton.config import SCORES
 from trivet.serve.triton.encoder_calls import EncoderCalls, EncoderUnavailable
@@ -75,12 +75,12 @@ class TritonPythonModel:
             code = getattr(error, "code", "window")
             return _to_error(f"{code}: {error}", pb_utils.TritonError.INVALID_ARG)
         except EncoderUnavailable as error:
-            return _to_error(f"engine_unavailable: {error}", pb_utils.TritonError.UNAVAILABLE)
+            return _to_error(f"backend_unavailable: {error}", pb_utils.TritonError.UNAVAILABLE)
         except Cancelled:
             return _to_error("cancelled: by the client", pb_utils.TritonError.CANCELLED)
-        except (EngineError, BundleError) as error:
-            logger.error("engine_failed: %s", error)
-            return _to_error(f"engine_failed: {error}", pb_utils.TritonError.INTERNAL)
+        except (BackendError, BundleError) as error:
+            logger.error("backend_failed: %s", error)
+            return _to_error(f"backend_failed: {error}", pb_utils.TritonError.INTERNAL)
 
     async def _judge(self, request: Any) -> Evaluation:
         asked = read_request(
@@ -106,7 +106,7 @@ class TritonPythonModel:
 
         Raises:
             BundleError: It answers otherwise than at export.
-            EngineError: It fails.
+            BackendError: It fails.
         """
         if self._passed:
             return

@@ -1,6 +1,6 @@
 """One example through an encoder that is asked, not called: its windows are under way together.
 
-The same cutting, packing and joining as everywhere (``serve.engine_calls``); only the waiting
+The same cutting, packing and joining as everywhere (``evaluation.packing``); only the waiting
 differs.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from trivet.data.windows import Windows, collate
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.packing import WindowAccumulator, pack
+from trivet.evaluation.preprocessing import Prepared
 from trivet.model.aggregate import Outputs
-from trivet.records import EngineError, Evaluation, RagExample
-from trivet.serve.engine_calls import Gathering, pack
-from trivet.serve.evaluator import Evaluator
-from trivet.serve.preparing import Prepared
+from trivet.records import BackendError, Evaluation, RagExample
 
 Ask: TypeAlias = Callable[[Windows], Awaitable[Outputs]]
 
@@ -46,13 +46,13 @@ async def judge(
     Raises:
         ExampleError: As in ``Evaluator.evaluate``.
         WindowError: The same.
-        EngineError: The encoder failed, or answered with no probability.
+        BackendError: The encoder failed, or answered with no probability.
         Cancelled: Nobody waits any more.
     """
     (prepared,) = evaluator.prepare([example], allow_empty_contexts=allow_empty_contexts)
     if not isinstance(prepared, Prepared):
         raise prepared
-    gathering = Gathering(prepared.layout)
+    gathering = WindowAccumulator(prepared.layout)
     pad = evaluator.bundle.info.special_tokens.pad
     gate = asyncio.Semaphore(calls_in_flight)
 
@@ -65,7 +65,7 @@ async def judge(
             part = gathering.take(sorted(rows))
             try:
                 answer = await ask(collate([part.layout], pad))
-            except EngineError as error:
+            except BackendError as error:
                 gathering.error = error
             else:
                 gathering.add(part, answer, 0)
@@ -73,12 +73,12 @@ async def judge(
     lengths = [len(row) for row in prepared.layout.rows]
     # All are waited for, the others of a cancelled example too: none outlives its request.
     ended = await asyncio.gather(
-        *(run(rows) for rows in pack(lengths, evaluator.filling)), return_exceptions=True
+        *(run(rows) for rows in pack(lengths, evaluator.limits)), return_exceptions=True
     )
     for each in ended:
         if isinstance(each, BaseException):
             raise each
     outputs = evaluator.join(gathering)
-    if isinstance(outputs, EngineError):
+    if isinstance(outputs, BackendError):
         raise outputs
     return evaluator.finish(prepared, outputs)

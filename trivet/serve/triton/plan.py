@@ -1,4 +1,4 @@
-"""The engine that ``trivet export --engine tensorrt`` built here, for Triton's TensorRT backend.
+"""The engine that ``trivet export --backend tensorrt`` built here, for Triton's TensorRT backend.
 
 The only file of the repository's making that needs a card: an engine is taken from this machine's
 own cache, for its own card, and answers the bundle's self-test before it is handed on.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trivet.model.bundle import Bundle
-from trivet.model.engine_info import EngineInfo, EnginePrecision
-from trivet.serve.engine import TensorRTBackend
-from trivet.serve.engine_loading import find_engine
-from trivet.serve.loading import check_self_test
+from trivet.backends.graph_choice import check_self_test
+from trivet.backends.tensorrt import TensorRTBackend
+from trivet.backends.tensorrt_loading import find_engine
+from trivet.bundle.bundle import Bundle
+from trivet.bundle.tensorrt_info import EngineInfo, EnginePrecision
 
 
 class Plan(NamedTuple):
@@ -35,7 +35,7 @@ def find_plan(bundle: Bundle, precision: EnginePrecision) -> Plan:
     Raises:
         BundleError: The bundle has no such graph, or the engine does not answer the self-test as
             the graph did at export.
-        EngineError: TensorRT or a card is missing, or no engine was built here.
+        BackendError: TensorRT or a card is missing, or no engine was built here.
     """
     content, info = find_engine(bundle, precision)
     backend = TensorRTBackend(content, info, contexts=1)

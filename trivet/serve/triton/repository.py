@@ -18,8 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trivet.data.windows import Windows
-from trivet.model.bundle import (
+from trivet.backends.graph_choice import Precision, check_self_test, choose_graph
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.tensorrt_loading import find_graph
+from trivet.bundle.bundle import (
     CARD_NAME,
     INFO_NAME,
     SELF_TEST_NAME,
@@ -28,12 +30,10 @@ from trivet.model.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.model.bundle_info import BundleInfo, GraphInfo
-from trivet.model.engine_info import EnginePrecision
+from trivet.bundle.schema import BundleInfo, GraphInfo
+from trivet.bundle.tensorrt_info import EnginePrecision
+from trivet.data.windows import Windows
 from trivet.records import BundleError
-from trivet.serve.engine_loading import find_graph
-from trivet.serve.loading import Precision, check_self_test, choose_graph
-from trivet.serve.onnx_runtime import OnnxRuntimeBackend
 from trivet.serve.triton.beside import manifest_sha256
 from trivet.serve.triton.config import (
     BUNDLE,
@@ -99,7 +99,7 @@ def export_triton(
     Raises:
         BundleError: The bundle is refused, has no such graph, or the graph does not answer its
             self-test here; or ``out`` holds something.
-        EngineError: No TensorRT engine of the bundle was built here.
+        BackendError: No TensorRT engine of the bundle was built here.
     """
     bundle = read_bundle(folder)
     if out.exists() and any(out.iterdir()):

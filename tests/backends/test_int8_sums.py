@@ -1,0 +1,84 @@
+"""int8 sums are exact on any processor: the quick kernels are tried before they are used."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from trivet.backends import int8_sums, onnx_runtime
+from trivet.backends.int8_sums import PROBE, keep_int8_sums_exact, quick_sums_overflow
+from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import SELF_TEST_NAME, read_bundle
+from trivet.bundle.self_test import read_self_test
+from trivet.data.windows import Windows
+
+ENTRY = "session.x64quantprecision"
+
+
+def test_the_probe_is_a_product_of_bytes() -> None:
+    kinds = {"a": TensorProto.UINT8, "b": TensorProto.INT8, "c": TensorProto.INT32}
+    ends = {n: helper.make_tensor_value_info(n, kind, [None, None]) for n, kind in kinds.items()}
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
+    graph = helper.make_graph([node], "p", [ends["a"], ends["b"]], [ends["c"]])
+    opsets = [helper.make_opsetid("", 21)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    assert model.SerializeToString() == PROBE
+
+
+@pytest.mark.parametrize("overflow", [True, False])
+def test_other_kernels_are_asked_for_only_where_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch, overflow: bool
+) -> None:
+    monkeypatch.setattr(int8_sums, "quick_sums_overflow", lambda: overflow)
+    options = onnxruntime.SessionOptions()
+    keep_int8_sums_exact(options)
+    if overflow:
+        assert options.get_session_config_entry(ENTRY) == "1"
+    else:
+        with pytest.raises(RuntimeError, match=ENTRY):
+            options.get_session_config_entry(ENTRY)
+
+
+def test_both_kernels_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    (graph,) = (graph for graph in read_bundle(EMBEDDED_BUNDLE).info.graphs if graph.sums_fit)
+    windows = Windows(**read_self_test(EMBEDDED_BUNDLE / SELF_TEST_NAME).arrays())
+    answers = []
+    for overflow, known_to_fit in ((True, False), (quick_sums_overflow(), False), (True, True)):
+        monkeypatch.setattr(int8_sums, "quick_sums_overflow", lambda overflow=overflow: overflow)
+        backend = OnnxRuntimeBackend(EMBEDDED_BUNDLE / graph.file, 1, sums_fit=known_to_fit)
+        answers.append(backend.run(windows))
+    for other in answers[1:]:
+        for one, same in zip(answers[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_no_other_kernels_are_asked_for_where_sums_are_known_to_fit(
+    monkeypatch: pytest.MonkeyPatch, fits: bool
+) -> None:
+    asked: list[onnxruntime.SessionOptions] = []
+    monkeypatch.setattr(onnx_runtime, "keep_int8_sums_exact", asked.append)
+    bundle = read_bundle(EMBEDDED_BUNDLE)
+    graphs = tuple(
+        graph.model_copy(update={"sums_fit": fits and graph.precision == "int8"})
+        for graph in bundle.info.graphs
+    )
+    changed = bundle.info.model_copy(update={"graphs": graphs})
+    load_backend(dataclasses.replace(bundle, info=changed), 1, "int8")
+    assert len(asked) == (0 if fits else 1)
+
+
+def test_sums_of_the_shipped_graph_fit() -> None:
+    graph = onnx.load(EMBEDDED_BUNDLE / "model.int8.onnx").graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    assert len(products) == 24
+    for node in products:
+        weights = numpy_helper.to_array(constants[node.input[1]])
+        assert 2 * 255 * int(np.abs(weights.astype(int)).max()) < 2**15, node.name

@@ -1,0 +1,139 @@
+"""From a folder to an engine: what is loaded, and what is refused, by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trivet.backends.loading import load_backend, load_tokenizer
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import add_files, read_bundle, write_bundle
+from trivet.bundle.schema import SpecialTokenIds
+from trivet.bundle.self_test import read_self_test
+from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError, BundleError
+
+
+@pytest.fixture
+def copied(tiny_bundle: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may spoil."""
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "copied"))
+
+
+def part_of(bundle: Path, folder: Path, *files: str) -> Path:
+    """Write a bundle of some of another's files."""
+    info = read_bundle(bundle).info
+    graphs = tuple(graph for graph in info.graphs if graph.file in files)
+    write_bundle(
+        folder,
+        info.model_copy(update={"graphs": graphs}),
+        (bundle / "tokenizer.json").read_text(encoding="utf-8"),
+        extra={name: bundle / name for name in files},
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("precision", "file"),
+    [(None, "model.int8.onnx"), ("int8", "model.int8.onnx"), ("fp32", "model.onnx")],
+)
+def test_the_precision_decides_on_the_graph(
+    tiny_bundle: Path, precision: str | None, file: str
+) -> None:
+    evaluator = Evaluator(tiny_bundle, 1, precision=precision)  # type: ignore[arg-type]
+    assert evaluator.backend_name == f"onnxruntime {file}"
+
+
+def test_fp32_is_taken_where_there_is_no_int8(tiny_bundle: Path, tmp_path: Path) -> None:
+    folder = part_of(tiny_bundle, tmp_path / "part", "model.onnx", "self_test.json")
+    assert Evaluator(folder).backend_name == "onnxruntime model.onnx"
+    with pytest.raises(BundleError, match=r"no int8 graph \(it has fp32\); run `trivet export`"):
+        Evaluator(folder, precision="int8")
+
+
+def test_a_bundle_without_graphs_says_how_to_get_them(tiny_bundle: Path, tmp_path: Path) -> None:
+    folder = part_of(tiny_bundle, tmp_path / "part", "model.safetensors", "encoder.json")
+    with pytest.raises(BundleError, match=r"no int8 or fp32 graph \(it has none\).*trivet export"):
+        Evaluator(folder)
+
+
+@pytest.mark.parametrize("file", ["model.int8.onnx", "tokenizer.json", "bundle.json"])
+def test_an_altered_file_is_refused_by_name(copied: Path, file: str) -> None:
+    content = bytearray((copied / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copied / file).write_bytes(content)
+    with pytest.raises(BundleError, match=file):
+        Evaluator(copied)
+
+
+def test_a_missing_head_is_named(copied: Path) -> None:
+    info = read_bundle(copied).info.model_copy(update={"heads": ("support", "relevance")})
+    add_files(copied, {}, info)
+    with pytest.raises(BundleError, match="names no utilization head"):
+        Evaluator(copied)
+
+
+def test_a_tokenizer_of_another_model_is_refused(copied: Path) -> None:
+    other = SpecialTokenIds(cls=7, sep=8, pad=9)
+    add_files(copied, {}, read_bundle(copied).info.model_copy(update={"special_tokens": other}))
+    with pytest.raises(BundleError, match=r"tokenizer\.json: .* cls 2, sep 3, pad 0.* cls 7"):
+        load_tokenizer(read_bundle(copied))
+
+
+def test_another_graph_under_the_same_name_fails_the_self_test(copied: Path) -> None:
+    answers = json.loads((copied / "self_test.json").read_bytes())
+    values = answers["expected"]["model.onnx"]["outputs"]["relevance"]["values"]
+    values[0] = values[0] + 0.01
+    add_files(copied, {"self_test.json": json.dumps(answers).encode()})
+    load_backend(read_bundle(copied), 1, "int8")
+    with pytest.raises(BundleError, match=r"model\.onnx: self-test: answers differ by 0\.01"):
+        load_backend(read_bundle(copied), 1, "fp32")
+
+
+def test_a_bundle_without_a_self_test_is_refused(tiny_bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"no self_test\.json"):
+        Evaluator(part_of(tiny_bundle, tmp_path / "part", "model.onnx"))
+
+
+def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(BundleError, match=r"model\.onnx: ONNX Runtime refuses it"):
+        OnnxRuntimeBackend(tmp_path / "model.onnx")
+
+
+def test_a_graph_of_something_else_is_refused_by_its_ends(tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in ("text", "score")
+    ]
+    node = helper.make_node("Identity", ["text"], ["score"])
+    graph = helper.make_graph([node], "other", ends[:1], ends[1:])
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "m.onnx")
+    with pytest.raises(
+        BundleError, match=r"m\.onnx: its inputs do not fit: missing .*unknown text"
+    ):
+        OnnxRuntimeBackend(tmp_path / "m.onnx")
+
+
+def test_threads_below_one_are_refused(tiny_bundle: Path) -> None:
+    with pytest.raises(ValueError, match=r"threads \(0\) must be at least 1"):
+        Evaluator(tiny_bundle, threads=0)
+
+
+def test_ids_beyond_the_vocabulary_are_an_engine_error(tiny_bundle: Path) -> None:
+    bundle = read_bundle(tiny_bundle)
+    backend = load_backend(bundle, 1, "fp32").backend
+    windows = Windows(**read_self_test(bundle.path("self_test.json")).arrays())
+    assert isinstance(backend.run(windows), Outputs)
+    beyond = windows._replace(input_ids=np.full_like(windows.input_ids, 10**6))
+    with pytest.raises(BackendError, match=r"model\.onnx failed on \d+x\d+ window positions"):
+        backend.run(beyond)

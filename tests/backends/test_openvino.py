@@ -1,0 +1,205 @@
+"""OpenVINO answers as ONNX Runtime does, from the same files; and what it is refused for."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.judges import kept_for_openvino
+from trivet.backends import openvino_loading
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.graph_choice import Precision
+from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.openvino import OpenVinoBackend
+from trivet.backends.openvino_loading import choose_for_openvino
+from trivet.bundle.bundle import Bundle, read_bundle
+from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.parity import grid
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError, BundleError, Evaluation, RagExample
+
+WINDOW, VOCAB = 48, 150
+needs_openvino = pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None, reason="needs OpenVINO"
+)
+
+
+def largest_difference(one: Outputs, other: Outputs) -> float:
+    pairs = zip(one, other, strict=True)
+    return max(float(np.abs(left - right).max(initial=0.0)) for left, right in pairs)
+
+
+def windows_of(sizes: Sizes, seed: int = 0) -> Windows:
+    return make_windows(sizes, VOCAB, seed)
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_bundle: Path) -> dict[str, OpenVinoBackend]:
+    files = ("model.onnx", "model.int8.onnx")
+    return {f: OpenVinoBackend(tiny_bundle / f, window=WINDOW, threads=1) for f in files}
+
+
+@needs_openvino
+@pytest.mark.parametrize(("file", "most"), [("model.onnx", 1e-4), ("model.int8.onnx", 0.01)])
+def test_a_graph_answers_as_in_onnx_runtime_on_every_shape(
+    tiny_bundle: Path, loaded: dict[str, OpenVinoBackend], file: str, most: float
+) -> None:
+    runtime = OnnxRuntimeBackend(tiny_bundle / file, 1)
+    for seed, sizes in enumerate(grid(WINDOW)):
+        windows = windows_of(sizes, seed)
+        found = loaded[file].run(windows)
+        assert all(array.dtype == np.float32 for array in found)
+        assert largest_difference(found, runtime.run(windows)) <= most, sizes
+
+
+@needs_openvino
+def test_bf16_answers_with_numbers_under_any_padding(tiny_bundle: Path) -> None:
+    backend = OpenVinoBackend(tiny_bundle / "model.onnx", window=WINDOW, bf16=True, threads=1)
+    expected = OnnxRuntimeBackend(tiny_bundle / "model.onnx", 1)
+    for real in (1, 2, 17, 39, 40):
+        windows = windows_of(Sizes(N=2, L=40, B=1, R=8, K=2, C=30, S=2), real)
+        mask = (np.arange(40) < np.array([[40], [real]])).astype(np.int64)
+        windows = windows._replace(attention_mask=mask)
+        found = backend.run(windows)
+        assert all(np.isfinite(array).all() for array in found)
+        assert largest_difference(found, expected.run(windows)) < 0.1
+
+
+@needs_openvino
+def test_padding_to_a_step_changes_no_answer(
+    loaded: dict[str, OpenVinoBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = loaded["model.onnx"]
+    # The next step is longer than this model's windows may be.
+    for length, padded in ((19, OpenVinoBackend.step), (40, WINDOW), (WINDOW, WINDOW)):
+        windows = windows_of(Sizes(N=3, L=length, B=2, R=9, K=3, C=23, S=2))
+        assert backend._padded(windows).input_ids.shape == (3, padded)
+        found = backend.run(windows)
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "step", 1)
+            assert backend._padded(windows) is windows
+            assert largest_difference(backend.run(windows), found) < 1e-5
+
+
+@needs_openvino
+def test_threads_do_not_meet(loaded: dict[str, OpenVinoBackend]) -> None:
+    backend = loaded["model.onnx"]
+    sizes = Sizes(N=2, L=33, B=2, R=9, K=2, C=23, S=2)
+    calls = [windows_of(sizes, seed) for seed in range(24)]
+    alone = [backend.run(call) for call in calls]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(backend.run, calls))
+    for one, other in zip(alone, together, strict=True):
+        assert largest_difference(one, other) < 1e-6
+
+
+@needs_openvino
+def test_an_evaluator_says_what_answers(tiny_bundle: Path, rag_example: RagExample) -> None:
+    fast = Evaluator(tiny_bundle, 1, backend="openvino")
+    assert (fast.backend_name, fast.precision) == ("openvino model.int8.onnx", "int8")
+    assert Evaluator(tiny_bundle, 1, backend="openvino", precision="fp32").precision == "fp32"
+    (found,) = fast.evaluate_many([rag_example])
+    (expected,) = Evaluator(tiny_bundle, 1).evaluate_many([rag_example])
+    assert isinstance(found, Evaluation) and isinstance(expected, Evaluation)
+    assert found.faithfulness == pytest.approx(expected.faithfulness, abs=0.01)
+    assert found.relevance == pytest.approx(expected.relevance, abs=0.01)
+
+
+@needs_openvino
+def test_the_bundle_of_the_package_passes_its_self_test() -> None:
+    assert load_backend(read_bundle(EMBEDDED_BUNDLE), 1, None, "openvino").backend.name.startswith(
+        "openvino"
+    )
+
+
+def with_wide_weights(bundle: Bundle) -> Bundle:
+    """Return a bundle whose int8 weights are not known to be small."""
+    graphs = tuple(graph.model_copy(update={"sums_fit": False}) for graph in bundle.info.graphs)
+    return dataclasses.replace(bundle, info=bundle.info.model_copy(update={"graphs": graphs}))
+
+
+@needs_openvino
+def test_where_int8_sums_overflow_there_is_fp32_or_nothing(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: True)
+    tiny, shipped = read_bundle(tiny_bundle), read_bundle(EMBEDDED_BUNDLE)
+    assert choose_for_openvino(tiny, None).precision == "int8"
+    assert choose_for_openvino(shipped, None).precision == "int8"
+    wide, wide_alone = with_wide_weights(tiny), with_wide_weights(shipped)
+    assert load_backend(wide, 1, None, "openvino").backend.name == "openvino model.onnx"
+    cases: tuple[tuple[Bundle, Precision | None], ...] = ((wide, "int8"), (wide_alone, None))
+    for bundle, precision in cases:
+        with pytest.raises(BundleError, match=r"int8\.onnx: int8 sums overflow .*--backend onnx"):
+            load_backend(bundle, 1, precision, "openvino")
+    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: False)
+    assert choose_for_openvino(wide, None).precision == "int8"
+
+
+@pytest.mark.parametrize(("exact_there", "overflow_here"), [(1, 1), (1, 0), (0, 1), (0, 0)])
+def test_int8_that_was_measured_runs_where_sums_are_as_good_as_there(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, exact_there: int, overflow_here: int
+) -> None:
+    bundle = read_bundle(tiny_bundle)
+    kept = kept_for_openvino("dynamic", "model.int8.onnx")
+    kept = kept.model_copy(update={"exact_sums": bool(exact_there)})
+    wide = with_wide_weights(bundle)
+    chosen = dataclasses.replace(wide, info=wide.info.model_copy(update={"openvino": kept}))
+    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: bool(overflow_here))
+    found = choose_for_openvino(chosen, None)
+    assert found.exported == (not (exact_there and overflow_here))
+    assert found.precision == ("int8" if found.exported else "fp32")
+
+
+@needs_openvino
+def test_ids_beyond_the_vocabulary_are_refused(loaded: dict[str, OpenVinoBackend]) -> None:
+    windows = windows_of(Sizes(N=2, L=20, B=1, R=8, K=2, C=30, S=2))
+    for backend in loaded.values():
+        for wrong in (10**6, -1):
+            ids = windows.input_ids.copy()
+            ids[1, 3] = wrong
+            with pytest.raises(BackendError, match=r"failed on 2x20 .* token ids .*another model"):
+                backend.run(windows._replace(input_ids=ids))
+
+
+@needs_openvino
+def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path, tiny_bundle: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(BundleError, match=r"model\.onnx: OpenVINO refuses it"):
+        OpenVinoBackend(tmp_path / "model.onnx", window=WINDOW)
+    with pytest.raises(ValueError, match=r"threads \(0\) must be at least 1"):
+        OpenVinoBackend(tiny_bundle / "model.onnx", window=WINDOW, threads=0)
+    with pytest.raises(BundleError, match=r"no bf16 for OpenVINO; .*trivet export"):
+        Evaluator(tiny_bundle, backend="openvino", precision="bf16")
+
+
+@needs_openvino
+def test_a_graph_of_something_else_is_refused_by_its_ends(tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in ("text", "score")
+    ]
+    node = helper.make_node("Sqrt", ["text"], ["score"])
+    graph = helper.make_graph([node], "other", ends[:1], ends[1:])
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "m.onnx")
+    with pytest.raises(BundleError, match=r"m\.onnx: its inputs do not fit: .*unknown text"):
+        OpenVinoBackend(tmp_path / "m.onnx", window=WINDOW)
+
+
+def test_without_openvino_the_error_says_how_to_get_it(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(BackendError, match=r"pip install 'trivet\[openvino\]', or use"):
+        Evaluator(tiny_bundle, backend="openvino")

@@ -1,0 +1,400 @@
+"""A bundle survives being written and read, and refuses everything that is not exactly itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+import transformers
+
+from trivet.bundle.bundle import (
+    Bundle,
+    BundleInfo,
+    DataInfo,
+    EncoderInfo,
+    GraphInfo,
+    ScoreInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    add_files,
+    read_bundle,
+    write_bundle,
+)
+from trivet.bundle.manifest import check_name, write_manifest
+from trivet.bundle.model_card import render_card
+from trivet.bundle.schema import INPUTS, parse_info
+from trivet.bundle.weights import load_rag_model
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+from trivet.records import BundleError
+
+_AS_JSON = [each.model_dump(mode="json") for each in INPUTS]
+OLDER_INPUTS = [each for each in _AS_JSON if "overlap" not in each["name"]]
+
+
+@pytest.fixture
+def info(tiny_bert: transformers.BertModel) -> BundleInfo:
+    return BundleInfo(
+        package_version="0.1.0",
+        name="tiny judge",
+        encoder=EncoderInfo(
+            model_type="bert", hidden_size=16, layers=2, source="tiny-bert", licence="Apache-2.0"
+        ),
+        window=WindowInfo(size=64, overlap=8),
+        faithfulness="weakest_sentence",
+        heads=("support", "relevance", "utilization"),
+        thresholds=Thresholds(adherence=0.4, sentence=0.5, span=0.3),
+        special_tokens=SpecialTokenIds(cls=2, sep=3, pad=0),
+        training=TrainingInfo(
+            command="trivet train tiny.yaml",
+            date="2026-01-31",
+            data=(DataInfo(name="mills | ferries", licence="CC0-1.0", rows=1200),),
+            settings={"epochs": 3, "learning_rate": 1e-5},
+        ),
+        scores=(
+            ScoreInfo(
+                measure="hallucination AUROC",
+                data="mills",
+                split="dev",
+                value=0.75,
+                low=0.7,
+                high=0.8,
+                n=100,
+                positives=30,
+                date="2026-01-31",
+                command="trivet test --data jsonl:mills.jsonl",
+                precision="int8",
+            ),
+        ),
+    )
+
+
+@pytest.fixture
+def model(tiny_bert: transformers.BertModel) -> RagModel:
+    return RagModel(Trunk(tiny_bert)).eval()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, info: BundleInfo, model: RagModel) -> Path:
+    """A written bundle with weights."""
+    folder = tmp_path / "bundle"
+    write_bundle(
+        folder,
+        info,
+        '{"tokens": []}',
+        weights=model.state_dict(),
+        encoder_config=model.architecture(),
+    )
+    return folder
+
+
+def test_what_is_read_is_what_was_written(folder: Path, info: BundleInfo, model: RagModel) -> None:
+    bundle = read_bundle(folder)
+    assert bundle.info == info
+    assert bundle.path("tokenizer.json").read_text() == '{"tokens": []}'
+    loaded = load_rag_model(bundle)
+    assert not loaded.training
+    for name, tensor in model.state_dict().items():
+        assert loaded.state_dict()[name].equal(tensor), name
+
+
+def test_a_bundle_is_read_without_torch(folder: Path) -> None:
+    code = (
+        "import sys, pathlib; from trivet.bundle.bundle import read_bundle\n"
+        f"read_bundle(pathlib.Path({str(folder)!r}))\n"
+        "sys.exit(sum(name in sys.modules for name in ('torch', 'transformers', 'lightning')))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+# Damage ---------------------------------------------------------------------------------------
+
+
+def cut(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def flip(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 0x01
+    file.write_bytes(bytes(content))
+
+
+def lose(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def add(folder: Path) -> None:
+    (folder / "extra.json").write_text("{}")
+
+
+def link(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    elsewhere = folder.parent / "elsewhere.json"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+
+
+def nest(folder: Path) -> None:
+    (folder / "deep").mkdir()
+
+
+def lose_manifest(folder: Path) -> None:
+    (folder / "MANIFEST.json").unlink()
+
+
+def edit_info(folder: Path) -> None:
+    file = folder / "bundle.json"
+    file.write_text(file.read_text().replace('"adherence": 0.4', '"adherence": 0.9'))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut, r"model\.safetensors: \d+ bytes instead of \d+"),
+        (flip, r"model\.safetensors: SHA-256 .* altered or damaged"),
+        (lose, r"tokenizer\.json is named in MANIFEST\.json but missing"),
+        (add, r"extra\.json is not named in MANIFEST\.json"),
+        (link, r"tokenizer\.json: not a regular file"),
+        (nest, r"deep: not a regular file"),
+        (lose_manifest, r"MANIFEST\.json: missing"),
+        (edit_info, r"bundle\.json: SHA-256"),
+    ],
+)
+def test_damage_is_refused_by_name(
+    folder: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(folder)
+    with pytest.raises(BundleError, match=message):
+        read_bundle(folder)
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="no such folder"):
+        read_bundle(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../up.json", "/etc/hosts.txt", "a/b.json", ".hidden.json", "a..json", "..", "", "a\\b.json"],
+)
+def test_a_manifest_cannot_name_a_path(folder: Path, name: str) -> None:
+    file = folder / "MANIFEST.json"
+    manifest = json.loads(file.read_text())
+    manifest["files"][name] = manifest["files"]["tokenizer.json"]
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(BundleError, match="is refused"):
+        read_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["model.bin", "model.pt", "weights.pkl", "run.py", "model"])
+def test_only_plain_data_is_held(name: str) -> None:
+    with pytest.raises(BundleError, match="store weights as safetensors"):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": 2}, "upgrade trivet"),
+        ({"more": 1}, "more: Extra inputs"),
+        ({"files": {"a.json": {"size": "1", "sha256": "0" * 64}}}, "valid integer"),
+        ({"files": {"a.json": {"size": 1, "sha256": "x"}}}, "sha256"),
+    ],
+)
+def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], message: str) -> None:
+    file = folder / "MANIFEST.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(BundleError, match=message):
+        read_bundle(folder)
+
+
+# bundle.json ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("schema_version",), 2, r"schema_version 2, this trivet reads 1; upgrade trivet"),
+        (("schema_version",), 0, "write the bundle again"),
+        (("schema_version",), None, "schema_version None"),
+        (("surprise",), 1, "surprise: Extra inputs"),
+        (("window", "stride"), 1, r"window\.stride: Extra inputs"),
+        (("window", "size"), "64", r"window\.size: Input should be a valid integer"),
+        (("window", "overlap"), 64, r"window\.overlap \(64\) must be below window\.size \(64\)"),
+        (("thresholds", "span"), 1.5, r"thresholds\.span"),
+        (("thresholds", "more"), 0.5, r"thresholds\.more"),
+        (("heads",), ["support", "mood"], r"heads\.1"),
+        (("heads",), ["support", "support"], "twice"),
+        (("faithfulness",), "mean", "faithfulness"),
+        (("calibration",), {"method": "histogram"}, r"calibration\.method"),
+        (("inputs",), [], "inputs or outputs differ"),
+        (("inputs",), OLDER_INPUTS, r"\(context_overlap, .*_overlap\); .* export"),
+        (("outputs",), [], r"completeness, .*: run it with that one"),
+        (("inputs",), _AS_JSON[::-1], "in type, dimensions or order"),
+        (("name",), "", "name"),
+    ],
+)
+def test_a_strange_description_is_refused(
+    info: BundleInfo, path: tuple[str, ...], value: Any, message: str
+) -> None:
+    raw = json.loads(info.to_json())
+    part = raw
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    with pytest.raises(BundleError, match=message):
+        parse_info(json.dumps(raw).encode(), "bundle.json")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"null"])
+def test_what_is_no_description_is_refused(text: bytes) -> None:
+    with pytest.raises(BundleError, match=r"bundle\.json"):
+        parse_info(text, "bundle.json")
+
+
+def test_the_description_never_holds_nan(info: BundleInfo) -> None:
+    score = info.scores[0].model_dump() | {"value": float("nan")}
+    with pytest.raises(pydantic.ValidationError, match="finite"):
+        ScoreInfo(**score)
+
+
+def test_thresholds_are_a_frozen_record() -> None:
+    thresholds = Thresholds(0.1, 0.2, 0.3)
+    assert dataclasses.asdict(thresholds) == {"adherence": 0.1, "sentence": 0.2, "span": 0.3}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        thresholds.span = 0.5
+
+
+def test_a_graph_that_is_named_must_be_there(folder: Path, info: BundleInfo) -> None:
+    graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
+    changed = info.model_copy(update={"graphs": (graph,)})
+    (folder / "bundle.json").write_text(changed.to_json())
+    write_manifest(folder)
+    with pytest.raises(BundleError, match=r"names the graph model\.onnx"):
+        read_bundle(folder)
+
+
+def test_something_must_be_able_to_answer(tmp_path: Path, info: BundleInfo) -> None:
+    write_bundle(tmp_path, info, "{}")
+    with pytest.raises(BundleError, match="nothing can answer"):
+        read_bundle(tmp_path)
+
+
+# Writing --------------------------------------------------------------------------------------
+
+
+def test_a_new_bundle_leaves_nothing_of_the_old(
+    folder: Path, info: BundleInfo, model: RagModel
+) -> None:
+    add_files(folder, {"model.onnx": b"old graph", "curve.json": b"[]"})
+    assert read_bundle(folder).has("curve.json")
+    write_bundle(
+        folder, info, "{}", weights=model.state_dict(), encoder_config=model.architecture()
+    )
+    bundle = read_bundle(folder)
+    assert not bundle.has("model.onnx") and not bundle.has("curve.json")
+    with pytest.raises(BundleError, match=r"no model\.onnx; the bundle holds README\.md"):
+        bundle.path("model.onnx")
+
+
+def test_a_strangers_folder_is_left_alone(tmp_path: Path, info: BundleInfo) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(BundleError, match=r"thesis\.txt, which no bundle wrote"):
+        write_bundle(tmp_path, info, "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_weights_come_with_their_encoder(tmp_path: Path, info: BundleInfo, model: RagModel) -> None:
+    with pytest.raises(BundleError, match="belong together"):
+        write_bundle(tmp_path, info, "{}", weights=model.state_dict())
+
+
+def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
+    flip(folder)
+    with pytest.raises(BundleError, match=r"model\.safetensors"):
+        add_files(folder, {"parity.json": b"{}"})
+
+
+def test_the_card_tells_what_is_known(info: BundleInfo) -> None:
+    card = render_card(info)
+    for text in (
+        "# tiny judge",
+        "Apache-2.0",
+        "`trivet train tiny.yaml`",
+        r"mills \| ferries",
+        "1,200",
+        "0.750",
+        "0.700 to 0.800",
+        "below 0.4 counts as hallucinated",
+        "least supported sentence",
+    ):
+        assert text in card, text
+    assert "None measured yet" in render_card(info.model_copy(update={"scores": ()}))
+
+
+# Weights --------------------------------------------------------------------------------------
+
+
+def rewrite(
+    folder: Path, info: BundleInfo, state: dict[str, Any], config: dict[str, Any]
+) -> Bundle:
+    write_bundle(folder, info, "{}", weights=state, encoder_config=config)
+    return read_bundle(folder)
+
+
+def test_a_missing_head_is_named(tmp_path: Path, info: BundleInfo, model: RagModel) -> None:
+    state = {key: value for key, value in model.state_dict().items() if "utilization" not in key}
+    bundle = rewrite(tmp_path, info, state, model.architecture())
+    with pytest.raises(BundleError, match=r"weights of the head utilization are missing"):
+        load_rag_model(bundle)
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path, info: BundleInfo, model: RagModel) -> None:
+    state, config = model.state_dict(), model.architecture()
+    classifier = "heads.support.classifier.weight"
+    for changed, message in (
+        ({"heads.mood.weight": state[classifier]}, r"belong to no part of the model.*heads\.mood"),
+        ({classifier: state[classifier][:2].clone()}, r"classifier\.weight has shape \(2, 16\)"),
+        ({classifier: state[classifier] * float("nan")}, r"classifier\.weight is not finite"),
+    ):
+        bundle = rewrite(tmp_path, info, state | changed, config)
+        with pytest.raises(BundleError, match=message):
+            load_rag_model(bundle)
+    without = {key: value for key, value in state.items() if "word_embeddings" not in key}
+    with pytest.raises(BundleError, match="1 parameters are missing, first trunk"):
+        load_rag_model(rewrite(tmp_path, info, without, config))
+
+
+@pytest.mark.parametrize("key", ["auto_map", "_attn_implementation", "quantization_config"])
+def test_an_encoder_brings_no_code(
+    tmp_path: Path, info: BundleInfo, model: RagModel, key: str
+) -> None:
+    config = model.architecture()
+    config["encoder"][key] = "somewhere/else"
+    with pytest.raises(BundleError, match=rf"encoder\.{key} is refused"):
+        load_rag_model(rewrite(tmp_path, info, model.state_dict(), config))
+
+
+def test_the_two_descriptions_must_agree(tmp_path: Path, info: BundleInfo, model: RagModel) -> None:
+    config = model.architecture() | {"faithfulness": "weakest_token"}
+    with pytest.raises(BundleError, match=r"faithfulness is 'weakest_token', but bundle\.json"):
+        load_rag_model(rewrite(tmp_path, info, model.state_dict(), config))
+
+
+def test_a_file_that_is_no_safetensors(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"\x80\x04pickle")
+    write_manifest(folder)
+    with pytest.raises(BundleError, match="not a safetensors file"):
+        load_rag_model(read_bundle(folder))

@@ -1,0 +1,34 @@
+"""Figures into a bundle: which are kept, and which older ones they replace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.scores import keep_scores
+from trivet.measures.figures import Figure
+
+
+def figure(measure: str, value: float, generator: str | None = None) -> Figure:
+    return Figure(measure, "made/up", value, 0.1, 0.9, 20, 5, 10, 0, generator=generator)
+
+
+def test_the_main_figures_are_kept_and_replace_older_ones_of_the_same_rows(
+    weights_bundle: Path,
+) -> None:
+    first = [figure("hallucination_auroc", 0.6), figure("relevance_rmse", 0.2)]
+    keep_scores(read_bundle(weights_bundle), first, split="dev", command="one", precision="int8")
+    keep_scores(read_bundle(weights_bundle), first, split="dev", command="one", precision="fp32")
+    again = [
+        figure("hallucination_auroc", 0.7),
+        figure("hallucination_auroc", 0.8, generator="one of several"),
+        figure("support_ece", 0.3),
+    ]
+    keep_scores(read_bundle(weights_bundle), again, split="dev", command="two", precision="int8")
+    scores = read_bundle(weights_bundle).info.scores
+    assert [(score.precision, score.measure, score.value) for score in scores] == [
+        ("fp32", "hallucination_auroc", 0.6),
+        ("fp32", "relevance_rmse", 0.2),
+        ("int8", "hallucination_auroc", 0.7),
+    ]
+    assert "`two`" in (weights_bundle / "README.md").read_text(encoding="utf-8")

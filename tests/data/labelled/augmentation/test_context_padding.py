@@ -1,0 +1,86 @@
+"""Rows made long by strangers' passages: the same text every time, and labels that stay true."""
+
+from __future__ import annotations
+
+import pytest
+
+from trivet.data.labelled.augmentation.context_padding import lengthen
+from trivet.records import (
+    ContextSpan,
+    DataError,
+    Evidence,
+    LabelledExample,
+    Labels,
+    RagExample,
+    Span,
+)
+
+
+def row(number: int, group: str = "") -> LabelledExample:
+    passages = (f"Passage {number} is red. It is old.", f"Passage {number} is blue.")
+    return LabelledExample(
+        RagExample(f"What is {number}?", passages, f"It is blue. It is {number}.", id=str(number)),
+        Labels(
+            unsupported=(Span(12, 20),),
+            adherent=False,
+            relevant=(ContextSpan(1, 0, len(passages[1])),),
+            utilized=(ContextSpan(1, 0, len(passages[1])),),
+            relevance=1 / 3,
+            utilization=1 / 3,
+            evidence=(Evidence(Span(0, 11), (ContextSpan(1, 0, len(passages[1])),)),),
+        ),
+        "made",
+        group or f"group-{number}",
+    )
+
+
+ROWS = [row(number) for number in range(6)]
+
+
+def marked(labelled: LabelledExample, spans: tuple[ContextSpan, ...] | None) -> list[str]:
+    contexts = labelled.example.contexts
+    return [contexts[span.context][span.start : span.end] for span in spans or ()]
+
+
+def test_every_row_gets_so_many_passages_of_others_and_keeps_its_own_in_order() -> None:
+    for before, after in zip(ROWS, lengthen(ROWS, 7, seed=0), strict=True):
+        own, contexts = before.example.contexts, after.example.contexts
+        assert len(contexts) == len(own) + 7
+        assert [text for text in contexts if text in own] == list(own)
+        assert len(set(contexts)) == len(contexts)
+
+
+def test_what_is_marked_is_the_same_text_and_shares_of_the_whole_are_unknown() -> None:
+    for before, after in zip(ROWS, lengthen(ROWS, 7, seed=0), strict=True):
+        assert (after.example.response, after.labels.unsupported, after.labels.adherent) == (
+            before.example.response,
+            before.labels.unsupported,
+            before.labels.adherent,
+        )
+        for name in ("relevant", "utilized"):
+            assert marked(after, getattr(after.labels, name)) == marked(
+                before, getattr(before.labels, name)
+            )
+        assert before.labels.evidence is not None and after.labels.evidence is not None
+        assert marked(after, after.labels.evidence[0].contexts) == marked(
+            before, before.labels.evidence[0].contexts
+        )
+        # One sentence of three is relevant to begin with, and no longer afterwards.
+        assert (after.labels.relevance, after.labels.utilization) == (None, None)
+
+
+def test_the_same_seed_gives_the_same_rows_and_none_changes_nothing() -> None:
+    assert lengthen(ROWS, 5, seed=0) == lengthen(ROWS, 5, seed=0)
+    assert lengthen(ROWS, 5, seed=0) != lengthen(ROWS, 5, seed=1)
+    assert lengthen(ROWS, 0, seed=0) == ROWS
+
+
+def test_rows_of_one_document_lend_each_other_nothing() -> None:
+    rows = [row(0, "same"), row(1, "same"), *ROWS[2:]]
+    lengthened = lengthen(rows, 8, seed=0)
+    assert not any("Passage 1" in text for text in lengthened[0].example.contexts)
+
+
+def test_more_passages_than_strangers_have_are_refused_with_the_numbers() -> None:
+    with pytest.raises(DataError, match=r"row 0 \(group-0\).* have 10 passages, not 11"):
+        lengthen(ROWS, 11, seed=0)

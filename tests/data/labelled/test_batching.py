@@ -1,0 +1,120 @@
+"""Batches by windows: every example once an epoch, within the budget, by (seed, epoch) alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.labelled.batching import WindowBatches, fill_batches
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
+from trivet.data.windows import Layout, WindowSettings, lay_out
+from trivet.records import ConfigError, RagExample
+
+# The windows and the longest row of each example.
+SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(8, 64)), min_size=1, max_size=60)
+
+
+@pytest.fixture
+def layouts(wordpiece_file: Path, rag_examples: tuple[RagExample, ...]) -> list[Layout]:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    short = [example for example in rag_examples if len(example.contexts[0]) < 200] * 5
+    reads = tokenize_examples(short, tokenizer)
+    return [lay_out(read, WindowSettings(48), tokenizer.special) for read in reads]
+
+
+@given(SIZES, st.integers(1, 8), st.none() | st.integers(0, 3), st.integers(0, 3))
+def test_every_example_comes_once_and_no_batch_is_too_large(
+    sizes: list[tuple[int, int]], budget: int, seed: int | None, epoch: int
+) -> None:
+    windows, widths = np.asarray(sizes).T
+    batches = fill_batches(windows, widths, budget, seed, epoch)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(sizes)))
+    for batch in batches:
+        assert windows[batch].sum() <= budget or len(batch) == 1
+    assert batches == fill_batches(windows, widths, budget, seed, epoch)
+    assert len(batches) == len(fill_batches(windows, widths, budget, 0, 0))
+
+
+def test_the_order_depends_on_seed_and_epoch() -> None:
+    windows, widths = np.ones(200, dtype=np.int64), np.arange(200)
+    orders = {
+        (seed, epoch): str(fill_batches(windows, widths, 4, seed, epoch))
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    }
+    assert len(set(orders.values())) == 4
+
+
+def test_rows_of_like_length_stand_together() -> None:
+    random = np.random.default_rng(0)
+    widths = random.integers(16, 512, 4000)
+    windows = random.integers(1, 4, 4000)
+    batches = fill_batches(windows, widths, 16, seed=0)
+    padded = sum(int(windows[batch].sum()) * int(widths[batch].max()) for batch in batches)
+    assert padded < 1.15 * (windows * widths).sum()
+    # Yet long and short batches follow each other at random.
+    first = [int(widths[batch].mean()) for batch in batches[:50]]
+    assert max(first) - min(first) > 200
+
+
+def test_without_a_seed_the_examples_are_sorted() -> None:
+    widths = np.asarray([9, 30, 12, 30, 8])
+    windows = np.asarray([1, 2, 1, 1, 1])
+    assert fill_batches(windows, widths, 2, None) == [[4, 0], [2, 3], [1]]
+
+
+def test_a_run_stopped_at_the_end_of_an_epoch_begins_the_next_one_whole(
+    layouts: list[Layout],
+) -> None:
+    batches = WindowBatches(layouts, budget=4, seed=0)
+    batches.resume(len(batches))
+    assert len(list(batches)) == len(batches)
+
+
+def test_the_epoch_may_be_set_after_the_iterator_was_made(layouts: list[Layout]) -> None:
+    late, early = WindowBatches(layouts, 4, seed=0), WindowBatches(layouts, 4, seed=0)
+    iterator = iter(late)
+    late.set_epoch(3)
+    early.set_epoch(3)
+    assert list(iterator) == list(early) != list(WindowBatches(layouts, 4, seed=0))
+
+
+def shares(layouts: list[Layout], world: int, seed: int | None) -> list[list[list[int]]]:
+    return [list(WindowBatches(layouts, 4, seed, rank, world)) for rank in range(world)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_devices_that_train_step_together_and_miss_nothing(
+    layouts: list[Layout], world: int
+) -> None:
+    whole = list(WindowBatches(layouts, 4, seed=0))
+    parts = shares(layouts, world, seed=0)
+    (length,) = {len(part) for part in parts}
+    assert length == -(-len(whole) // world) == len(WindowBatches(layouts, 4, 0, 0, world))
+    # Read side by side they are the whole epoch in its order, and then its beginning again.
+    together = [batch for step in zip(*parts, strict=True) for batch in step]
+    assert together == (whole + whole)[: len(together)]
+
+
+def test_more_devices_than_batches_read_them_more_than_once(layouts: list[Layout]) -> None:
+    parts = shares(layouts[:1], 3, seed=0)
+    assert parts == [[[0]], [[0]], [[0]]]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_devices_that_judge_share_every_example_once(layouts: list[Layout], world: int) -> None:
+    parts = shares(layouts, world, seed=None)
+    judged = [index for part in parts for batch in part for index in batch]
+    assert sorted(judged) == list(range(len(layouts)))
+    assert all(parts), "an idle device would hold up the others"
+
+
+def test_too_few_examples_to_judge_are_refused(layouts: list[Layout]) -> None:
+    assert all(shares(layouts[:3], 3, seed=None))
+    with pytest.raises(ConfigError, match=r"run.devices \(4\): only 3 examples of dev"):
+        WindowBatches(layouts[:3], 4, None, 0, 4)

@@ -1,0 +1,200 @@
+"""Items to batches of tensors: shuffled, altered, shared, and gone on with where a run stopped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from lightning.fabric.utilities.data import _set_sampler_epoch
+
+from trivet.data.labelled.augmentation.augment import Augmentation
+from trivet.data.labelled.datamodule import (
+    Item,
+    RagData,
+    collate_items,
+    prepare,
+    truths,
+)
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.windows import WindowSettings
+from trivet.records import ConfigError, LabelledExample, Labels, RagExample
+
+
+@pytest.fixture
+def items(wordpiece_file: Path, labelled_examples: tuple[LabelledExample, ...]) -> list[Item]:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    return prepare(labelled_examples * 4, tokenizer, WindowSettings(32))
+
+
+def test_prepared_items_keep_their_examples(items: list[Item]) -> None:
+    for item in items:
+        assert item.targets.window_class.shape == item.layout.response_row.shape
+        assert len(item.targets.relevant) == len(item.layout.context_row)
+    names = [item.labelled.example.id for item in items]
+    assert names == ["mill", "bread", "ferry"] * 4
+
+
+def test_a_batch_holds_tensors_of_one_shape(items: list[Item]) -> None:
+    batch = collate_items(items[:3], pad=0)
+    examples, tokens, copies = batch.windows.response_at.shape
+    assert examples == 3
+    assert batch.windows.input_ids.shape[0] == sum(len(item.layout.rows) for item in items[:3])
+    assert batch.targets.window_class.shape == (3, tokens, copies)
+    assert batch.targets.token_supported.shape == (3, tokens)
+    assert batch.targets.relevant.shape == batch.windows.context_at.shape
+    assert batch.targets.adherent.tolist() == [0, 0, 1]
+    assert [example.example.id for example in batch.examples] == ["mill", "bread", "ferry"]
+    assert all(isinstance(tensor, torch.Tensor) for tensor in (*batch.windows, *batch.targets))
+
+
+def names_of(data: RagData) -> list[list[str | None]]:
+    return [[example.example.id for example in batch.examples] for batch in data.train_dataloader()]
+
+
+def test_lightning_finds_the_sampler_and_sets_its_epoch(items: list[Item]) -> None:
+    data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
+    loader = data.train_dataloader()
+    epochs = []
+    for epoch in (0, 1, 0):
+        _set_sampler_epoch(loader, epoch)
+        epochs.append([sorted(batch) for batch in loader.batches])
+    assert epochs[0] == epochs[2] != epochs[1]
+    assert len(loader) == len(epochs[0]) == len(epochs[1])
+
+
+def test_a_loader_goes_on_where_its_state_was_kept(items: list[Item]) -> None:
+    data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
+    whole = names_of(data)
+    assert len(whole) > 3
+    started = iter(data.train_dataloader())
+    next(started), next(started)
+    state = data.state_dict()
+
+    fresh = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
+    fresh.load_state_dict(state)
+    assert names_of(fresh) == whole[2:]
+    assert names_of(fresh) == whole, "only the first epoch after a resume is shortened"
+
+
+def test_altered_rows_are_read_anew_and_the_others_as_they_were(
+    items: list[Item], wordpiece_file: Path
+) -> None:
+    seen: list[list[LabelledExample]] = []
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+
+    def read(examples: Sequence[LabelledExample]) -> list[Item]:
+        seen.append(list(examples))
+        return prepare(examples, tokenizer, WindowSettings(32))
+
+    def run(augmentation: Augmentation) -> RagData:
+        return RagData(items, items[:3], 0, 4, 0, augmentation, read)
+
+    def batches(data: RagData, epoch: int) -> list[list[LabelledExample]]:
+        _set_sampler_epoch(data.train_dataloader(), epoch)
+        return [batch.examples for batch in data.train_dataloader()]
+
+    plain = batches(run(Augmentation()), 0)
+    assert not seen
+    half = Augmentation(shuffle=0.5, permute_contexts=0.5)
+    data = run(half)
+    first, second = batches(data, 0), batches(data, 1)
+    given = [item.labelled for item in items]
+    altered = [example for batch in first for example in batch if example not in given]
+    assert 0 < len(altered) < len(items)
+    assert [len(batch) for batch in first] == [len(batch) for batch in plain]
+    assert [e.example.id for batch in first for e in batch] == [
+        e.example.id for batch in plain for e in batch
+    ]
+    again, anew = (sorted(str(e) for batch in each for e in batch) for each in (first, second))
+    assert again != anew, "each epoch alters the rows in another way"
+    assert batches(run(half), 0) == first
+
+    fresh = run(half)
+    fresh.load_state_dict({"batches": 2})
+    assert batches(fresh, 0) == first[2:], "a resumed run alters what the whole one altered"
+    # The tensors are those of the altered example, and dev is never altered.
+    (batch, *_) = run(Augmentation(empty_response=1)).train_dataloader()
+    emptied = [not example.example.response for example in batch.examples]
+    assert emptied == (batch.windows.response_at < 0).flatten(1).all(-1).tolist()
+    dev = run(Augmentation(shuffle=1)).val_dataloader()
+    assert all(example in given for batch in dev for example in batch.examples)
+
+
+def test_augmentation_needs_to_know_how_to_read(items: list[Item]) -> None:
+    with pytest.raises(ValueError, match="augmentation needs read"):
+        RagData(items, items, 0, 4, 0, Augmentation(shuffle=0.1))
+
+
+def test_dev_is_sorted_and_the_same_each_time(items: list[Item]) -> None:
+    data = RagData(items, items, pad=0, batch_windows=4, seed=0)
+    seen = [
+        [example.example.id for batch in data.val_dataloader() for example in batch.examples]
+        for _ in range(2)
+    ]
+    assert seen[0] == seen[1]
+    assert sorted(map(str, seen[0])) == sorted(["mill", "bread", "ferry"] * 4)
+
+
+class _Place:
+    """Stands for the trainer of one of several devices."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        self.global_rank = rank
+        self.world_size = world
+
+
+def shared(items: list[Item], rank: int, world: int) -> RagData:
+    data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
+    data.trainer = cast(Any, _Place(rank, world))
+    return data
+
+
+def test_devices_share_both_loaders(items: list[Item]) -> None:
+    ranks = [shared(items, rank, 2) for rank in range(2)]
+    counts = [names_of(data) for data in ranks]
+    assert len(counts[0]) == len(counts[1]) == len(ranks[0].train_dataloader())
+    seen = {str(name) for batches in counts for batch in batches for name in batch}
+    assert seen == {"mill", "bread", "ferry"}
+    dev = [
+        example.example.id
+        for data in ranks
+        for batch in data.val_dataloader()
+        for example in batch.examples
+    ]
+    assert sorted(map(str, dev)) == ["bread", "ferry", "mill"], "each is judged once"
+
+
+def test_a_shared_run_goes_on_among_as_many_devices(items: list[Item]) -> None:
+    whole = names_of(shared(items, 1, 2))
+    started = shared(items, 0, 2)
+    next(iter(started.train_dataloader()))
+    state = started.state_dict()
+    resumed = shared(items, 1, 2)
+    resumed.load_state_dict(state)
+    assert names_of(resumed) == whole[1:]
+    with pytest.raises(ConfigError, match=r"run.devices \(3\): .* shared among 2"):
+        shared(items, 0, 3).load_state_dict(state)
+
+
+def test_a_batch_moves_without_its_texts(items: list[Item]) -> None:
+    data = RagData(items, items, pad=0, batch_windows=4, seed=0)
+    batch = collate_items(items[:2], pad=0)
+    moved = data.transfer_batch_to_device(batch, torch.device("meta"), 0)
+    assert all(tensor.device.type == "meta" for tensor in (*moved.windows, *moved.targets))
+    assert moved.examples == batch.examples
+
+
+def test_unknown_truths_are_nan() -> None:
+    example = RagExample("", ("A mill.",), "A mill.")
+    known = Labels(adherent=True, relevance=0.5)
+    found = truths(
+        [LabelledExample(example, known, "a", "a"), LabelledExample(example, Labels(), "a", "b")]
+    )
+    assert found["adherent"][0] == 1.0
+    assert found["relevance"][0] == 0.5
+    assert math.isnan(found["utilization"][0])
+    assert all(math.isnan(values[1]) for values in found.values())

@@ -1,0 +1,191 @@
+"""Labelled JSONL: unknown stays unknown, offsets are checked, lost rows are counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.data.labelled.labelled_jsonl import read_jsonl
+from trivet.data.labelled.source_report import SourceReport
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
+
+CONTEXT = "The kiln reaches cone six. It cools overnight."
+RESPONSE = "It reaches cone six in an hour."
+
+
+def row(labels: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
+    plain = {
+        "id": "k1",
+        "question": "How hot is the kiln?",
+        "contexts": [CONTEXT, "Glaze is thin."],
+        "response": RESPONSE,
+        "labels": labels,
+        "source": "kilns",
+        "group": "kiln-1",
+    }
+    return plain | others
+
+
+def read(tmp_path: Path, *rows: Any) -> tuple[list[LabelledExample], SourceReport]:
+    path = tmp_path / "rows.jsonl"
+    lines = [item if isinstance(item, str) else json.dumps(item) for item in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return read_jsonl(path)
+
+
+def test_everything_known_arrives(tmp_path: Path) -> None:
+    labels = {
+        "unsupported": [[21, 31], [5, 5]],
+        "adherent": False,
+        "relevant": [[0, 0, 26]],
+        "utilized": [],
+        "evidence": [{"response": [0, 20], "contexts": [[0, 0, 26]]}],
+        "relevance": 0.5,
+        "utilization": 1,
+        "completeness": None,
+    }
+    (example,), report = read(
+        tmp_path, row(labels, split="train", generator="potter", weight=2, relation="x")
+    )
+    assert example.labels == Labels(
+        unsupported=(Span(21, 31),),
+        adherent=False,
+        relevant=(ContextSpan(0, 0, 26),),
+        utilized=(),
+        evidence=(Evidence(Span(0, 20), (ContextSpan(0, 0, 26),)),),
+        relevance=0.5,
+        utilization=1.0,
+    )
+    assert example.example.contexts == (CONTEXT, "Glaze is thin.")
+    assert example.example.context_sentences is None
+    assert (example.source, example.group, example.split) == ("kilns", "kiln-1", "train")
+    assert (example.generator, example.weight, example.example.id) == ("potter", 2.0, "k1")
+    assert (report.rows, report.kept, report.dropped, report.noted) == (1, 1, {}, {})
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"unsupported": None, "adherent": None}])
+def test_unknown_stays_unknown(tmp_path: Path, labels: dict[str, Any] | None) -> None:
+    (example,), _ = read(tmp_path, row(labels))
+    assert example.labels == Labels()
+
+
+@pytest.mark.parametrize(
+    ("labels", "unsupported", "adherent"),
+    [
+        ({"adherent": True}, (), True),
+        ({"adherent": False}, None, False),
+        ({"unsupported": []}, (), True),
+        ({"unsupported": [[0, 2]]}, (Span(0, 2),), False),
+    ],
+)
+def test_what_follows_from_what_is_known(
+    tmp_path: Path, labels: dict[str, Any], unsupported: Any, adherent: bool
+) -> None:
+    (example,), _ = read(tmp_path, row(labels))
+    assert example.labels == Labels(unsupported=unsupported, adherent=adherent)
+
+
+def test_without_a_response_nothing_is_adherent(tmp_path: Path) -> None:
+    (example,), _ = read(tmp_path, row({"unsupported": [], "relevant": []}, response=""))
+    assert example.labels.adherent is None
+    assert example.labels.relevant == ()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (row({"unsupported": [[0, 32]]}), "unsupported leaves its text"),
+        (row({"unsupported": [[-1, 3]]}), "unsupported leaves its text"),
+        (row({"unsupported": [[9, 3]]}), "unsupported leaves its text"),
+        (row({"unsupported": [[0, True]]}), "unsupported holds something that is not 2 whole"),
+        (row({"unsupported": [[0.0, 3.0]]}), "unsupported holds something that is not 2 whole"),
+        (row({"unsupported": [0, 3]}), "unsupported holds something that is not 2 whole"),
+        (row({"unsupported": 3}), "unsupported is not a list"),
+        (row({"relevant": [[0, 0, 99]]}), "relevant leaves its text"),
+        (row({"relevant": [[2, 0, 1]]}), "relevant names a context that is not there"),
+        (row({"utilized": [[-1, 0, 1]]}), "utilized names a context that is not there"),
+        (row({"evidence": [[0, 3]]}), "evidence is not a list of objects"),
+        (row({"evidence": [{"contexts": []}]}), "evidence holds something that is not 2 whole"),
+        (row({"evidence": [{"response": [0, 99]}]}), "evidence leaves its text"),
+        (row({"adherent": True, "unsupported": [[0, 2]]}), "adherent and unsupported contradict"),
+        (row({"adherent": False, "unsupported": []}), "adherent and unsupported contradict"),
+        (row({"adherent": "yes"}), "adherent is not of type bool"),
+        (row({"relevance": 1.5}), "relevance lies outside [0, 1]"),
+        (row(weight=-1), "weight is negative"),
+        (row(weight=float("nan")), "weight is not a finite number"),
+        (row(contexts="one text"), "contexts is not a list of strings"),
+        (row(contexts=[]), "no context holds any text"),
+        (row(contexts=[" \n"]), "no context holds any text"),
+        (row(question="", response=" "), "neither question nor response holds any text"),
+        (row(response=7), "response is not of type str"),
+        (row() | {"labels": []}, "labels is not of type dict"),
+        ("{broken", "line is not JSON"),
+    ],
+)
+def test_a_bad_row_is_counted_with_its_line_and_the_rest_is_read(
+    tmp_path: Path, bad: Any, reason: str
+) -> None:
+    examples, report = read(tmp_path, row(), bad, row())
+    assert [example.example.id for example in examples] == ["k1", "k1"]
+    assert (report.rows, report.kept) == (3, 2)
+    ((counted, count),) = report.dropped.items()
+    assert counted.startswith(reason)
+    assert count == 1
+    assert [place.partition(":")[0] for place in report.places[counted]] == ["line 2"]
+
+
+def test_evidence_that_names_an_empty_span_is_not_general_support(tmp_path: Path) -> None:
+    evidence = [
+        {"response": [0, 2], "contexts": [[0, 3, 3]]},
+        {"response": [3, 9], "contexts": []},
+    ]
+    (example,), _ = read(tmp_path, row({"evidence": evidence}))
+    assert example.labels.evidence == (Evidence(Span(3, 9), ()),)
+
+
+def test_a_label_outside_its_text_is_shown_with_its_numbers(tmp_path: Path) -> None:
+    _, report = read(tmp_path, row({"unsupported": [[0, 32]]}), row({"relevant": [[2, 0, 1]]}))
+    assert report.places == {
+        "unsupported leaves its text": ["line 1: [0, 32) of 31 characters"],
+        "relevant names a context that is not there": [
+            "line 2: context 2 of 2, counted from 0",
+        ],
+    }
+
+
+def test_overlapping_spans_of_one_kind_are_merged_and_counted(tmp_path: Path) -> None:
+    labels = {
+        "unsupported": [[21, 31], [18, 23], [0, 2], [30, 31]],
+        "relevant": [[1, 0, 5], [0, 0, 9], [0, 4, 12], [0, 12, 14]],
+        "utilized": [[0, 0, 5], [1, 0, 5]],
+        "evidence": [{"response": [0, 20], "contexts": []}, {"response": [3, 9]}],
+    }
+    (example,), report = read(tmp_path, row(labels))
+    assert example.labels.unsupported == (Span(0, 2), Span(18, 31))
+    assert example.labels.relevant == (
+        ContextSpan(0, 0, 12),
+        ContextSpan(0, 12, 14),
+        ContextSpan(1, 0, 5),
+    )
+    assert report.noted == {
+        "overlapping unsupported spans were merged": 2,
+        "overlapping relevant spans were merged": 1,
+        "evidence for an unsupported stretch counts for nothing": 2,
+    }
+
+
+def test_what_is_missing_gets_a_stable_name(tmp_path: Path) -> None:
+    bare = {"question": "Hot?", "contexts": [CONTEXT], "response": RESPONSE}
+    (first, second), report = read(tmp_path, bare, bare | {"question": "Cold?"})
+    assert first.group == second.group
+    assert (first.source, first.example.id, second.example.id) == ("rows", "rows-1", "rows-2")
+    assert (first.weight, first.split, first.generator) == (1.0, None, None)
+    assert report.noted == {"no group: the contexts stand for it": 2}
+
+
+def test_offsets_count_code_points(tmp_path: Path) -> None:
+    (example,), _ = read(tmp_path, row({"unsupported": [[0, 2]]}, response="\U0001f525\U0001f3fa"))
+    assert example.labels.unsupported == (Span(0, 2),)

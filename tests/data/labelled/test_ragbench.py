@@ -1,0 +1,296 @@
+"""RAGBench: from sentence keys to spans, on small parquet files of the publishers' shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.data.labelled.ragbench import read_ragbench
+from trivet.data.labelled.source_report import SourceReport
+from trivet.records import ContextSpan, DataError, Evidence, LabelledExample, Labels, Span
+
+DOCUMENTS = [
+    [["0a", "Clay rests for a day. "], ["0b", "Then it is thrown."]],
+    [["1a", "A kiln reaches cone six."]],
+]
+RESPONSE = [["a", "Clay rests a day."], ["b", "It sings."], ["c", "That is all."]]
+
+
+def support(key: str, *names: str, fully: bool | None = None) -> dict[str, Any]:
+    return {
+        "response_sentence_key": key,
+        "supporting_sentence_keys": list(names),
+        "fully_supported": fully,
+        "explanation": "",
+    }
+
+
+def row(**others: Any) -> dict[str, Any]:
+    plain = {
+        "id": "q1",
+        "question": "How long does clay rest?",
+        "documents": ["not read"],
+        "response": "not read",
+        "documents_sentences": DOCUMENTS,
+        "response_sentences": RESPONSE,
+        "sentence_support_information": [
+            support("a", "0a", fully=True),
+            support("b"),
+            support("c", "general"),
+        ],
+        "unsupported_response_sentence_keys": ["b"],
+        "adherence_score": False,
+        "all_relevant_sentence_keys": ["0b", "0a"],
+        "all_utilized_sentence_keys": ["0a"],
+        "relevance_score": 2 / 3,
+        "utilization_score": 1 / 3,
+        "completeness_score": 0.5,
+        "generation_model_name": "potter-1",
+    }
+    return plain | others
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    import pyarrow
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    return path
+
+
+def read(tmp_path: Path, *rows: dict[str, Any]) -> tuple[list[LabelledExample], SourceReport]:
+    write(tmp_path / "pottery" / "train-00000-of-00001.parquet", *rows)
+    return read_ragbench(str(tmp_path))
+
+
+def labels_of(tmp_path: Path, **others: Any) -> tuple[Labels, dict[str, int]]:
+    (example,), report = read(tmp_path, row(**others))
+    return example.labels, report.noted
+
+
+def test_keys_become_spans_of_the_joined_sentences(tmp_path: Path) -> None:
+    (example,), report = read(tmp_path, row())
+    texts = example.example
+    assert texts.contexts == (
+        "Clay rests for a day. Then it is thrown.",
+        "A kiln reaches cone six.",
+    )
+    assert texts.response == "Clay rests a day. It sings. That is all."
+    assert texts.context_sentences == ((Span(0, 21), Span(22, 40)), (Span(0, 24),))
+    assert texts.response_sentences == (Span(0, 17), Span(18, 27), Span(28, 40))
+    assert example.labels == Labels(
+        unsupported=(Span(18, 27),),
+        adherent=False,
+        relevant=(ContextSpan(0, 0, 21), ContextSpan(0, 22, 40)),
+        utilized=(ContextSpan(0, 0, 21),),
+        evidence=(
+            Evidence(Span(0, 17), (ContextSpan(0, 0, 21),)),
+            Evidence(Span(28, 40), ()),
+        ),
+        relevance=2 / 3,
+        utilization=1 / 3,
+        completeness=0.5,
+    )
+    assert (example.source, example.split) == ("ragbench/pottery", "train")
+    assert (example.generator, texts.id) == ("potter-1", "pottery/train/q1/potter-1")
+    assert (report.rows, report.kept, report.dropped, report.noted) == (1, 1, {}, {})
+
+
+def test_a_full_stop_after_a_key_is_no_part_of_it(tmp_path: Path) -> None:
+    labels, noted = labels_of(
+        tmp_path,
+        sentence_support_information=[
+            support("a.", "0a."),
+            support("b."),
+            support("c.", "general"),
+        ],
+        unsupported_response_sentence_keys=["b."],
+        all_relevant_sentence_keys=["0b.", "0a.", "0a"],
+        all_utilized_sentence_keys=["0a."],
+    )
+    assert labels == labels_of(tmp_path)[0]
+    assert noted == {}
+
+
+def test_a_key_that_names_no_sentence_is_left_out_and_counted(tmp_path: Path) -> None:
+    labels, noted = labels_of(
+        tmp_path,
+        all_relevant_sentence_keys=["0a", "0b", "7z"],
+        sentence_support_information=[support("a", "0a", "9q"), support("z", "0a")],
+    )
+    assert labels.relevant == (ContextSpan(0, 0, 21), ContextSpan(0, 22, 40))
+    assert labels.evidence == (Evidence(Span(0, 17), (ContextSpan(0, 0, 21),)),)
+    assert noted == {
+        "all_relevant_sentence_keys names no sentence": 1,
+        "a supporting key names no sentence": 1,
+        "support is given for no sentence of the response": 1,
+    }
+
+
+def test_support_without_keys_is_unknown_evidence_not_missing_support(tmp_path: Path) -> None:
+    labels, noted = labels_of(
+        tmp_path,
+        sentence_support_information=[support("a"), support("c", "0q")],
+    )
+    assert labels.evidence == ()
+    assert labels.unsupported == (Span(18, 27),)
+    assert noted["a supported sentence has no support named"] == 2
+
+
+def test_an_unsupported_key_that_names_no_sentence_makes_the_list_unknown(tmp_path: Path) -> None:
+    labels, noted = labels_of(tmp_path, unsupported_response_sentence_keys=["b", "y"])
+    assert labels.unsupported is None
+    assert labels.adherent is False
+    assert noted["unsupported is unknown: a key names no sentence"] == 1
+
+
+def test_contradiction_keeps_the_published_verdict_alone(tmp_path: Path) -> None:
+    labels, noted = labels_of(tmp_path, adherence_score=True)
+    assert (labels.adherent, labels.unsupported) == (True, None)
+    assert noted == {"unsupported is unknown: it contradicts adherence_score": 1}
+
+
+def test_unknown_stays_unknown(tmp_path: Path) -> None:
+    unknown = (
+        "sentence_support_information",
+        "unsupported_response_sentence_keys",
+        "adherence_score",
+        "all_relevant_sentence_keys",
+        "all_utilized_sentence_keys",
+        "relevance_score",
+        "utilization_score",
+        "completeness_score",
+    )
+    assert labels_of(tmp_path, **dict.fromkeys(unknown)) == (Labels(), {})
+
+
+def test_scores_are_checked_against_labels_and_range(tmp_path: Path) -> None:
+    labels, noted = labels_of(
+        tmp_path, relevance_score=0.9, utilization_score=float("nan"), completeness_score=1.5
+    )
+    assert (labels.relevance, labels.utilization, labels.completeness) == (0.9, None, None)
+    assert noted == {
+        "relevance_score is not the share of the sentences named": 1,
+        "utilization_score lies outside [0, 1]": 1,
+        "completeness_score lies outside [0, 1]": 1,
+    }
+
+
+def test_empty_sentences_and_documents_go_without_shifting_keys(tmp_path: Path) -> None:
+    (example,), report = read(
+        tmp_path,
+        row(documents_sentences=[[["0a", "  "]], [["1a", " "], ["1b", " Wet clay. "]]])
+        | {"all_relevant_sentence_keys": ["1b"], "relevance_score": 1.0},
+    )
+    assert example.example.contexts == ("Wet clay.",)
+    assert example.labels.relevant == (ContextSpan(0, 0, 9),)
+    assert report.noted["documents without a sentence"] == 1
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ({"documents_sentences": []}, "no document holds any text"),
+        ({"response_sentences": [["a", " "]]}, "the response holds no text"),
+        ({"response_sentences": [["a"]]}, "a sentence is not a [key, text] pair"),
+        ({"documents_sentences": [[["0a", None]]]}, "a sentence is not a [key, text] pair"),
+        ({"response_sentences": [["a", "x"], ["a.", "y"]]}, "two sentences share one key"),
+        ({"documents_sentences": [[["0a", "x"]], [["0a", "y"]]]}, "two sentences share one key"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_counted(
+    tmp_path: Path, others: dict[str, Any], reason: str
+) -> None:
+    examples, report = read(tmp_path, row(), row(id="bad", **others))
+    assert len(examples) == 1
+    assert report.dropped == {reason: 1}
+    assert report.places[reason] == ["pottery/train/bad"]
+
+
+def test_two_responses_to_one_question_share_a_group_and_not_an_id(tmp_path: Path) -> None:
+    other = [[["0a", "Something else entirely."]]]
+    examples, _ = read(
+        tmp_path,
+        row(),
+        row(generation_model_name="potter-2"),
+        row(id="q2", question="What sings?"),
+        row(id="q3", question="Who throws?", documents_sentences=other),
+    )
+    groups = [example.group for example in examples]
+    assert groups[0] == groups[1] == groups[2] != groups[3]
+    assert groups[0].startswith("ragbench/pottery/")
+    assert len({example.example.id for example in examples}) == 4
+
+
+def test_documents_that_all_share_are_divided_and_said_so(tmp_path: Path) -> None:
+    rows = [row(id=f"q{n}", question=f"Question {n}?") for n in range(30)]
+    examples, report = read(tmp_path, *rows)
+    assert len({example.group for example in examples}) == 30
+    assert report.noted == {"documents that stand in several groups": 2}
+
+
+def test_one_folder_of_sets_or_the_folder_of_one_set(tmp_path: Path) -> None:
+    write(tmp_path / "pottery" / "validation-00000-of-00001.parquet", row())
+    write(tmp_path / "pottery" / "test.parquet", row(id="q2"))
+    write(tmp_path / "weaving" / "train-00000-of-00002.parquet", row())
+    both, _ = read_ragbench(str(tmp_path))
+    assert [(item.source, item.split) for item in both] == [
+        ("ragbench/pottery", "test"),
+        ("ragbench/pottery", "validation"),
+        ("ragbench/weaving", "train"),
+    ]
+    one, _ = read_ragbench(str(tmp_path / "pottery"))
+    assert {item.source for item in one} == {"ragbench/pottery"}
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no \*\.parquet"):
+        read_ragbench(str(tmp_path))
+    (tmp_path / "train.parquet").write_bytes(b"PAR1 but not really")
+    with pytest.raises(DataError, match=r"train\.parquet cannot be read as parquet"):
+        read_ragbench(str(tmp_path))
+    with pytest.raises(DataError, match=r"no folder .*a hub data set is named owner/name"):
+        read_ragbench(str(tmp_path / "absent"))
+
+
+def test_the_hub_is_read_set_by_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    asked = []
+
+    def load_dataset(name: str, part: str) -> dict[str, list[dict[str, Any]]]:
+        asked.append((name, part))
+        return {"train": [row()], "test": [row(id="q2")]}
+
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: ["pottery", "weaving"])
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    examples, _ = read_ragbench("ragbench")
+    assert asked == [
+        ("rungalileo/ragbench", "pottery"),
+        ("rungalileo/ragbench", "weaving"),
+    ]
+    assert [(item.source, item.split) for item in examples][:2] == [
+        ("ragbench/pottery", "train"),
+        ("ragbench/pottery", "test"),
+    ]
+
+
+def test_a_hub_that_does_not_answer_is_a_data_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    def refuse(name: str) -> list[str]:
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr(datasets, "get_dataset_config_names", refuse)
+    with pytest.raises(DataError, match=r"no data set 'potters/bench': offline"):
+        read_ragbench("potters/bench")
+
+
+@pytest.mark.network
+def test_the_published_set_is_read() -> None:
+    examples, report = read_ragbench("rungalileo/ragbench")
+    assert len({example.source for example in examples}) == 12
+    assert report.kept > 0.99 * report.rows

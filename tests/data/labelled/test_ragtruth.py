@@ -1,0 +1,172 @@
+"""RAGTruth: passages, spans and what is left out, on records of the publishers' shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.data.labelled.ragtruth import read_ragtruth, split_passages
+from trivet.data.labelled.source_report import SourceReport
+from trivet.records import DataError, LabelledExample, Labels, Span
+
+ANSWER = "Clay rests for a day. It sings."
+SHOP = {"name": "Kiln & Co", "hours": {"Monday": "9:0-17:0"}, "rating": None}
+QA = {
+    "source_id": "1",
+    "task_type": "QA",
+    "source_info": {
+        "question": "how long does clay rest",
+        "passages": "passage 1:Clay rests a day.\n\npassage 2:See passage 3: it is wet.\n\n",
+    },
+    "prompt": "...",
+}
+SUMMARY = {
+    "source_id": "2",
+    "task_type": "Summary",
+    "source_info": "The kiln opened. Many came.\n",
+    "prompt": "Summarize the following news:\nThe kiln opened. Many came.\n\noutput:",
+}
+RECORD = {
+    "source_id": "3",
+    "task_type": "Data2txt",
+    "source_info": SHOP,
+    "prompt": f"Describe the shop.\nStructured data:\n{SHOP!r}\nOverview:",
+}
+
+
+def response(**others: Any) -> dict[str, Any]:
+    plain = {
+        "id": "r1",
+        "source_id": "1",
+        "model": "potter-7b",
+        "labels": [],
+        "split": "train",
+        "quality": "good",
+        "response": ANSWER,
+    }
+    return plain | others
+
+
+def label(start: Any, end: Any, text: str | None = None, **others: Any) -> dict[str, Any]:
+    return {"start": start, "end": end, "text": ANSWER[22:31] if text is None else text} | others
+
+
+def read(
+    folder: Path, *responses: Any, drop_bad_quality: bool = True
+) -> tuple[list[LabelledExample], SourceReport]:
+    def lines(rows: Any) -> str:
+        return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+
+    (folder / "response.jsonl").write_text(lines(responses), encoding="utf-8")
+    (folder / "source_info.jsonl").write_text(lines([QA, SUMMARY, RECORD]), encoding="utf-8")
+    return read_ragtruth(folder, drop_bad_quality=drop_bad_quality)
+
+
+def test_spans_question_and_passages(tmp_path: Path) -> None:
+    labels = [label(22, 31, implicit_true=True), label(0, 4, "Clay")]
+    (example,), report = read(tmp_path, response(labels=labels))
+    assert example.example.question == "how long does clay rest"
+    assert example.example.contexts == ("Clay rests a day.", "See passage 3: it is wet.")
+    # What is true in the world but stands in no passage is unsupported.
+    assert example.labels == Labels(unsupported=(Span(0, 4), Span(22, 31)), adherent=False)
+    assert (example.source, example.group) == ("ragtruth/qa", "ragtruth/1")
+    assert (example.generator, example.split, example.example.id) == ("potter-7b", "train", "r1")
+    assert report.noted == {"spans marked implicit_true": 1}
+
+
+def test_no_label_is_known_to_be_none(tmp_path: Path) -> None:
+    (example,), _ = read(tmp_path, response())
+    assert example.labels == Labels(unsupported=(), adherent=True)
+
+
+def test_the_other_tasks(tmp_path: Path) -> None:
+    (summary, record), _ = read(tmp_path, response(source_id="2"), response(source_id="3"))
+    assert summary.source == "ragtruth/summary"
+    assert summary.example.question == "Summarize the following news:"
+    assert summary.example.contexts == ("The kiln opened. Many came.",)
+    assert record.source == "ragtruth/data2txt"
+    assert record.example.question == "Describe the shop.\nStructured data:"
+    assert record.example.contexts == (repr(SHOP),)
+
+
+def test_a_record_that_the_prompt_does_not_show_is_written_as_json(tmp_path: Path) -> None:
+    hidden = RECORD | {"prompt": "Describe {the shop}."}
+    (tmp_path / "source_info.jsonl").write_text(json.dumps(hidden), encoding="utf-8")
+    (tmp_path / "response.jsonl").write_text(json.dumps(response(source_id="3")), encoding="utf-8")
+    (example,), _ = read_ragtruth(tmp_path)
+    assert json.loads(example.example.contexts[0]) == SHOP
+    assert example.example.question == ""
+
+
+def test_bad_quality_is_dropped_unless_asked_for(tmp_path: Path) -> None:
+    rows = [response(), response(quality="truncated"), response(quality="incorrect_refusal")]
+    examples, report = read(tmp_path, *rows)
+    assert len(examples) == 1
+    assert report.dropped == {"quality is truncated": 1, "quality is incorrect_refusal": 1}
+    assert len(read(tmp_path, *rows, drop_bad_quality=False)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{broken", "line is not JSON"),
+        (response(source_id="9"), "its source is not in source_info.jsonl"),
+        (response(response=" "), "response holds no text"),
+        (response(response=None), "response holds no text"),
+        (response(labels=None), "labels is not a list of objects"),
+        (response(labels=[label(22, 32)]), "a label leaves its text"),
+        (response(labels=[label(-9, 31)]), "a label leaves its text"),
+        (response(labels=[label("22", 31)]), "a label holds something that is not 2 whole numbers"),
+        (response(labels=[label(21, 30)]), "a label quotes other text than its offsets show"),
+    ],
+)
+def test_a_bad_row_is_counted_with_its_line(tmp_path: Path, bad: Any, reason: str) -> None:
+    examples, report = read(tmp_path, response(), bad, response())
+    assert (len(examples), report.rows, report.kept) == (2, 3, 2)
+    assert report.dropped == {reason: 1}
+    assert [place.partition(":")[0] for place in report.places[reason]] == ["response.jsonl line 2"]
+
+
+def test_overlapping_spans_are_merged_and_counted(tmp_path: Path) -> None:
+    spans = [label(22, 31), label(25, 28, "sin"), label(0, 4, "Clay")]
+    (example,), report = read(tmp_path, response(labels=spans))
+    assert example.labels.unsupported == (Span(0, 4), Span(22, 31))
+    assert report.noted == {"overlapping spans were merged": 1}
+
+
+def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> None:
+    sources = [json.dumps(QA), "{broken", json.dumps({"source_id": "2", "source_info": 7})]
+    (tmp_path / "source_info.jsonl").write_text("\n".join(sources), encoding="utf-8")
+    rows = [json.dumps(response()), json.dumps(response(source_id="2"))]
+    (tmp_path / "response.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    examples, report = read_ragtruth(tmp_path)
+    assert len(examples) == 1
+    assert set(report.noted) == {
+        "source unreadable: line is not JSON",
+        "source of an unknown shape",
+    }
+    assert report.dropped == {"its source is not in source_info.jsonl": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "passages"),
+    [
+        ("passage 1:one\n\npassage 2:two", ("one", "two")),
+        (
+            "passage 1:one\npassage 3:still one\npassage 2: two ",
+            ("one\npassage 3:still one", "two"),
+        ),
+        ("no prefix at all", ("no prefix at all",)),
+        ("before\npassage 1:one", ("before\npassage 1:one",)),
+    ],
+)
+def test_split_passages(text: str, passages: tuple[str, ...]) -> None:
+    assert split_passages(text) == passages
+
+
+def test_a_folder_without_the_files_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"it lacks response\.jsonl, source_info\.jsonl"):
+        read_ragtruth(tmp_path)

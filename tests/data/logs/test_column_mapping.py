@@ -1,0 +1,180 @@
+"""Rows to be judged: other tools' names, and every way a row can be wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from trivet.data.logs.column_mapping import Columns, LogRow, Unicode, read_rows
+from trivet.data.logs.json_rows import read_lines
+from trivet.data.logs.log import SourceRow
+from trivet.records import DataError, FailedEvaluation, RagExample
+
+EXPECTED = RagExample(
+    question="How hot is it?", contexts=("Cone six.", "It cools."), response="Very.", id="k1"
+)
+
+
+def rows_of(*rows: Any) -> Iterator[SourceRow]:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    content = io.BytesIO("\n".join(lines).encode("utf-8", "surrogatepass"))
+    for number, (line, fields) in enumerate(read_lines(content), start=1):
+        yield SourceRow(number, f"line {line}", line, fields)
+
+
+def read_whole(*rows: Any, unicode: Unicode = "error") -> list[LogRow]:
+    return list(read_rows(rows_of(*rows), Columns(bad_unicode=unicode)))
+
+
+def read(*rows: Any, **mapping: str) -> list[RagExample | FailedEvaluation]:
+    return [row.example for row in read_rows(rows_of(*rows), Columns(mapping))]
+
+
+@pytest.mark.parametrize(
+    ("question", "contexts", "response"),
+    [
+        ("question", "contexts", "response"),
+        ("user_input", "retrieved_contexts", "response"),
+        ("query", "documents", "answer"),
+        ("input", "retrieval_context", "actual_output"),
+        ("input", "context", "actual_output"),
+        ("Question", "PASSAGES", "Output"),
+    ],
+)
+def test_the_names_of_the_common_tools(question: str, contexts: str, response: str) -> None:
+    row = {
+        "id": "k1",
+        question: "How hot is it?",
+        contexts: ["Cone six.", "It cools."],
+        response: "Very.",
+        "reference": "not read",
+    }
+    assert read(row) == [EXPECTED]
+
+
+def row(**others: Any) -> dict[str, Any]:
+    plain = {"id": "k1", "question": "Hot?", "contexts": ["Cone six."], "response": "Very."}
+    return plain | others
+
+
+def test_a_given_name_replaces_the_known_ones() -> None:
+    both = row(prompt="How hot is it?", contexts=["Cone six.", "It cools."])
+    assert read(both, question="prompt") == [EXPECTED]
+    assert read(both, question="Prompt", id="id") == [EXPECTED]
+    _, failed = read(both, row(), question="prompt")
+    assert isinstance(failed, FailedEvaluation)
+    assert failed.code == "missing_field"
+
+
+def test_a_mapping_to_a_field_we_do_not_have_is_refused_at_once() -> None:
+    with pytest.raises(DataError, match="no field 'answer' to map 'x' to; ours: id, question"):
+        Columns({"answer": "x"})
+
+
+def test_null_is_known_to_be_empty_and_ids_are_text() -> None:
+    (example,) = read(row(question=None, response=None, id=7))
+    assert example == RagExample(question="", contexts=("Cone six.",), response="", id="7")
+
+
+def test_a_row_without_an_id_is_named_after_its_place() -> None:
+    bare = row()
+    del bare["id"]
+    examples = read("", bare, "  ", row(id=None), {"id": None, **bare, "response": 1})
+    assert [example.id for example in examples] == ["line-2", "line-4", "line-5"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "message"),
+    [
+        ("{broken", "malformed_line", "line 2: is not JSON"),
+        ("[" * 100_000, "malformed_line", "line 2: is not JSON"),
+        ("[1]", "malformed_line", "line 2: is not a JSON object"),
+        ("{}", "missing_field", "line 2: has no contexts (looked for contexts, retrieved_contexts"),
+        ({"contexts": "a", "text": "x"}, "missing_field", "found contexts, text); name the field"),
+        (row(query="Cold?"), "ambiguous_field", "several values for question (under question, que"),
+        (row(answer="No."), "ambiguous_field", "choose a name with --map response=NAME"),
+        (
+            '{"question": "a", "contexts": "c", "response": "r", "question": "b"}',
+            "ambiguous_field",
+            "several values for question",
+        ),
+        (row(question=["Hot?"]), "bad_field", "line 2: question is a list, not a string"),
+        (row(response=True), "bad_field", "line 2: response is true or false, not a string"),
+        (row(contexts={"a": "b"}), "bad_field", "line 2: contexts is an object, not a list"),
+        (row(contexts=["a", 7]), "bad_field", "line 2: contexts[1] is a number"),
+        (row(id=["a"]), "bad_field", "line 2: id is neither a string nor a number"),
+        (row(context_ids=["a", "b"]), "bad_field", "line 2: context_ids is a list of 2, not a"),
+        ('{"question": "\\ud800", "contexts": "c", "response": ""}', "invalid_unicode", "question"),
+        (row(contexts=["a", "b\udfff"]), "invalid_unicode", "contexts[1] holds a lone surrogate"),
+    ],
+)
+def test_a_bad_line_fails_in_its_place_and_the_rest_is_read(
+    bad: Any, code: str, message: str
+) -> None:
+    first, failed, last = read(row(), bad, row())
+    assert isinstance(first, RagExample)
+    assert isinstance(last, RagExample)
+    assert isinstance(failed, FailedEvaluation)
+    assert failed.code == code
+    assert message in failed.message
+    assert failed.message.startswith("line 2: ")
+
+
+def test_a_failed_row_keeps_its_id_and_metadata() -> None:
+    failed = read_whole(row(), row(response=3, model="m"))[1]
+    assert failed.example.id == "k1"
+    assert failed.metadata == {"model": "m"}
+
+
+def test_the_same_said_twice_is_no_contradiction() -> None:
+    (example,) = read(row(query="Hot?", user_input=None))
+    assert isinstance(example, RagExample)
+    assert example.question == "Hot?"
+
+
+def test_surrogates_pass_through_where_they_are_to_be_replaced() -> None:
+    line = '\ufeff{"question": "\\ud800", "contexts": "\\u0000", "response": "\u200f"}'
+    (read_row,) = read_whole(line, unicode="replace")
+    assert isinstance(read_row.example, RagExample)
+    assert (read_row.example.question, read_row.example.contexts) == ("\ud800", ("\x00",))
+
+
+def test_ids_of_contexts_come_from_the_contexts_or_from_a_column_of_their_own() -> None:
+    texts = ["Cone six.", "It cools."]
+    objects = [{"text": texts[0], "id": 3}, {"text": texts[1], "title": "Kiln"}]
+    found = read_whole(
+        row(contexts=objects),
+        row(contexts=texts, retrieved_context_ids=["a", 4]),
+        row(contexts=objects, context_ids=["ignored", "too"]),
+        row(contexts=texts),
+    )
+    ids = [("3", "Kiln"), ("a", "4"), ("3", "Kiln"), None]
+    assert [each.context_ids for each in found] == ids
+
+
+def test_a_log_of_another_kind_is_refused_with_the_columns_that_it_has() -> None:
+    other = {"id": "a", "prompt": "Hot?", "docs": "Cone six.", "completion": "Very."}
+    with pytest.raises(
+        DataError, match="none of the first 2 rows can be read; line 1: has no cont"
+    ):
+        read(other, other)
+    with pytest.raises(
+        DataError, match=r"found id, prompt, docs, completion\); name the field wit"
+    ):
+        read(*[other] * 100)
+    with pytest.raises(DataError, match="none of the first 64 rows can be read; line 1: is not JS"):
+        read(*["question,contexts"] * 64)
+    assert len(read(*["broken"] * 63)) == 63  # so few may all be bad
+    assert len(read(*[other] * 63, row())) == 64
+
+
+def test_reading_is_lazy() -> None:
+    def rows() -> Iterator[SourceRow]:
+        yield from rows_of(row())
+        raise AssertionError("read too far")
+
+    assert isinstance(next(iter(read_rows(rows(), Columns()))).example, RagExample)

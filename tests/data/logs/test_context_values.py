@@ -1,0 +1,96 @@
+"""The shapes of contexts, and the lists that text may hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trivet.data.logs.context_values import read_contexts, read_ids
+from trivet.data.logs.metadata import read_metadata
+from trivet.records import ExampleError
+
+
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        ("One text.", ("One text.",)),
+        ([], ()),
+        (None, ()),
+        ("", ()),
+        ([{"text": "a", "score": 1}, {"Page_Content": "b"}, "c"], ("a", "b", "c")),
+        ('["a", "b"]', ("a", "b")),
+        ("[]", ()),
+        ("['a', \"it's b\"]", ("a", "it's b")),
+        ("['a',\n 'b\\d']", ("a", "b\\d")),
+        ("[{'text': 'a', 'id': 3}]", ("a",)),
+        ("[1] The mill is old. [2]", ("[1] The mill is old. [2]",)),
+        ("[sic]", ("[sic]",)),
+        ("[1, 2]", ("[1, 2]",)),
+    ],
+)
+def test_the_shapes_of_contexts(value: Any, texts: tuple[str, ...]) -> None:
+    assert read_contexts(value)[0] == texts
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": "b"}, "contexts is an object, not a list of strings"),
+        (7, "contexts is a number"),
+        (b"x", "contexts is a value of type bytes"),
+        ([None], r"contexts\[0\] is null"),
+        ([{"title": "a"}], r"contexts\[0\] is an object; .* text under text, page_content"),
+        ("['a' 'b']", "begins and ends as a list"),  # numpy's way: Python would read one string
+        ("['a'\n 'b']", "begins and ends as a list"),
+        ("['a', b]", "write it as JSON"),
+        ("['a', 7]", "begins and ends as a list"),
+        ('["' + "[" * 100_000 + '"', None),
+        ("['" + "(" * 100_000 + "]", "begins and ends as a list"),
+    ],
+)
+def test_what_holds_no_passages_is_refused(value: Any, message: str | None) -> None:
+    if message is None:  # it does not end as a list: one text
+        assert read_contexts(value)[0] == (value,)
+        return
+    with pytest.raises(ExampleError, match=message) as caught:
+        read_contexts(value)
+    assert caught.value.code == "bad_field"
+
+
+def test_ids_stand_in_the_objects_or_in_a_list() -> None:
+    value = [{"text": "a", "id": 1, "title": "t"}, {"text": "b", "title": "t"}, {"text": "c"}]
+    assert read_contexts(value)[1] == ("1", "t", None)
+    assert read_ids(["x", None, 2.5], 3) == ("x", None, "2.5")
+    assert read_ids('["x", 3]', 2) == ("x", "3")
+    assert read_ids(None, 2) == read_ids("", 2) == (None, None)
+    for bad in (["x"], "x", {"a": "b"}):
+        with pytest.raises(ExampleError, match="one id for each of 2 contexts"):
+            read_ids(bad, 2)
+
+
+def test_metadata_is_what_is_short_scalar_and_not_ours() -> None:
+    fields = [
+        ("question", "What?"),
+        ("Model", "m"),
+        ("turn", 3),
+        ("temperature", float("nan")),
+        ("cached", False),
+        ("tags", ["a"]),
+        ("none", None),
+        ("prompt", "x" * 201),
+        ("metadata", {"user": "u", "Model": "hidden"}),
+    ]
+    ours = frozenset({"question"})
+    assert read_metadata(fields, None, ours) == {
+        "user": "u",
+        "Model": "m",
+        "turn": 3,
+        "cached": False,
+    }
+    chosen = ("prompt", "tags", "none", "nowhere", "question")
+    assert read_metadata(fields, chosen, ours) == {
+        "prompt": "x" * 201,
+        "tags": '["a"]',
+        "question": "What?",
+    }

@@ -1,0 +1,155 @@
+"""Logs of every format, compressed or not, in one file or many, whole or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from trivet.data.logs.log import Log, SourceRow
+from trivet.records import DataError, ExampleError
+
+ROWS = [
+    {"id": "a", "question": "What, where?", "contexts": '["One.", "Two\\n."]', "response": "x"},
+    {"id": "b", "question": "Où?", "contexts": "[]", "response": 'said "so"'},
+]
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+
+
+def content_of(suffix: str) -> bytes:
+    """Return ``ROWS`` in a format."""
+    if suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        sink = io.BytesIO()
+        parquet.write_table(pyarrow.Table.from_pylist(ROWS), sink)
+        return sink.getvalue()
+    if suffix in (".csv", ".tsv"):
+        mark = "," if suffix == ".csv" else "\t"
+        cells = [[*ROWS[0]]] + [[*row.values()] for row in ROWS]
+        quoted = [['"{}"'.format(cell.replace('"', '""')) for cell in line] for line in cells]
+        return ("\ufeff" + "".join(mark.join(line) + "\r\n" for line in quoted)).encode()
+    if suffix == ".json":
+        return json.dumps(ROWS, indent=2).encode()
+    return "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+def read(log: Log) -> list[dict[str, Any]]:
+    return [dict(row.fields) for row in log.rows() if not isinstance(row.fields, ExampleError)]
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_every_format_in_every_compression_gives_the_same_rows(
+    tmp_path: Path, suffix: str, compression: str
+) -> None:
+    path = tmp_path / f"log{suffix}{compression}"
+    path.write_bytes(COMPRESS[compression](content_of(suffix)))
+    log = Log(str(path))
+    assert read(log) == ROWS
+    assert log.share_read() == 1.0
+    assert log.files == (path,)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_stdin_is_read_as_it_is_told(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    stdin = io.TextIOWrapper(Pipe(content_of(suffix)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    formats: dict[str, Any] = {".jsonl": None}
+    log = Log("-", formats.get(suffix, suffix[1:]))
+    assert read(log) == ROWS
+    assert (log.share_read(), log.size, log.sha256()) == (None, None, None)
+
+
+def test_a_folder_is_its_files_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b.jsonl").write_bytes(content_of(".jsonl"))
+    (tmp_path / "a.json").write_bytes(content_of(".json"))
+    (tmp_path / "sub" / "c.csv.gz").write_bytes(gzip.compress(content_of(".csv")))
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    (tmp_path / "notes.txt").write_bytes(b"not read")
+    log = Log(str(tmp_path))
+    rows = list(log.rows())
+    assert [row.number for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [row.place for row in rows] == [
+        "a.json row 1",
+        "a.json row 2",
+        "b.jsonl line 1",
+        "b.jsonl line 2",
+        "sub/c.csv.gz line 2",
+        "sub/c.csv.gz line 3",
+    ]
+    assert "1 files are not read: notes.txt" in caplog.text
+    before = log.sha256()
+    assert Log(f"{tmp_path}{os.sep}").sha256() == before
+    (tmp_path / "a.json").rename(tmp_path / "z.json")
+    assert Log(str(tmp_path)).sha256() != before
+
+
+def test_a_file_hashes_as_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b"{}\n")
+    monkeypatch.chdir(tmp_path)
+    expected = "ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356"
+    assert Log("log.jsonl").sha256() == Log("./log.jsonl").sha256() == expected
+    assert [row.place for row in Log("./log.jsonl").rows()] == ["line 1"]
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file: .*nowhere"):
+        Log(str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"no file in it ends in .jsonl, .json"):
+        Log(str(tmp_path))
+
+
+def test_the_format_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_bytes(content_of(".csv"))
+    assert read(Log(str(tmp_path / "log.txt"), "csv")) == ROWS
+    (tmp_path / "log.txt").write_bytes(content_of(".jsonl"))
+    assert read(Log(str(tmp_path / "log.txt"))) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "place"),
+    [
+        ("log.jsonl.gz", "cut", "line 4"),
+        ("log.jsonl.xz", "cut", "line 4"),
+        ("log.jsonl.zst", "cut", "line 4"),
+        ("log.json", "cut", "row 1"),
+        ("log.json", "broken", "the beginning"),
+        ("log.parquet", "cut", "the beginning"),
+        ("log.parquet.gz", "cut", "the beginning"),
+    ],
+)
+def test_a_damaged_file_breaks_off_where_it_is_damaged(
+    tmp_path: Path, name: str, damage: str, place: str
+) -> None:
+    path = tmp_path / name
+    content = content_of(Path(name.removesuffix(path.suffix)).suffix or path.suffix)
+    if path.suffix in (".gz", ".xz", ".zst"):
+        content = COMPRESS[path.suffix](content * (2 if "jsonl" in name else 1))
+    if damage == "cut":
+        content = content[: len(content) - (8 if path.suffix != ".json" else 40)]
+    path.write_bytes(content if damage == "cut" else b"{broken")
+    rows: list[SourceRow] = []
+    with pytest.raises(DataError, match="the input breaks off after") as caught:
+        rows.extend(Log(str(path)).rows())
+    if path.suffix not in (".xz", ".zst", ".gz"):
+        assert f"breaks off after {place}:" in str(caught.value)

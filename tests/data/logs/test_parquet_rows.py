@@ -1,0 +1,57 @@
+"""Parquet: lists, dates, damaged text, and a library that is not there."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import sys
+
+import pytest
+
+from trivet.data.logs.column_mapping import Columns
+from trivet.data.logs.log import SourceRow
+from trivet.data.logs.parquet_rows import read_parquet
+from trivet.records import DataError, ExampleError, RagExample
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def written(table: object) -> io.BytesIO:
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    sink.seek(0)
+    return sink
+
+
+def test_nested_contexts_and_dates_are_read_as_from_json() -> None:
+    row = {
+        "id": 3,
+        "question": "What?",
+        "contexts": [{"text": "The mill.", "id": "m"}, {"text": "The boat.", "id": None}],
+        "response": None,
+        "at": datetime.datetime(2026, 1, 2, 3, 4),
+    }
+    file = written(pyarrow.Table.from_pylist([row] * 130))
+    reads = list(read_parquet(file, seekable=True))
+    assert len(reads) == 130
+    read = Columns().read(SourceRow(1, "row 1", None, reads[129][1]))
+    assert read.example == RagExample("What?", ("The mill.", "The boat."), "", id="3")
+    assert read.context_ids == ("m", None)
+    assert read.metadata == {"at": "2026-01-02T03:04:00"}
+
+
+def test_a_cell_that_is_not_utf8_fails_its_row_alone() -> None:
+    texts = pyarrow.array([b"good", b"\xff\xfe", b"fine"], pyarrow.binary()).view(pyarrow.string())
+    table = pyarrow.table({"a": texts, "b": [1, 2, 3]})
+    first, bad, last = (fields for _, fields in read_parquet(written(table), seekable=False))
+    assert first == [("a", "good"), ("b", 1)]
+    assert isinstance(bad, ExampleError)
+    assert (bad.code, str(bad)[:12]) == ("malformed_line", "is not UTF-8")
+    assert last == [("a", "fine"), ("b", 3)]
+
+
+def test_without_pyarrow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"pip install 'trivet\[parquet\]'"):
+        list(read_parquet(io.BytesIO(), seekable=True))

@@ -1,0 +1,171 @@
+"""What the sentences of an example share, counted from ids."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.lexical_overlap import Overlaps, count_overlaps
+from trivet.data.segment_tokenizer import FloatArray, Segment
+from trivet.data.tokenization import TokenizedExample
+from trivet.records import ContextSpan, Span
+
+Sentences = Sequence[Sequence[int]]
+words = st.lists(st.integers(0, 12).map(lambda number: number * 2500), min_size=1, max_size=8)
+sentences = st.lists(words, max_size=6)
+FERRY, RED, OLD, THE = 20_000, 15_000, 16_000, 1_500
+
+
+def segment(numbers: Sequence[int]) -> Segment:
+    return Segment(np.asarray(numbers, np.int64), np.zeros((len(numbers), 2), np.int64))
+
+
+def joined(parts: Sentences) -> list[int]:
+    return [word for part in parts for word in part]
+
+
+def overlaps(
+    context: Sentences, response: Sentences = (), question: Sequence[int] = ()
+) -> Overlaps:
+    counts = [len(sentence) for sentence in context]
+    return count_overlaps(
+        TokenizedExample(
+            question=segment(question),
+            context=segment(joined(context)),
+            context_index=np.zeros(sum(counts), np.int64),
+            context_sentence=np.repeat(np.arange(len(context)), counts),
+            context_sentence_spans=tuple(ContextSpan(0, 0, 1) for _ in context),
+            response=segment(joined(response)),
+            response_sentence=np.repeat(np.arange(len(response)), list(map(len, response))),
+            response_sentence_spans=tuple(Span(0, 1) for _ in response),
+            replaced_characters=0,
+        )
+    )
+
+
+def of_sentences(found: FloatArray, parts: Sentences) -> list[float]:
+    """Take one number a sentence, which all of its tokens have."""
+    sentence = np.repeat(np.arange(len(parts)), list(map(len, parts)))
+    each = [set(found[sentence == number].tolist()) for number in range(len(parts))]
+    assert all(len(values) == 1 for values in each)
+    return [values.pop() for values in each]
+
+
+def rarity(some: set[int]) -> float:
+    return sum(math.log(1 + word / 1000) for word in some)
+
+
+def of_context(context: Sentences, parts: Sentences) -> list[float]:
+    sentences_with = Counter(word for sentence in context for word in set(sentence))
+
+    def weight(some: set[int]) -> float:
+        return sum(rarity({word}) / sentences_with[word] for word in some)
+
+    def of_the_most(other: set[int]) -> list[float]:
+        shared = [weight(set(sentence) & other) for sentence in context]
+        most = max(shared, default=0.0)
+        return [common / most if most else 0.0 for common in shared]
+
+    everything = set(joined(parts))
+    together = of_the_most(everything)
+    apart = [of_the_most(set(part)) for part in parts]
+    found = []
+    for place, sentence in enumerate(context):
+        held = weight(set(sentence))
+        share = weight(set(sentence) & everything) / held if held else 0.0
+        best = max((part[place] for part in apart), default=0.0)
+        found.append((share + together[place] + best) / 3)
+    return found
+
+
+def of_response(context: Sentences, parts: Sentences) -> list[float]:
+    shares = []
+    for part in parts:
+        most = max((rarity(set(sentence) & set(part)) for sentence in context), default=0.0)
+        shares.append(most / rarity(set(part)) if rarity(set(part)) else 0.0)
+    return [(share + sum(shares) / len(shares)) / 2 for share in shares]
+
+
+@given(sentences, sentences, words)
+def test_overlaps_are_what_is_counted_by_hand(
+    context: list[list[int]], response: list[list[int]], question: list[int]
+) -> None:
+    found = overlaps(context, response, question)
+    for values, by_hand, parts in (
+        (found.question, of_context(context, [question]), context),
+        (found.response, of_context(context, response), context),
+        (found.context, of_response(context, response), response),
+    ):
+        assert values.dtype == np.float32
+        assert of_sentences(values, parts) == pytest.approx(by_hand, abs=1e-5)
+        assert ((values >= 0) & (values <= 1)).all()
+
+
+@given(sentences, sentences)
+def test_repetition_and_order_of_words_change_nothing(
+    context: list[list[int]], response: list[list[int]]
+) -> None:
+    turned = [[sentence[::-1] for sentence in part] for part in (context, response)]
+    doubled = [sentence * 2 for sentence in turned[1]]
+    there, back = overlaps(context, response), overlaps(turned[0], doubled)
+    assert of_sentences(back.response, context) == pytest.approx(
+        of_sentences(there.response, context), abs=1e-6
+    )
+    assert of_sentences(back.context, doubled) == pytest.approx(
+        of_sentences(there.context, response), abs=1e-6
+    )
+
+
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
+    context = [[FERRY, OLD], [THE, OLD]]
+    asked = of_sentences(overlaps(context, question=[FERRY, THE]).question, context)
+    assert asked[0] > asked[1] > 0
+    answered = [[FERRY, 9_000], [THE, 9_000]]
+    held = of_sentences(overlaps([[FERRY, THE]], answered).context, answered)
+    assert held[0] > held[1] > 0
+
+
+def test_a_word_of_many_sentences_counts_less() -> None:
+    context = [[FERRY, 9_000], [RED, 9_000], [RED, 8_000]]
+    asked = of_sentences(overlaps(context, question=[FERRY, RED]).question, context)
+    assert asked[0] > max(asked[1:]) > 0
+
+
+def test_the_sentence_that_a_short_sentence_was_made_of_is_found() -> None:
+    long, short = [5_000, 6_000, 7_000, 8_000], [9_000]
+    context = [[*long, 3_000], [*short, 4_000]]
+    apart, together = overlaps(context, [long, short]), overlaps(context, [[*long, *short]])
+    assert apart.response[-1] > together.response[-1]
+
+
+def test_words_of_several_sentences_do_not_make_one_that_holds_them_all() -> None:
+    response = [[FERRY, RED]]
+    one = overlaps([[FERRY, RED], [OLD]], response).context
+    two = overlaps([[FERRY, OLD], [RED, OLD]], response).context
+    assert one.tolist() == [1.0, 1.0]
+    assert 0.4 < two.min() == two.max() < 0.6
+
+
+def test_a_sentence_is_told_how_the_rest_of_its_response_is_held() -> None:
+    context = [[FERRY, RED], [OLD]]
+    honest = overlaps(context, [[FERRY, RED], [OLD]]).context
+    beside = overlaps(context, [[FERRY, RED], [9_000]]).context
+    assert honest.tolist() == [1.0] * 3
+    assert beside.tolist() == [0.75, 0.75, 0.25]
+
+
+def test_nothing_shared_is_zero_and_everything_is_one() -> None:
+    context = [[4000, 5000], [6000]]
+    for found in (overlaps(context, [[7000]], [7000]), overlaps(context, [], [])):
+        assert not any(values.any() for values in found)
+    assert [len(values) for values in overlaps(context, [], [])] == [3, 3, 0]
+    all_of_it = overlaps([[4000, 5000]], [[5000, 4000]], [5000, 4000, 9000])
+    assert all((values == 1).all() for values in all_of_it)
+    without = overlaps([], [[7000], [8000]], [7000])
+    assert [values.tolist() for values in without] == [[], [], [0.0, 0.0]]

@@ -1,0 +1,175 @@
+"""Text to ids and offsets, with either kind of tokenizer: offsets hold, nothing can be forged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import models
+
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.records import BundleError, replace_surrogates
+
+ODD = ["\x00", "\ud800", "\udfff", "\ufffd", "\u200d", "\u3000", "\x85", "\u2029", "é", "e\u0301"]
+ODD += ["🌉", "👩‍🌾", "جسر", "今日", "[SEP]", "［SEP］", "[CLS]", "[PAD]", "[UNK]", " ", "  ", "\n"]
+TEXTS = st.lists(st.sampled_from([*ODD, "mill", "The", "a", "17", "xyz"]) | st.text(max_size=3))
+WORDS = st.sampled_from(
+    ["mill", "river", "the", "lamp", "xyz", "bridges", "1817", ".", ",", "(", "a"]
+)
+
+
+@pytest.fixture(scope="module", params=["wordpiece_file", "unigram_file"])
+def file(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(file: Path) -> SegmentTokenizer:
+    return SegmentTokenizer.from_file(file)
+
+
+@pytest.fixture(scope="module")
+def names(file: Path) -> dict[int, str]:
+    """Return the piece of every id."""
+    vocabulary = tokenizers.Tokenizer.from_file(str(file)).get_vocab()
+    return {number: piece for piece, number in vocabulary.items()}
+
+
+def test_special_tokens_are_found_by_name(
+    tokenizer: SegmentTokenizer, names: dict[int, str]
+) -> None:
+    special = tokenizer.special
+    found = [names[special.cls], names[special.sep], names[special.pad]]
+    assert found == ["[CLS]", "[SEP]", "[PAD]"]
+    assert tokenizer.vocab_size == len(names)
+
+
+@pytest.mark.parametrize(
+    "forged", ["[SEP]", "［SEP］", "[CLS]", "[PAD]", "[MASK]", "mill[SEP]mill"]
+)
+def test_what_is_spelled_like_a_special_token_is_text(
+    tokenizer: SegmentTokenizer, names: dict[int, str], forged: str
+) -> None:
+    (segment,) = tokenizer.encode([f"the {forged} mill"])
+    assert not {names[int(i)] for i in segment.ids} & {"[SEP]", "[CLS]", "[PAD]", "[MASK]"}
+    covered = {place for start, end in segment.offsets for place in range(start, end)}
+    assert set(range(4, 4 + len(forged))) <= covered
+
+
+@given(pieces=TEXTS)
+def test_any_text_has_ids_and_ordered_offsets(
+    tokenizer: SegmentTokenizer, pieces: list[str]
+) -> None:
+    text = "".join(pieces)
+    (segment,) = tokenizer.encode([text])
+    assert segment.ids.dtype == segment.offsets.dtype == np.int64
+    assert segment.offsets.shape == (len(segment), 2)
+    start, end = segment.offsets[:, 0], segment.offsets[:, 1]
+    assert (start >= 0).all() and (start <= end).all() and (end <= len(text)).all()
+    assert (np.diff(start) >= 0).all() and (np.diff(end) >= 0).all()
+    assert (segment.ids < tokenizer.vocab_size).all()
+    special = tokenizer.special
+    assert not np.isin(segment.ids, [special.cls, special.sep, special.pad]).any()
+    for first, last in segment.offsets:
+        covered = text[first:last]
+        assert covered == covered.lstrip() or covered.isspace()
+
+
+@given(words=st.lists(WORDS), gap=st.sampled_from([" ", "  ", "\n", " \t "]))
+def test_the_text_of_every_offset_is_the_token(
+    tokenizer: SegmentTokenizer, names: dict[int, str], words: list[str], gap: str
+) -> None:
+    text = gap.join(words)
+    (segment,) = tokenizer.encode([text])
+    for number, (start, end) in zip(segment.ids, segment.offsets, strict=True):
+        piece = names[int(number)].removeprefix("▁").removeprefix("##")
+        if piece and piece != "[UNK]":
+            assert text[start:end].strip().lower() == piece.lower()
+    assert bool(len(segment)) == bool(words)
+
+
+@given(several=st.lists(TEXTS.map("".join), max_size=5))
+def test_a_text_is_read_alone_whatever_stands_beside_it(
+    tokenizer: SegmentTokenizer, several: list[str]
+) -> None:
+    batch = tokenizer.encode(several)
+    for text, segment in zip(several, batch, strict=True):
+        (alone,) = tokenizer.encode([text])
+        np.testing.assert_array_equal(segment.ids, alone.ids)
+        np.testing.assert_array_equal(segment.offsets, alone.offsets)
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "\udfff\udfff", "\x00", "🌉", "é", "\u200d", "[SEP]"])
+def test_offsets_hold_behind_odd_characters(tokenizer: SegmentTokenizer, odd: str) -> None:
+    text = f"the {odd} mill"
+    (segment,) = tokenizer.encode([text])
+    start, end = segment.offsets[-1]
+    assert text[start:end] == "mill"
+
+
+def test_the_files_own_truncation_and_padding_are_off(tokenizer: SegmentTokenizer) -> None:
+    short, long = tokenizer.encode(["mill", "mill " * 40])
+    assert len(short) == 1
+    assert len(long) == 40
+
+
+def test_empty_text_has_no_token(tokenizer: SegmentTokenizer) -> None:
+    (segment,) = tokenizer.encode([""])
+    assert segment.ids.shape == (0,)
+    assert segment.offsets.shape == (0, 2)
+    assert tokenizer.encode([]) == []
+
+
+def test_offsets_leave_out_the_space_before_a_word(tokenizer: SegmentTokenizer) -> None:
+    (segment,) = tokenizer.encode(["the  mill\u3000was"])
+    assert segment.offsets.tolist() == [[0, 3], [5, 9], [10, 13]]
+
+
+def test_white_space_with_a_token_of_its_own_keeps_its_place(unigram_file: Path) -> None:
+    (segment,) = SegmentTokenizer.from_file(unigram_file).encode(["a [SEP]"])
+    assert segment.offsets.tolist() == [[0, 1], [1, 2], [2, 7]]
+
+
+def test_surrogates_are_replaced_one_by_one() -> None:
+    assert replace_surrogates("a\ud800b\udfff🌉") == ("a\ufffdb\ufffd🌉", 2)
+    assert replace_surrogates("plain") == ("plain", 0)
+
+
+def test_a_tokenizer_survives_its_own_json(tokenizer: SegmentTokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer.to_json(), encoding="utf-8")
+    text = "The old mill [SEP] was built in 1817."
+    (again,), (first,) = SegmentTokenizer.from_file(path).encode([text]), tokenizer.encode([text])
+    np.testing.assert_array_equal(again.ids, first.ids)
+    np.testing.assert_array_equal(again.offsets, first.offsets)
+
+
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text('{"model": ', encoding="utf-8")
+    with pytest.raises(BundleError, match=r"tokenizer\.json: not a tokenizer file"):
+        SegmentTokenizer.from_file(path)
+
+
+def test_a_tokenizer_without_a_separator_is_refused_by_name() -> None:
+    bare = tokenizers.Tokenizer(models.WordPiece({"[CLS]": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    with pytest.raises(BundleError, match=r"none of the special tokens \[SEP\], </s>"):
+        SegmentTokenizer(bare)
+
+
+def test_a_long_word_is_read_in_pieces(wordpiece_file: Path) -> None:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    # WordPiece alone reads any word over its limit of 100 characters as one unknown token.
+    unknown = tokenizer.encode(["\u2603"])[0].ids.tolist()
+    for text in ("a" * 150, "the " + "mill" * 60):
+        segment = tokenizer.encode([text])[0]
+        assert segment.ids.tolist() != unknown
+        assert segment.offsets[-1, 1] == len(text)
+        assert (np.diff(segment.offsets, axis=1) <= 64).all()
+    again = SegmentTokenizer(tokenizers.Tokenizer.from_str(tokenizer.to_json()))
+    assert again.to_json() == tokenizer.to_json()

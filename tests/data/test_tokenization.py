@@ -1,0 +1,146 @@
+"""Examples to numbers: every token has its context and its sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import TokenizedExample, tokenize_examples
+from trivet.records import ContextSpan, ExampleError, RagExample, Span
+
+SENTENCES = st.lists(
+    st.sampled_from(["The mill was old.", "Was it red?", "No.", "\n- 17 lamps\n", "it had", "🌉!"]),
+    max_size=5,
+).map(" ".join)
+EXAMPLES = st.builds(RagExample, SENTENCES, st.lists(SENTENCES, max_size=4).map(tuple), SENTENCES)
+
+
+@pytest.fixture(scope="module", params=["wordpiece_file", "unigram_file"])
+def tokenizer(request: pytest.FixtureRequest) -> SegmentTokenizer:
+    path: Path = request.getfixturevalue(request.param)
+    return SegmentTokenizer.from_file(path)
+
+
+def read_one(example: RagExample, tokenizer: SegmentTokenizer) -> TokenizedExample:
+    (read,) = tokenize_examples([example], tokenizer)
+    return read
+
+
+@given(example=EXAMPLES)
+def test_every_token_stands_in_its_sentence(
+    tokenizer: SegmentTokenizer, example: RagExample
+) -> None:
+    read = read_one(example, tokenizer)
+    spans = read.response_sentence_spans
+    assert sorted(set(read.response_sentence.tolist())) == list(range(len(spans)))
+    for number, (start, end) in zip(read.response_sentence, read.response.offsets, strict=True):
+        # White space between sentences, where it has a token of its own, belongs to none of them.
+        if not example.response[start:end].isspace():
+            assert spans[number].start < end <= spans[number].end
+    places = read.context_sentence_spans
+    assert sorted(set(read.context_sentence.tolist())) == list(range(len(places)))
+    for number, owner, (start, end) in zip(
+        read.context_sentence, read.context_index, read.context.offsets, strict=True
+    ):
+        assert places[number].context == owner
+        if not example.contexts[owner][start:end].isspace():
+            assert places[number].start < end <= places[number].end
+    assert (np.diff(read.response_sentence) >= 0).all()
+    assert (np.diff(read.context_sentence) >= 0).all()
+    assert (np.diff(read.context_index) >= 0).all()
+
+
+@given(examples=st.lists(EXAMPLES, min_size=1, max_size=4))
+def test_a_batch_is_read_as_its_singles(
+    tokenizer: SegmentTokenizer, examples: list[RagExample]
+) -> None:
+    for example, read in zip(examples, tokenize_examples(examples, tokenizer), strict=True):
+        alone = read_one(example, tokenizer)
+        for field in dataclasses.fields(TokenizedExample):
+            ours, theirs = getattr(read, field.name), getattr(alone, field.name)
+            if isinstance(ours, np.ndarray):
+                np.testing.assert_array_equal(ours, theirs)
+            elif isinstance(ours, tuple | int):
+                assert ours == theirs
+            else:
+                np.testing.assert_array_equal(ours.ids, theirs.ids)
+
+
+def test_sentences_are_numbered_over_all_contexts(tokenizer: SegmentTokenizer) -> None:
+    example = RagExample("Who?", ("A mill. A lamp.", "", "A boat."), "A mill. A boat.")
+    read = read_one(example, tokenizer)
+    assert read.context_sentence_spans == (
+        ContextSpan(0, 0, 7),
+        ContextSpan(0, 8, 15),
+        ContextSpan(2, 0, 7),
+    )
+    assert read.context_sentence.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert read.context_index.tolist() == [0, 0, 0, 0, 0, 0, 2, 2, 2]
+    assert read.response_sentence_spans == (Span(0, 7), Span(8, 15))
+    assert read.response_sentence.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_sentences_that_come_along_are_taken_as_they_are(tokenizer: SegmentTokenizer) -> None:
+    example = RagExample(
+        "Who?",
+        ("one two. three",),
+        "mill lamp. boat",
+        context_sentences=((Span(0, 3), Span(4, 14)),),
+        response_sentences=(Span(0, 10), Span(10, 11), Span(11, 15)),
+    )
+    read = read_one(example, tokenizer)
+    assert read.context_sentence.tolist() == [0, 1, 1, 1]
+    # The sentence of one space has no token and no number.
+    assert read.response_sentence_spans == (Span(0, 10), Span(11, 15))
+    assert read.response_sentence.tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [(Span(0, 5), Span(4, 9)), (Span(0, 16),), (Span(5, 9), Span(0, 4))],
+    ids=["overlapping", "outside", "out-of-order"],
+)
+def test_sentences_that_do_not_fit_their_text_are_refused(
+    tokenizer: SegmentTokenizer, sentences: tuple[Span, ...]
+) -> None:
+    example = RagExample("Who?", ("A mill.",), "mill lamp. boat", response_sentences=sentences)
+    with pytest.raises(ExampleError, match=r"given for the response \(15 characters\)") as refused:
+        read_one(example, tokenizer)
+    assert refused.value.code == "bad_sentences"
+
+
+def test_sentences_for_another_number_of_contexts_are_refused(tokenizer: SegmentTokenizer) -> None:
+    example = RagExample("Who?", ("A mill.", "A lamp."), "x", context_sentences=((Span(0, 7),),))
+    with pytest.raises(ExampleError, match="given for 1 contexts, but there are 2"):
+        read_one(example, tokenizer)
+
+
+def test_nothing_is_read_as_nothing(tokenizer: SegmentTokenizer) -> None:
+    read = read_one(RagExample("", (), ""), tokenizer)
+    assert read.context.offsets.shape == (0, 2)
+    for array in (read.context.ids, read.context_index, read.context_sentence):
+        assert array.shape == (0,)
+        assert array.dtype == np.int64
+    assert read.response_sentence_spans == ()
+    assert read.context_sentence_spans == ()
+
+
+def test_tokens_in_white_space_alone_do_not_fall_into_the_next_context(unigram_file: Path) -> None:
+    # White space to Python, a character without a piece to this tokenizer.
+    tokenizer = SegmentTokenizer.from_file(unigram_file)
+    read = read_one(RagExample("Who?", ("\x1c\x1d", "A mill."), "\x1c"), tokenizer)
+    assert read.context_sentence_spans == (ContextSpan(0, 0, 2), ContextSpan(1, 0, 7))
+    assert read.context_sentence.tolist() == [0, 0, 1, 1, 1]
+    assert read.response_sentence_spans == (Span(0, 1),)
+
+
+def test_replaced_characters_are_counted_over_all_texts(tokenizer: SegmentTokenizer) -> None:
+    example = RagExample("Wh\ud800?", ("A \udfffmill.", "lamp"), "\ud800\ud800 boat.")
+    assert read_one(example, tokenizer).replaced_characters == 4
+    assert read_one(RagExample("Who?", ("A mill.",), "\ufffd"), tokenizer).replaced_characters == 0

@@ -1,0 +1,310 @@
+"""The call: what comes out for every kind of input, good and bad. The engine is a formula."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trivet.data.windows import WindowSettings
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import (
+    BackendError,
+    Evaluation,
+    ExampleError,
+    FailedEvaluation,
+    RagExample,
+    Span,
+)
+
+CONTEXTS = ["The old mill was built in 1817. It is made of stone.", "The ferry is red."]
+
+
+def numbers_of(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from numbers_of(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from numbers_of(item)
+    elif isinstance(value, float):
+        yield value
+
+
+def check_laws(verdict: Evaluation, contexts: list[str], response: str) -> None:
+    """What holds for every verdict: finite, in range, and every text cut from the caller's own."""
+    assert all(0.0 <= number <= 1.0 for number in numbers_of(verdict.to_dict()))
+    json.loads(verdict.to_json())
+    assert len(verdict.contexts) == len(contexts)
+    own: list[tuple[Sequence[Any], str]] = [
+        (verdict.sentences, response),
+        (verdict.unsupported, response),
+    ]
+    own += [(found.sentences, text) for found, text in zip(verdict.contexts, contexts, strict=True)]
+    for parts, text in own:
+        end = 0
+        for part in parts:
+            assert end <= part.start < part.end <= len(text)
+            assert part.text == text[part.start : part.end]
+            end = part.end
+
+
+def test_a_verdict_holds_every_part(judge: Evaluator) -> None:
+    response = "The mill is old. It was built of wood."
+    verdict = judge.evaluate("When?", CONTEXTS, response, id="mill")
+    check_laws(verdict, CONTEXTS, response)
+    assert verdict.id == "mill"
+    assert verdict.windows == 1
+    assert [sentence.text for sentence in verdict.sentences] == [
+        "The mill is old.",
+        "It was built of wood.",
+    ]
+    assert [len(context.sentences) for context in verdict.contexts] == [2, 1]
+    assert verdict.faithfulness == min(sentence.support for sentence in verdict.sentences)
+    assert verdict.adherent is (verdict.faithfulness >= 0.5)
+    supported = [sentence.supported for sentence in verdict.sentences]
+    assert verdict.supported_share == sum(supported) / 2
+    sentences = [s.relevance for context in verdict.contexts for s in context.sentences]
+    assert verdict.relevance == pytest.approx(np.mean(sentences), abs=1e-6)
+
+
+def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> None:
+    for response in ("", " \n"):
+        verdict = each_judge.evaluate("When?", CONTEXTS, response)
+        assert verdict.relevance is not None
+        assert verdict.faithfulness is verdict.supported_share is verdict.adherent is None
+        assert verdict.utilization is verdict.completeness is None
+        assert verdict.contexts[0].relevance is not None
+        assert verdict.contexts[0].utilization is None
+        assert verdict.contexts[0].sentences[0].utilization is None
+        assert not verdict.sentences
+        assert not verdict.unsupported
+
+
+@pytest.mark.parametrize("contexts", [[], [""], ["", " \t\n "], ["\u2003", "\u00a0"]])
+def test_without_contexts_there_is_an_error_unless_allowed(
+    each_judge: Evaluator, contexts: list[str]
+) -> None:
+    with pytest.raises(ExampleError, match="--allow-empty-contexts") as caught:
+        each_judge.evaluate("When?", contexts, "In 1817.")
+    assert caught.value.code == "empty_contexts"
+    verdict = each_judge.evaluate("When?", contexts, "In 1817.", allow_empty_contexts=True)
+    check_laws(verdict, contexts, "In 1817.")
+    assert verdict.faithfulness is not None
+    assert verdict.relevance is verdict.utilization is verdict.completeness is None
+    assert all(context.relevance is None for context in verdict.contexts)
+
+
+def test_with_nothing_at_all_every_score_is_none(each_judge: Evaluator) -> None:
+    verdict = each_judge.evaluate("", [], "", allow_empty_contexts=True)
+    assert list(numbers_of(verdict.to_dict())) == []
+
+
+def test_an_empty_context_among_others_has_no_scores(judge: Evaluator) -> None:
+    verdict = judge.evaluate("When?", ["", CONTEXTS[0]], "In 1817.")
+    assert verdict.contexts[0].relevance is None
+    assert verdict.contexts[1].relevance is not None
+
+
+def test_an_empty_question_is_judged(judge: Evaluator) -> None:
+    assert judge.evaluate("", CONTEXTS, "In 1817.").faithfulness is not None
+
+
+def test_what_is_cut_is_said(judge: Evaluator) -> None:
+    question, response = "Who built the old mill? " * 20, "The mill is old. " * 40
+    verdict = judge.evaluate(question, CONTEXTS, response)
+    check_laws(verdict, CONTEXTS, response)
+    assert verdict.cut_question_tokens == 20 * 6 - 48 // 4
+    assert verdict.response_chunks > 1
+    assert len(verdict.sentences) == 40
+    assert verdict.windows > verdict.response_chunks
+
+
+def test_a_passage_of_a_megabyte_is_judged(
+    judge: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "_settings", WindowSettings(size=512))
+    passage = ("The river crosses the town. " * (1 + (1 << 20) // 28))[: 1 << 20]
+    verdict = judge.evaluate("What?", [passage], "The river.")
+    assert verdict.windows > 300
+    assert verdict.relevance is not None
+    assert verdict.contexts[0].sentences[-1].end == len(passage.rstrip())
+
+
+def test_what_is_too_long_is_refused_with_the_way_out(
+    judge: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ExampleError, match=r"context 1 has 2000001 .*max_characters") as caught:
+        judge.evaluate("When?", ["short", "x" * 2_000_001], "x")
+    assert caught.value.code == "too_long"
+    monkeypatch.setattr(judge, "_max_windows", 50)
+    with pytest.raises(
+        ExampleError, match=r"about \d+ windows, more than max_windows=50"
+    ) as caught:
+        judge.evaluate("When?", ["a b " * 200], "c d " * 200)
+    assert caught.value.code == "too_long"
+
+
+@pytest.mark.parametrize(
+    ("question", "contexts", "response", "culprit"),
+    [
+        ("When?", "one passage", "x", "contexts must be a list of passages, not str"),
+        ("When?", None, "x", "contexts must be a list of passages, not NoneType"),
+        ("When?", ["x", None], "x", "context 1 must be a string, not NoneType"),
+        ("When?", ["x", b"y"], "x", "context 1 must be a string, not bytes"),
+        (None, ["x"], "x", "question must be a string, not NoneType"),
+        ("When?", ["x"], 3, "response must be a string, not int"),
+    ],
+)
+def test_wrong_types_are_named(
+    judge: Evaluator, question: Any, contexts: Any, response: Any, culprit: str
+) -> None:
+    with pytest.raises(ExampleError, match=culprit) as caught:
+        judge.evaluate(question, contexts, response)
+    assert caught.value.code == "invalid_row"
+
+
+STRANGE = {
+    "nul": "The mill\x00 is old\x00. \x00",
+    "only nul": "\x00\x00",
+    "lone surrogates": "The \ud800 mill is \udfff old.",
+    "rtl": "\u202eהטחנה ישנה מאוד.\u202c The mill.",
+    "zwj": "👩‍🌾 a 👨‍👩‍👧‍👦 mill 🏳️‍🌈.",
+    "combining": "e\u0301te\u0301 a\u030a mill i\u0302s.",
+    "separators": "mill\u2028old\u2029red\u0085green\u3000blue\xa0.",
+    "controls": "mill \x1b[31m red \x1f \x07.",
+    "separators alone": "\x1f\x1e",
+    "special tokens": "[CLS] the [SEP] mill [PAD] [MASK]",
+    "zero width": "mi\u200bll\ufeff is\u2060 old.",
+    "wide": "水車は古い。とても古い。",
+}
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE.keys())
+def test_strange_text_keeps_exact_offsets(each_judge: Evaluator, text: str) -> None:
+    contexts = [text, "The mill is old.", text * 3]
+    verdict = each_judge.evaluate(text, contexts, text)
+    check_laws(verdict, contexts, text)
+
+
+def test_lone_surrogates_are_counted(judge: Evaluator) -> None:
+    verdict = judge.evaluate("\ud800", ["mill \udc00 old"], "The \ud800\ud800 mill.")
+    assert verdict.replaced_characters == 4
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(max_size=40), max_size=3), st.text(max_size=60), st.text(max_size=20))
+def test_any_text_is_judged(
+    each_judge: Evaluator, contexts: list[str], response: str, question: str
+) -> None:
+    verdict = each_judge.evaluate(question, contexts, response, allow_empty_contexts=True)
+    check_laws(verdict, contexts, response)
+
+
+def test_an_engine_that_answers_nan_is_an_error_not_a_verdict(
+    judge: Evaluator, formula: Any
+) -> None:
+    formula.nan_on = 3  # [SEP] stands in every window
+    with pytest.raises(BackendError, match="support_probs = nan"):
+        judge.evaluate("When?", CONTEXTS, "In 1817.")
+
+
+def test_many_equal_singles_in_order(
+    judge: Evaluator, formula: Any, rag_examples: tuple[RagExample, ...]
+) -> None:
+    singles = [judge.evaluate(e.question, e.contexts, e.response, id=e.id) for e in rag_examples]
+    before = len(formula.calls)
+    many = list(judge.evaluate_many(rag_examples))
+    assert len(formula.calls) - before < before
+    for one, other in zip(singles, many, strict=True):
+        assert isinstance(other, Evaluation)
+        assert other.id == one.id
+        np.testing.assert_allclose(
+            list(numbers_of(other.to_dict())), list(numbers_of(one.to_dict())), atol=2e-6
+        )
+
+
+def test_what_fails_stands_in_its_place(judge: Evaluator, formula: Any) -> None:
+    good = RagExample("When?", tuple(CONTEXTS), "In 1817.", id="good")
+    unreadable = FailedEvaluation("line-2", "malformed_line", "line 2: is not JSON")
+    beyond = RagExample("When?", ("x",), "short", id="beyond", response_sentences=(Span(0, 99),))
+    bad_type = RagExample("When?", ("x",), None, id="type")  # type: ignore[arg-type]
+    empty = RagExample("When?", (), "x", id="empty")
+    results = list(judge.evaluate_many([good, unreadable, beyond, bad_type, empty, good]))
+    assert [result.id for result in results] == [
+        "good",
+        "line-2",
+        "beyond",
+        "type",
+        "empty",
+        "good",
+    ]
+    codes = [getattr(result, "code", None) for result in results]
+    assert codes == [None, "malformed_line", "bad_sentences", "invalid_row", "empty_contexts", None]
+    assert results[1] is unreadable
+    assert results[0] == results[-1]
+
+
+def test_contexts_that_are_no_list_fail_in_their_place(judge: Evaluator) -> None:
+    wrong: list[Any] = ["one passage", None, b"bytes"]
+    results = list(judge.evaluate_many([RagExample("When?", each, "x") for each in wrong]))
+    assert [getattr(result, "code", None) for result in results] == ["invalid_row"] * 3
+    assert "write contexts=[text]" in getattr(results[0], "message", "")
+
+
+def test_a_broken_engine_fails_every_example_by_name(judge: Evaluator, formula: Any) -> None:
+    formula.raises_on = 3
+    results = list(judge.evaluate_many([RagExample("", ("x",), "y", id=str(n)) for n in range(3)]))
+    assert [result.id for result in results] == ["0", "1", "2"]
+    assert {getattr(result, "code", None) for result in results} == {"backend_failed"}
+
+
+def test_a_stream_is_read_block_by_block(judge: Evaluator) -> None:
+    read = 0
+
+    def endless() -> Iterator[RagExample]:
+        nonlocal read
+        while True:
+            read += 1
+            yield RagExample("When?", ("The mill.",), "It is old.", id=str(read))
+
+    results = judge.evaluate_many(endless())
+    assert read == 0
+    assert next(results).id == "1"
+    assert read == 128  # the next block runs while this one is read
+    for number in range(2, 66):
+        assert next(results).id == str(number)
+    assert read == 192
+
+
+def test_white_space_is_nothing_even_with_brought_sentences(judge: Evaluator) -> None:
+    example = RagExample(
+        "When?",
+        ("  ", "old mill"),
+        "   ",
+        context_sentences=((Span(0, 2),), (Span(0, 8),)),
+        response_sentences=(Span(0, 3),),
+    )
+    (verdict,) = judge.evaluate_many([example])
+    assert isinstance(verdict, Evaluation)
+    assert verdict.faithfulness is None
+    assert [context.relevance is None for context in verdict.contexts] == [True, False]
+
+
+def test_brought_sentences_are_used(judge: Evaluator) -> None:
+    example = RagExample(
+        "When?",
+        ("old mill new mill",),
+        "It is old. It is red.",
+        context_sentences=((Span(0, 8), Span(9, 17)),),
+        response_sentences=(Span(0, 21),),
+    )
+    (verdict,) = judge.evaluate_many([example])
+    assert isinstance(verdict, Evaluation)
+    assert [sentence.text for sentence in verdict.sentences] == ["It is old. It is red."]
+    assert [s.text for s in verdict.contexts[0].sentences] == ["old mill", "new mill"]

@@ -1,0 +1,98 @@
+"""One frozen verdict of a model whose weights follow from a formula: a diff shows what changed.
+
+Cutting, encoder, heads, joining, spans and sentences all show in it. To freeze a new one after a
+wanted change, write what the test found into ``golden/evaluation.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trivet.backends.loading import load_tokenizer
+from trivet.bundle.bundle import read_bundle
+from trivet.data.tokenization import tokenize_examples
+from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.evaluation.evaluator import Evaluator
+from trivet.model.aggregate import Outputs
+from trivet.records import RagExample
+
+GOLDEN = Path(__file__).parent / "golden" / "evaluation.json"
+
+EXAMPLE = RagExample(
+    question="When was the old mill built, and of what?",
+    contexts=(
+        "The old mill is in the north of the town. It was built of stone in 1817. Its baker has "
+        "an oven. The flour was made by the river. Nothing is known of the keeper.",
+        "",
+        "The ferry crosses the river. It has a red boat. The bridge opened in 1920.",
+    ),
+    response="The mill was built in 1817. It was made of wood by the keeper of the lighthouse.",
+    id="mill",
+)
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return value
+
+
+def approximately(value: Any) -> Any:
+    """Let floats differ by what another processor's arithmetic does to them."""
+    if isinstance(value, float):
+        return pytest.approx(value, abs=3e-4)
+    if isinstance(value, dict):
+        return {key: approximately(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [approximately(item) for item in value]
+    return value
+
+
+def test_the_verdict_is_the_frozen_one(tiny_bundle: Path) -> None:
+    evaluator = Evaluator(tiny_bundle, threads=1, precision="fp32")
+    verdict = evaluator.evaluate(
+        EXAMPLE.question, EXAMPLE.contexts, EXAMPLE.response, id=EXAMPLE.id
+    )
+    found = rounded(json.loads(verdict.to_json()))
+    frozen = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert found == approximately(frozen), json.dumps(found, ensure_ascii=False, indent=2)
+    # A frozen verdict that shows nothing could not catch anything.
+    assert frozen["windows"] > 1
+    assert frozen["unsupported"]
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("int8", 0.05)])
+def test_the_call_answers_as_the_weights_do_in_torch(
+    tiny_bundle: Path, rag_examples: tuple[RagExample, ...], precision: Any, tolerance: float
+) -> None:
+    """Packed calls joined on the host equal the model itself on all windows at once."""
+    import torch
+
+    from trivet.bundle.weights import load_rag_model
+    from trivet.model.rag_model import as_tensors
+
+    bundle = read_bundle(tiny_bundle)
+    model, tokenizer = load_rag_model(bundle), load_tokenizer(bundle)
+    settings = WindowSettings(bundle.info.window.size, bundle.info.window.overlap)
+    reads = tokenize_examples(rag_examples, tokenizer)
+    layouts = [lay_out(read, settings, tokenizer.special) for read in reads]
+    with torch.inference_mode():
+        answer = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
+    expected = Outputs(*(tensor.numpy() for tensor in answer))
+    evaluator = Evaluator(tiny_bundle, threads=1, precision=precision)
+    for number, verdict in enumerate(evaluator.evaluate_many(rag_examples)):
+        for name in ("faithfulness", "relevance", "utilization", "completeness"):
+            found = getattr(verdict, name)
+            if found is not None:
+                np.testing.assert_allclose(
+                    found, getattr(expected, name)[number], atol=tolerance, err_msg=name
+                )

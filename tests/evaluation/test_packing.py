@@ -1,0 +1,222 @@
+"""Packing windows into calls, and that the packing never shows in the result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trivet.backends.backend import Backend, probabilities
+from trivet.backends.threads import workers_of
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
+from trivet.data.windows import Layout, WindowSettings, collate, lay_out
+from trivet.evaluation.inference_job import InferenceJob
+from trivet.evaluation.packing import BatchLimits, WindowAccumulator, pack, run_slices
+from trivet.evaluation.worker_pool import WorkerPool
+from trivet.model.aggregate import Outputs
+from trivet.model.architecture import Reduction
+from trivet.records import BackendError, RagExample
+
+WHOLE = BatchLimits()
+
+
+def layouts_of(
+    examples: Sequence[RagExample], tokenizer: SegmentTokenizer, size: int = 48
+) -> list[Layout]:
+    cut = WindowSettings(size=size)
+    return [
+        lay_out(read, cut, tokenizer.special) for read in tokenize_examples(examples, tokenizer)
+    ]
+
+
+def run(
+    layouts: Sequence[Layout],
+    backend: Backend,
+    faithfulness: Reduction = "weakest_token",
+    limits: BatchLimits = WHOLE,
+) -> list[Outputs | BackendError]:
+    workers = WorkerPool(workers_of(backend))
+    return InferenceJob(layouts, backend, workers, 0, limits).join(faithfulness)
+
+
+def judged(
+    layouts: Sequence[Layout], backend: Backend, faithfulness: Reduction, positions: int
+) -> list[Outputs]:
+    found = run(layouts, backend, faithfulness, BatchLimits(positions))
+    return [output for output in found if isinstance(output, Outputs)]
+
+
+@pytest.fixture
+def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
+    return SegmentTokenizer.from_file(wordpiece_file)
+
+
+@given(st.lists(st.integers(1, 600)), st.integers(1, 2000))
+def test_every_window_is_packed_once_and_calls_stay_bounded(
+    lengths: list[int], positions: int
+) -> None:
+    calls = pack(lengths, BatchLimits(positions))
+    assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
+    for call in calls:
+        longest = max(lengths[number] for number in call)
+        assert len(call) == 1 or len(call) * longest <= positions
+
+
+def test_windows_of_one_length_share_calls() -> None:
+    assert pack([10, 512, 500, 20, 30], BatchLimits(1024)) == [[1, 2], [4, 3, 0]]
+
+
+@pytest.mark.parametrize("faithfulness", ["weakest_token", "weakest_sentence"])
+@pytest.mark.parametrize("positions", [1, 100, 300, 100_000])
+def test_packing_changes_no_number(
+    rag_examples: tuple[RagExample, ...],
+    tokenizer: SegmentTokenizer,
+    formula: Any,
+    faithfulness: Reduction,
+    positions: int,
+) -> None:
+    """The engine's own answer to one example in one call is what any packing must give."""
+    layouts = layouts_of(rag_examples, tokenizer)
+    assert max(len(layout.rows) for layout in layouts) > 10
+    formula.faithfulness = faithfulness
+    for layout, found in zip(
+        layouts, judged(layouts, formula, faithfulness, positions), strict=True
+    ):
+        alone = formula.run(collate([layout], 0))
+        sizes = {
+            "support_probs": len(layout.response_sentence),
+            "relevance_probs": len(layout.context_row),
+            "utilization_probs": len(layout.context_row),
+        }
+        for name in Outputs._fields:
+            expected = getattr(alone, name)
+            if name in sizes:
+                expected = expected[:, : sizes[name]]
+            np.testing.assert_allclose(getattr(found, name), expected, atol=2e-6, err_msg=name)
+
+
+def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    response = " ".join(f"The {n % 7} boat was red." for n in range(400))
+    layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
+    alone = formula.run(collate(layouts, 0))
+    (found,) = judged(layouts, formula, "weakest_sentence", 1024)
+    assert found.sentence_support.shape == (1, 400)
+    np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
+    np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
+
+
+def test_an_error_of_a_call_befalls_its_own_examples_alone(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    examples = [
+        RagExample("Who?", ("The baker had bread.",), "The baker."),
+        RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
+    ]
+    layouts = layouts_of(examples, tokenizer)
+    formula.raises_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
+    apart = run(layouts, formula, limits=BatchLimits(1))
+    assert isinstance(apart[0], Outputs)
+    assert isinstance(apart[1], BackendError)
+    together = run(layouts, formula, limits=BatchLimits(1000))
+    assert all(isinstance(each, BackendError) for each in together)
+
+
+def test_nan_befalls_its_own_example_even_in_a_shared_call(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    examples = [
+        RagExample("Who?", ("The baker had bread.",), "The baker."),
+        RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
+    ]
+    formula.nan_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
+    fine, broken = run(layouts_of(examples, tokenizer), formula)
+    assert isinstance(fine, Outputs)
+    assert isinstance(broken, BackendError)
+    assert "support_probs = nan" in str(broken)
+
+
+def test_no_layout_makes_no_call(formula: Any) -> None:
+    assert run([], formula) == []
+
+
+def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
+    np.testing.assert_array_equal(probabilities([1.0001, -0.0001, 0.5], "x"), [1.0, 0.0, 0.5])
+    for wrong in (float("nan"), float("inf"), 1.1, -0.1):
+        with pytest.raises(BackendError, match=r"x = .* \(1 of 2 values"):
+            probabilities([wrong, 0.5], "x")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_in_whatever_parts_windows_run_the_example_is_the_same(
+    rag_examples: tuple[RagExample, ...],
+    tokenizer: SegmentTokenizer,
+    formula: Any,
+    data: st.DataObject,
+) -> None:
+    layouts = layouts_of(rag_examples, tokenizer)
+    places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
+    order = data.draw(st.permutations(places))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=6)))
+    gatherings = [WindowAccumulator(layout) for layout in layouts]
+    for start, stop in itertools.pairwise([0, *cuts, len(order)]):
+        rows_of: dict[int, list[int]] = {}
+        for example, row in order[start:stop]:
+            rows_of.setdefault(example, []).append(row)
+        parts = {example: gatherings[example].take(rows) for example, rows in rows_of.items()}
+        if parts:
+            answer = run_slices(list(parts.values()), formula, 0)
+            for b, (example, part) in enumerate(parts.items()):
+                gatherings[example].add(part, answer, b)
+    whole = judged(layouts, formula, "weakest_sentence", 100_000)
+    for gathering, expected in zip(gatherings, whole, strict=True):
+        found = gathering.join("weakest_sentence")
+        assert isinstance(found, Outputs)
+        for name in Outputs._fields:
+            np.testing.assert_allclose(
+                getattr(found, name), getattr(expected, name), atol=2e-6, err_msg=name
+            )
+
+
+def test_an_error_of_one_part_is_that_of_the_example(
+    tokenizer: SegmentTokenizer, formula: Any
+) -> None:
+    (layout,) = layouts_of([RagExample("Who?", ("The boat was old.",) * 9, "Red.")], tokenizer)
+    assert len(layout.rows) > 1
+    gathering = WindowAccumulator(layout)
+    for row in range(len(layout.rows)):
+        part = gathering.take([row])
+        answer = run_slices([part], formula, 0)
+        if row == 0:
+            answer = answer._replace(relevance_probs=answer.relevance_probs * np.nan)
+        gathering.add(part, answer, 0)
+    found = gathering.join("weakest_token")
+    assert found is gathering.error
+    assert "relevance_probs = nan" in str(found)
+
+
+@given(
+    st.integers(1, 5000),
+    st.integers(1, 5000),
+    st.sampled_from([1, 32, 64]),
+    st.none() | st.integers(1, 9),
+)
+def test_a_call_has_room_for_what_fits_padding_included(
+    length: int, positions: int, step: int, most_windows: int | None
+) -> None:
+    limits = BatchLimits(positions, step, most_windows)
+    padded, room = limits.padded(length), limits.room(length)
+    assert padded % step == 0
+    assert length <= padded < length + step
+    assert room == 1 or room * padded <= positions
+    assert most_windows is None or room <= most_windows
+    assert (room + 1) * padded > positions or room == most_windows

@@ -1,0 +1,198 @@
+"""What OpenVINO runs is measured on labelled rows, and the fastest that is good enough is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.judges import kept_for_openvino
+from trivet.__main__ import app
+from trivet.backends.backend import Backend
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import add_files, read_bundle
+from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.self_test import read_self_test
+from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting import openvino as openvino_export
+from trivet.exporting.openvino import export_openvino
+from trivet.exporting.openvino_candidates import choose, judge_rows, losses, time_windows
+from trivet.model.aggregate import Outputs
+from trivet.records import (
+    BackendError,
+    BundleError,
+    DataError,
+    Evaluation,
+    LabelledExample,
+    Labels,
+)
+
+MISSING = [name for name in ("openvino", "nncf") if importlib.util.find_spec(name) is None]
+needs_nncf = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+
+
+def candidate(method: Method, milliseconds: float, auroc: float, rmse: float) -> OpenVinoCandidate:
+    return OpenVinoCandidate(
+        method=method, milliseconds=milliseconds, auroc_loss=auroc, rmse_loss=rmse
+    )
+
+
+def test_the_fastest_that_loses_little_enough_is_chosen() -> None:
+    half = candidate("half", 40, 0.0, 0.0)
+    dynamic = candidate("dynamic", 31, 0.005, -0.01)
+    too_far = (candidate("static", 28, 0.0051, 0.0), candidate("static", 28, 0.0, 0.0051))
+    for static in too_far:
+        assert choose([static, dynamic, half]) is dynamic
+    assert choose([half, candidate("static", 28, -0.2, 0.005)]).method == "static"
+    with pytest.raises(BackendError, match=r"static: 28\.0 ms a window, AUROC -0\.0051, .*onnx"):
+        choose(too_far)
+
+
+def test_losses_are_the_worst_of_each_kind() -> None:
+    auroc, relevance, utilization = (
+        (name, "set/mean") for name in ("hallucination_auroc", "relevance_rmse", "utilization_rmse")
+    )
+    other = ("hallucination_auroc", "other")
+    before = {auroc: 0.8, other: 0.7, relevance: 0.2, utilization: 0.1}
+    after = {auroc: 0.9, other: 0.68, relevance: 0.17, utilization: 0.11}
+    assert losses(before, after) == pytest.approx((0.02, 0.01))
+    with pytest.raises(BackendError, match="not with the other: hallucination_auroc of other"):
+        losses(before, {key: value for key, value in after.items() if key != other})
+
+
+def test_the_largest_calls_are_timed_by_turns() -> None:
+    order: list[tuple[int, int]] = []
+
+    class Counted:
+        def __init__(self, number: int) -> None:
+            self.name, self.number = "counted", number
+
+        def run(self, windows: Windows) -> Outputs:
+            order.append((self.number, windows.input_ids.shape[1]))
+            return Outputs(*(np.zeros(1, np.float32) for _ in Outputs._fields))
+
+    calls = [
+        make_windows(Sizes(N=1, L=length, B=1, R=1, K=1, C=1, S=1), 9, 0) for length in range(1, 8)
+    ]
+    seconds = time_windows([Counted(0), Counted(1)], calls)
+    assert len(seconds) == 2 and min(seconds) > 0
+    assert {length for _, length in order} == {4, 5, 6, 7}
+    assert [number for number, _ in order[:8]] == [0] * 4 + [1] * 4
+
+
+@pytest.fixture
+def rows(labelled_examples: Sequence[LabelledExample]) -> list[LabelledExample]:
+    """Return rows of one source: verdicts of both kinds, and sentences that are relevant."""
+    return [dataclasses.replace(row, source="tiny/set") for row in labelled_examples]
+
+
+@pytest.fixture
+def copied(tiny_bundle: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may change."""
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "copied"))
+
+
+def export(
+    folder: Path,
+    rows: Sequence[LabelledExample],
+    fastest: Method,
+    monkeypatch: pytest.MonkeyPatch,
+    keep_fp32: bool = True,
+) -> OpenVinoInfo:
+    """Export with times and bounds that let one candidate win."""
+
+    def timed(backends: Sequence[Backend], calls: Sequence[Windows]) -> list[float]:
+        assert calls, "the calls of the fp32 engine"
+        return [0.01 if method == fastest else 0.02 for method in openvino_export.METHODS]
+
+    monkeypatch.setattr(openvino_export, "time_windows", timed)
+    # Heads made by formula amplify any rounding.
+    monkeypatch.setattr("trivet.bundle.openvino_info.MOST_LOSS", 1.0)
+    return export_openvino(folder, rows, "tiny", "dev", keep_fp32=keep_fp32, threads=1)
+
+
+@needs_nncf
+@pytest.mark.parametrize("method", openvino_export.METHODS)
+def test_what_is_kept_can_be_loaded_and_is_written_down(
+    method: Method, copied: Path, rows: list[LabelledExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = export(copied, rows, method, monkeypatch)
+    bundle = read_bundle(copied)
+    assert bundle.info.openvino == info and info.rows == 3 and info.method == method
+    assert [each.method for each in info.candidates] == ["static", "dynamic", "half"]
+    own = {"model.openvino.xml", "model.openvino.weights"}
+    assert own & bundle.manifest.files.keys() == (set() if method == "dynamic" else own)
+    expected = read_self_test(bundle.path("self_test.json")).expected
+    assert {info.answers(bf16=False), "model.int8.onnx", "model.safetensors"} <= expected.keys()
+    worst = json.loads(bundle.path("parity.json").read_text())["worst"]
+    assert worst[f"{info.file} in OpenVINO"] == info.difference
+    assert "For OpenVINO" in (copied / "README.md").read_text()
+
+    evaluator = Evaluator(copied, 1, backend="openvino")
+    assert evaluator.precision == ("bf16" if method == "half" else "int8")
+    assert evaluator.backend_name == f"openvino {info.file}"
+    fp32 = Evaluator(copied, 1, precision="fp32")
+    (found,), (wanted,) = (each.evaluate_many([rows[0].example]) for each in (evaluator, fp32))
+    assert isinstance(found, Evaluation) and isinstance(wanted, Evaluation)
+    assert found.relevance == pytest.approx(wanted.relevance, abs=0.1)
+
+
+@needs_nncf
+def test_a_serving_bundle_does_without_fp32(
+    copied: Path, rows: list[LabelledExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = export(copied, rows, "half", monkeypatch, keep_fp32=False)
+    bundle = read_bundle(copied)
+    assert [graph.file for graph in bundle.info.graphs] == ["model.int8.onnx"]
+    assert not bundle.has("model.onnx") and bundle.has(info.file)
+    assert "model.onnx" not in read_self_test(bundle.path("self_test.json")).expected
+    Evaluator(copied, 1, backend="openvino")
+    with pytest.raises(BundleError, match=r"no model\.onnx"):
+        export_openvino(copied, rows, "tiny", "dev")
+
+
+@needs_nncf
+def test_nothing_is_written_where_nothing_is_good_enough(
+    copied: Path, rows: list[LabelledExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (copied / "MANIFEST.json").read_bytes()
+    monkeypatch.setattr(openvino_export, "losses", lambda *_: (0.0, 0.2))
+    with pytest.raises(BackendError, match=r"no way of OpenVINO loses at most 0\.005"):
+        export_openvino(copied, rows, "tiny", "dev", threads=1)
+    assert (copied / "MANIFEST.json").read_bytes() == before
+
+
+def test_rows_that_measure_nothing_are_refused(
+    tiny_bundle: Path, rows: list[LabelledExample]
+) -> None:
+    bundle = read_bundle(tiny_bundle)
+    engine = OnnxRuntimeBackend(tiny_bundle / "model.onnx", 1)
+    values = judge_rows(bundle, engine, rows, "tiny")
+    assert ("hallucination_auroc", "tiny/set") in values
+    bare = [dataclasses.replace(row, labels=Labels(adherent=True)) for row in rows]
+    with pytest.raises(DataError, match=r"tiny: no AUROC and RMSE .* 3 rows \(found: none\)"):
+        judge_rows(bundle, engine, bare, "tiny")
+
+
+def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
+    info = kept_for_openvino("static", "model.openvino.xml", "model.openvino.weights")
+    changed = read_bundle(copied).info.model_copy(update={"openvino": info})
+    add_files(copied, {}, changed)
+    with pytest.raises(BundleError, match=r"names the graph model\.openvino\.xml, which"):
+        read_bundle(copied)
+
+
+def test_the_command_line_asks_for_rows(copied: Path) -> None:
+    for extra in ([], ["--data", "jsonl:dev.jsonl", "--precision", "int8"]):
+        words = ["export", str(copied), "--backend", "openvino", *extra]
+        answer = CliRunner().invoke(app, words)
+        assert answer.exit_code == 2 and "chooses the precision itself" in answer.output

@@ -1,0 +1,132 @@
+"""Judges with and without a batch call, scores by name, reasons, tools that are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from trivet.integrations.judge import (
+    MissingLibraryError,
+    details,
+    foreign,
+    judge_many,
+    reason,
+    scores_of,
+)
+from trivet.records import Evaluation, FailedEvaluation, RagExample, UnsupportedSpan
+
+FACTORIES = {
+    "ragas": ("metrics", "trivet[ragas]"),
+    "deepeval": ("metrics", "deepeval"),
+    "langchain": ("runnable", "langchain-core"),
+    "llama_index": ("evaluators", "llama-index-core"),
+    "haystack": ("_component", "haystack-ai"),
+    "mlflow": ("scorer", "mlflow"),
+    "phoenix": ("evaluator", "arize-phoenix-evals"),
+    "inspect_ai": ("scorer", "inspect-ai"),
+    "trulens": ("metrics", "trulens-core"),
+    "evaluate": ("metric", "evaluate"),
+    "ray": ("score", "ray[data]>=2.54"),
+    "spark": ("score", "pyspark"),
+}
+
+
+def test_a_judge_without_a_batch_call_gives_the_same(
+    judge: Any, single_judge: Any, rows: list[dict[str, Any]]
+) -> None:
+    examples = [RagExample(r["question"], tuple(r["contexts"]), r["response"]) for r in rows]
+    examples.insert(1, RagExample("Where?", (), "Here."))
+    together, singly = judge_many(judge, examples), judge_many(single_judge, examples)
+    assert judge.calls == [4]
+    assert isinstance(singly[1], FailedEvaluation)
+    for one, other in zip(together, singly, strict=True):
+        if isinstance(one, Evaluation) and isinstance(other, Evaluation):
+            assert one.faithfulness == pytest.approx(other.faithfulness, abs=0.02)
+        else:
+            assert one == other
+
+
+def test_scores_go_by_the_names_of_other_tools(verdicts: list[Evaluation]) -> None:
+    verdict = dataclasses.replace(
+        verdicts[0], faithfulness=0.1, relevance=0.2, utilization=0.3, completeness=None
+    )
+    assert scores_of(verdict) == {
+        "faithfulness": 0.1,
+        "context_relevance": 0.2,
+        "utilization": 0.3,
+        "completeness": None,
+    }
+
+
+def test_a_reason_says_what_the_score_rests_on(verdicts: list[Evaluation]) -> None:
+    spans = tuple(UnsupportedSpan(n, n + 2, "ab", 0.875) for n in range(7))
+    verdict = dataclasses.replace(
+        verdicts[0], unsupported=spans, relevance=0.25, utilization=0.125, cut_question_tokens=9
+    )
+    cut = "; 9 tokens of the question were not read"
+    said = reason(verdict, "faithfulness")
+    assert said == "unsupported: " + ", ".join(["'ab' (0.88)"] * 5) + " and 2 more" + cut
+    assert reason(verdict, "completeness") == "relevance 0.250, utilization 0.125" + cut
+    assert reason(verdict, "context_relevance").startswith("by context: 0.")
+    none = dataclasses.replace(verdict, unsupported=(), cut_question_tokens=0, utilization=None)
+    assert reason(none, "faithfulness") == "nothing unsupported was found"
+    assert reason(none, "utilization").startswith("no score: ")
+    with pytest.raises(ValueError, match="no score 'trust'; there are faithfulness, context_rel"):
+        reason(none, "trust")
+    assert details(none) == {
+        "supported_share": verdict.supported_share,
+        "adherent": verdict.adherent,
+        "unsupported": (),
+        "windows": 1,
+        "cut_question_tokens": 0,
+    }
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_without_the_tool_the_way_out_is_named(
+    name: str, judge: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(f"trivet.integrations.{name}")
+    factory, package = FACTORIES[name]
+    imported = importlib.import_module
+
+    def nothing_there(wanted: str, *arguments: Any) -> Any:
+        if wanted.startswith("trivet") or wanted == "pydantic":
+            return imported(wanted, *arguments)
+        raise ModuleNotFoundError(f"No module named {wanted!r}", name=wanted)
+
+    monkeypatch.setattr("trivet.integrations.judge.importlib.import_module", nothing_there)
+    with pytest.raises(MissingLibraryError) as caught:
+        getattr(module, factory)(*([] if name == "haystack" else [judge]))
+    assert f"is not installed: pip install '{package}'" in str(caught.value)
+
+
+def test_a_tool_that_lacks_something_itself_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "half_there.py").write_text('"""Half."""\nimport not_there_at_all\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="not_there_at_all") as caught:
+        foreign("half_there", "half")
+    assert not isinstance(caught.value, MissingLibraryError)
+
+
+def test_importing_the_adapters_loads_none_of_the_tools() -> None:
+    script = (
+        "import importlib, sys\n"
+        "import trivet\n"
+        "assert not any(name.startswith('trivet.integrations') for name in sys.modules)\n"
+        f"for name in {[*FACTORIES, 'langsmith', 'lettucedetect']!r}:\n"
+        "    importlib.import_module('trivet.integrations.' + name)\n"
+        "foreign = {'ragas', 'deepeval', 'langsmith', 'langchain_core', 'llama_index',\n"
+        "    'haystack', 'mlflow', 'phoenix', 'inspect_ai', 'trulens', 'evaluate', 'datasets',\n"
+        "    'ray', 'pyspark', 'lettucedetect', 'pandas', 'pyarrow', 'torch'}\n"
+        "print(sorted(foreign & set(sys.modules)))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr

@@ -1,0 +1,106 @@
+"""The trunk that is exported answers as the trained one, and runs what is shared once."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+import transformers
+
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.model.architecture import TrunkKind
+from trivet.model.inference.bert import InferenceBert
+from trivet.model.inference.deberta import InferenceDeberta
+from trivet.model.inference.layer import InferenceLayer
+from trivet.model.inference.rag_inference import InferenceTrunk, inference_model, inference_trunk
+from trivet.model.multi_trunk import make_trunk
+from trivet.model.rag_model import RagModel, as_tensors
+from trivet.model.trunk import Hidden, Trunk
+from trivet.records import WindowError
+
+LENGTH = 40
+# Encoders of two layers: run whole once, whole three times, or one layer once and one three times.
+LAYERS: dict[TrunkKind, int] = {"shared": 2, "separate": 6, "partial": 4}
+
+
+def shaken(encoder: transformers.PreTrainedModel, kind: TrunkKind) -> RagModel:
+    """Return a model whose every part differs from every other."""
+    torch.manual_seed(3)
+    model = RagModel(make_trunk(Trunk(copy.deepcopy(encoder)), kind, 1)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", list(LAYERS))
+def test_it_answers_as_the_trained_trunk(
+    tiny_encoder: transformers.PreTrainedModel, kind: TrunkKind
+) -> None:
+    model = shaken(tiny_encoder, kind)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ours = inference_trunk(model.trunk, LENGTH)
+    assert isinstance(ours, InferenceTrunk) and not ours.training
+    runs: list[InferenceLayer] = []
+    for module in ours.modules():
+        if isinstance(module, InferenceLayer):
+            module.project.register_forward_hook(lambda own, *_: runs.append(own))
+    for sizes in (Sizes(5, LENGTH, 1, 1, 1, 1, 1), Sizes(3, 7, 1, 1, 1, 1, 1)):
+        vocab = model.trunk.config.vocab_size
+        given = as_tensors(make_windows(sizes, vocab, seed=2))[:3]
+        expected, found = model.trunk(*given), ours(*given)
+        for name in Hidden._fields:
+            off = (getattr(found, name) - getattr(expected, name)).abs()[given[1].bool()]
+            assert off.max() < 2e-5, (name, sizes)
+        assert len(runs) == LAYERS[kind] == len(set(map(id, runs)))
+        runs.clear()
+    if kind != "shared":
+        assert not torch.allclose(found.support, found.relevance, atol=1e-2)
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+
+
+@torch.inference_mode()
+def test_a_whole_model_over_it_answers_alike(tiny_encoder: transformers.PreTrainedModel) -> None:
+    model = shaken(tiny_encoder, "partial")
+    windows = make_windows(Sizes(6, 30, 2, 9, 3, 21, 3), model.trunk.config.vocab_size, seed=1)
+    ours = inference_model(model, LENGTH)
+    for found, expected in zip(
+        ours(*as_tensors(windows)), model(*as_tensors(windows)), strict=True
+    ):
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["separate", "partial"])
+def test_the_window_it_was_made_for_is_held(
+    tiny_deberta: transformers.DebertaV2Model, kind: TrunkKind
+) -> None:
+    ours = inference_trunk(shaken(tiny_deberta, kind).trunk, 16)
+    ids = torch.full((1, 17), 7)
+    with pytest.raises(WindowError, match="17 positions exceeds the 16"):
+        ours(ids, torch.ones_like(ids), torch.zeros_like(ids))
+
+
+@pytest.mark.parametrize("kind", list(LAYERS))
+def test_what_has_no_module_of_ours_stays_with_the_library(
+    caplog: pytest.LogCaptureFixture, kind: TrunkKind
+) -> None:
+    config = transformers.RobertaConfig(
+        vocab_size=60,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        intermediate_size=8,
+    )
+    trunk = make_trunk(Trunk(transformers.RobertaModel(config).eval()), kind, 1)
+    with caplog.at_level(logging.INFO):
+        assert inference_trunk(trunk, LENGTH) is trunk
+    assert "there is none for roberta" in caplog.text
+
+
+def test_one_encoder_is_shared_by_all_heads(tiny_encoder: transformers.PreTrainedModel) -> None:
+    ours = inference_trunk(shaken(tiny_encoder, "shared").trunk, LENGTH)
+    made = [m for m in ours.modules() if isinstance(m, InferenceBert | InferenceDeberta)]
+    assert len(made) == 1

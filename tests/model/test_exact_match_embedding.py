@@ -1,0 +1,98 @@
+"""Words on both sides of a window: found by hand, in the graph, and where they were asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from trivet.model.architecture import TrunkKind
+from trivet.model.exact_match_embedding import match_kinds
+from trivet.model.inference.rag_inference import inference_model
+from trivet.model.rag_model import RagModel
+from trivet.training.initialization import initial_model
+
+
+def test_a_match_is_told_from_a_match_with_its_neighbour() -> None:
+    # "6 7" stands on both sides in that order; 5 does, but not beside the same; 2 separates.
+    ids = torch.tensor([[1, 5, 6, 7, 2, 8, 2, 6, 7, 5, 3, 0]])
+    segments = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0]])
+    assert match_kinds(ids, segments).tolist() == [[0, 1, 2, 2, 0, 0, 0, 2, 2, 1, 0, 0]]
+
+
+def test_the_ends_of_two_windows_do_not_meet() -> None:
+    # The last token of each side matches; beyond both there is nothing, and that is no neighbour.
+    ids, segments = torch.tensor([[4, 9, 4]]), torch.tensor([[0, 0, 1]])
+    assert match_kinds(ids, segments).tolist() == [[1, 0, 1]]
+    assert match_kinds(ids[:, :1], segments[:, :1]).tolist() == [[0]]
+
+
+@pytest.mark.parametrize("trunk", ["shared", "separate", "partial"])
+@pytest.mark.parametrize("kind", ["bert", "nli"])
+def test_matches_reach_the_heads_and_the_module_that_is_exported(
+    trunk: TrunkKind,
+    kind: str,
+    request: pytest.FixtureRequest,
+    windows: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    checkpoint: Path = request.getfixturevalue(f"{kind}_checkpoint")
+    layers = 1 if trunk == "partial" else None
+    torch.manual_seed(0)
+    model, _ = initial_model(
+        str(checkpoint),
+        "plain",
+        "weakest_sentence",
+        trunk=trunk,
+        shared_layers=layers,
+        matches=True,
+    )
+    model.eval()
+    again = RagModel.from_architecture(model.architecture()).eval()
+    again.load_state_dict(model.state_dict())
+    exported = inference_model(model, windows[0].shape[1])
+    logits, seen = model.read(*windows), windows[1] > 0
+    for other in (again.read(*windows), exported.read(*windows)):  # type: ignore[operator]
+        for one, two in zip(logits, other, strict=True):
+            torch.testing.assert_close(one[seen], two[seen], atol=1e-5, rtol=0)
+    for part in model.modules():
+        if isinstance(part, torch.nn.Embedding) and part.num_embeddings == 3:
+            torch.nn.init.zeros_(part.weight)
+    assert not torch.allclose(model.read(*windows).utilization[seen], logits.utilization[seen])
+
+
+@pytest.fixture
+def windows() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, 40, (2, 24), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[1, 18:] = 0
+    segments = torch.zeros_like(ids)
+    segments[:, 12:] = 1
+    return ids, mask, segments * mask
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), min_size=1, max_size=12),
+    st.integers(0, 2**29),
+)
+def test_kinds_are_those_of_the_definition(window: list[tuple[int, int]], beyond: int) -> None:
+    def found(i: int, j: int) -> int:
+        """How token i is found in token j: not, alone, or beside the same neighbour."""
+        if window[i][0] != window[j][0] or window[i][1] == window[j][1]:
+            return 0
+        ends = range(len(window))
+        return 1 + any(
+            i + step in ends and j + step in ends and window[i + step][0] == window[j + step][0]
+            for step in (-1, 1)
+        )
+
+    expected = [max(found(i, j) for j in range(len(window))) for i in range(len(window))]
+    ids, segments = (torch.tensor([column]) for column in zip(*window, strict=True))
+    assert match_kinds(ids, segments).tolist() == [expected]
+    # The largest ids are no exception, nor is another window beside.
+    pair = match_kinds(torch.cat([ids, ids + beyond]), torch.cat([segments, segments]))
+    assert pair.tolist() == [expected, expected] and pair.dtype == torch.int64

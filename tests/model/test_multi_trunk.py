@@ -1,0 +1,219 @@
+"""Trunks with private parts: alike at the start, apart where they should be, built again."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+
+from trivet.model.architecture import TrunkKind
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk, make_trunk
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Hidden, Trunk
+from trivet.records import ConfigError, WindowError
+
+KINDS: tuple[TrunkKind, ...] = ("shared", "separate", "partial")
+SMALL: dict[str, Any] = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
+RELATIVE: dict[str, Any] = {
+    "relative_attention": True,
+    "position_buckets": 8,
+    "pos_att_type": ["p2c", "c2p"],
+    "conv_kernel_size": 3,
+    "conv_act": "gelu",
+}
+
+
+def windows() -> tuple[Tensor, Tensor, Tensor]:
+    """Return ids, mask and segments of three rows of different lengths."""
+    mask = (torch.arange(9) < torch.tensor([9, 5, 1])[:, None]).long()
+    ids = torch.arange(27).reshape(3, 9) * 7 % 53 + 5
+    return ids * mask, mask, (torch.arange(9) >= 4).long() * mask
+
+
+def count_runs(layer: nn.Module) -> list[int]:
+    """Return a list that grows by one whenever ``layer`` is run."""
+    runs: list[int] = []
+    layer.register_forward_hook(lambda *_: runs.append(1))
+    return runs
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> TrunkKind:
+    name: TrunkKind = request.param
+    return name
+
+
+@pytest.fixture
+def make(tiny_encoder: transformers.PreTrainedModel) -> Callable[[TrunkKind], AnyTrunk]:
+    """Return a function: a trunk of a kind, from a copy of one encoder."""
+    return lambda kind: make_trunk(Trunk(copy.deepcopy(tiny_encoder)), kind, 1).eval()
+
+
+@torch.inference_mode()
+def test_all_kinds_start_from_the_same_weights(
+    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind
+) -> None:
+    reference, trunk = make("shared"), make(kind)
+    assert isinstance(reference, Trunk)
+    expected, mask = reference.encode(*windows()), windows()[1].bool()
+    for name, states in trunk(*windows())._asdict().items():
+        torch.testing.assert_close(states[mask], expected[mask], msg=name)
+
+
+def test_heads_share_what_the_kind_says(make: Callable[[TrunkKind], AnyTrunk]) -> None:
+    whole = sum(parameter.numel() for parameter in make("shared").parameters())
+    assert whole == sum(parameter.numel() for parameter in make("shared").shared_parameters())
+    separate, partial = make("separate"), make("partial")
+    assert sum(parameter.numel() for parameter in separate.parameters()) == 3 * whole
+    assert separate.shared_parameters() == []
+    assert isinstance(partial, PartialTrunk)
+    top = sum(parameter.numel() for parameter in partial.top("support").parameters())
+    assert sum(parameter.numel() for parameter in partial.parameters()) == whole + 2 * top
+    assert sum(parameter.numel() for parameter in partial.shared_parameters()) == whole - top
+
+
+def test_a_head_teaches_its_own_part_and_the_shared_one(
+    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind
+) -> None:
+    trunk = make(kind)
+    hidden: Hidden = trunk(*windows())
+    hidden.relevance.pow(2).sum().backward()
+    taught = {
+        name
+        for name, parameter in trunk.named_parameters()
+        if parameter.grad is not None and parameter.grad.abs().sum() > 0
+    }
+    for name in trunk.state_dict():
+        others = name.split(".")[1] in ("support", "utilization")
+        if name in taught:
+            assert not others, name
+    shared = {id(parameter) for parameter in trunk.shared_parameters()}
+    names = {name for name, parameter in trunk.named_parameters() if id(parameter) in shared}
+    assert bool(names & taught) == (kind != "separate")
+    assert any(name.split(".")[1] == "relevance" for name in taught) == (kind != "shared")
+
+
+@torch.inference_mode()
+def test_the_parts_of_one_head_are_read_by_that_head_alone(
+    make: Callable[[TrunkKind], AnyTrunk],
+) -> None:
+    for trunk in (make("separate"), make("partial")):
+        assert isinstance(trunk, SeparateTrunk | PartialTrunk)
+        before = trunk(*windows())
+        own: nn.Module = (
+            trunk.part("utilization")
+            if isinstance(trunk, SeparateTrunk)
+            else trunk.top("utilization")
+        )
+        for parameter in own.parameters():
+            parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
+        after = trunk(*windows())
+        assert torch.equal(after.support, before.support)
+        assert torch.equal(after.relevance, before.relevance)
+        assert (after.utilization - before.utilization).abs().max() > 1e-3
+
+
+@torch.inference_mode()
+def test_what_is_shared_is_run_once(make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind) -> None:
+    trunk = make(kind)
+    first = trunk.stem if isinstance(trunk, PartialTrunk) else trunk
+    lowest = next(each for name, each in first.named_modules() if name.endswith("layer.0"))
+    runs = count_runs(lowest)
+    trunk(*windows())
+    assert len(runs) == 1
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bf16_is_finite_on_padded_batches(
+    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind, autocast: bool
+) -> None:
+    trunk = make(kind)
+    if not autocast:
+        trunk.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        hidden = trunk(*windows())
+    assert all(states.isfinite().all() for states in hidden)
+
+
+@torch.inference_mode()
+def test_the_architecture_builds_the_same_kind(
+    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind
+) -> None:
+    model = RagModel(make(kind), granularity="example").eval()
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            parameter.add_(0.01 * (number % 7))
+    architecture = json.loads(json.dumps(model.architecture()))
+    assert architecture["trunk"] == kind
+    assert architecture["shared_layers"] == (1 if kind == "partial" else None)
+    again = RagModel.from_architecture(architecture).eval()
+    again.load_state_dict(model.state_dict(), strict=True)
+    assert again.architecture() == model.architecture()
+    for ours, theirs in zip(again.read(*windows()), model.read(*windows()), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.RobertaConfig(**SMALL, max_position_embeddings=40, pad_token_id=1),
+        transformers.DebertaV2Config(
+            **SMALL,
+            **RELATIVE,
+        ),
+        transformers.DebertaV2Config(**SMALL, relative_attention=False, pos_att_type=None),
+    ],
+    ids=["roberta", "deberta with a convolution", "deberta without relative positions"],
+)
+@pytest.mark.parametrize("shared_layers", [1, 2])
+def test_other_encoders_of_these_families_split_too(
+    config: transformers.PreTrainedConfig, shared_layers: int
+) -> None:
+    torch.manual_seed(0)
+    whole = Trunk(transformers.AutoModel.from_config(config)).eval()
+    split = make_trunk(copy.deepcopy(whole), "partial", shared_layers).eval()
+    mask = windows()[1].bool()
+    for states in split(*windows()):
+        torch.testing.assert_close(states[mask], whole.encode(*windows())[mask])
+
+
+@pytest.mark.parametrize("shared_layers", [-1, 0, 2])
+def test_a_split_that_shares_all_or_nothing_is_refused(
+    tiny_bert: transformers.BertModel, shared_layers: int
+) -> None:
+    message = rf"encoder\.shared_layers \({shared_layers}\) must be 1 to 1 .* of 2 layers"
+    with pytest.raises(ConfigError, match=message):
+        make_trunk(Trunk(tiny_bert), "partial", shared_layers)
+
+
+def test_what_cannot_be_split_is_refused_by_name(tiny_bert: transformers.BertModel) -> None:
+    with pytest.raises(ConfigError, match=r"encoder\.shared_layers must be given"):
+        make_trunk(Trunk(tiny_bert), "partial")
+    electra = transformers.ElectraModel(transformers.ElectraConfig(**SMALL, embedding_size=16))
+    with pytest.raises(ConfigError, match=r"partial splits bert, .* and this is electra"):
+        make_trunk(Trunk(electra), "partial", 1)
+    assert make_trunk(Trunk(electra), "separate").kind == "separate"
+
+
+def test_windows_are_checked_and_widths_known(
+    tiny_bert: transformers.BertModel, kind: TrunkKind
+) -> None:
+    trunk = make_trunk(Trunk(tiny_bert), kind, 1)
+    assert trunk.hidden == trunk.config.hidden_size == 16
+    trunk.check_window(512)
+    with pytest.raises(WindowError, match="exceeds the 512 positions"):
+        trunk.check_window(513)

@@ -1,0 +1,175 @@
+"""Reading requests: strict, by name, cheap for what is wrong, and never repeating what was sent."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
+from trivet.serve.http.errors import RequestError
+from trivet.serve.http.parsing import parse
+from trivet.serve.http.request_models import (
+    EVALUATE,
+    EvaluateMany,
+    EvaluateOne,
+    LettuceDetectBody,
+    RelevanceBody,
+    context_ids,
+    texts,
+)
+
+GOOD = {"question": "When?", "contexts": ["In 1884."], "response": "In 1884."}
+
+
+def refused(raw: bytes, body: TypeAdapter[Any] = EVALUATE) -> tuple[str, str]:
+    with pytest.raises(RequestError) as caught:
+        parse(body, raw)
+    assert len(caught.value.message) < 1000
+    return caught.value.error_type, caught.value.message
+
+
+def test_one_and_many_are_told_apart() -> None:
+    one = parse(EVALUATE, json.dumps({**GOOD, "timeout_ms": 5, "id": "q"}).encode())
+    assert isinstance(one, EvaluateOne)
+    assert (one.timeout_ms, one.id, one.allow_empty_contexts) == (5.0, "q", False)
+    many = parse(EVALUATE, json.dumps({"examples": [GOOD, {**GOOD, "id": "r"}]}).encode())
+    assert isinstance(many, EvaluateMany)
+    assert [each.example().id for each in many.examples] == [None, "r"]
+    assert many.examples[0].example().contexts == ("In 1884.",)
+
+
+@pytest.mark.parametrize(
+    ("raw", "error_type", "said"),
+    [
+        (b"", "invalid_json", "EOF while parsing"),
+        (b"{", "invalid_json", "line 1 column 1"),
+        (b"\xef\xbb\xbf{}", "invalid_json", "expected value"),
+        (b"[" * 100_000, "invalid_json", "recursion limit exceeded"),
+        (b'{"a":' * 100_000, "invalid_json", "recursion limit exceeded"),
+        (b'{"question": "a\x00b"}', "invalid_json", "control character"),
+        (b'{"timeout_ms": ' + b"9" * 5000 + b"}", "invalid_json", "number out of range"),
+        (b'{"question": "\\ud800"}', "invalid_unicode", "hex escape"),
+        (b'{"question": "\\udc00"}', "invalid_unicode", "lone leading surrogate"),
+        (b'{"question": "\\ud800\\ud800"}', "invalid_unicode", "surrogate"),
+        (b'{"question": "\xff"}', "invalid_unicode", "unicode"),
+        (b'{"question": "\xed\xa0\x80"}', "invalid_unicode", "unicode"),
+        (b"[]", "validation", "body: Input should be an object"),
+        (b"null", "validation", "body: Input should be an object"),
+        (b"NaN", "validation", "body: Input should be an object"),
+        (b'"text"', "validation", "body: Input should be an object"),
+        (b"{}", "validation", "question: Field required; contexts: Field required; response"),
+    ],
+)
+def test_what_is_no_object_of_json_is_refused(raw: bytes, error_type: str, said: str) -> None:
+    found, message = refused(raw)
+    assert found == error_type
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"question": 5}, "question: Input should be a valid string"),
+        ({"question": None}, "question: Input should be a valid string"),
+        ({"question": float("nan")}, "question: Input should be a valid string"),
+        ({"contexts": "one text"}, "contexts: Input should be a valid array"),
+        ({"contexts": ["a", 5, 6]}, "contexts[1]: must be a string, or an object with its text"),
+        ({"contexts": [{"text": 5}]}, "contexts[0].text: Input should be a valid string"),
+        ({"contexts": [{"title": "a"}]}, "contexts[0].text: Field required"),
+        ({"contexts": [{"text": "a", "score": 1}]}, "contexts[0]: unknown: score; known: text, "),
+        ({"contexts": [{"text": "a", "content": "b"}]}, "text and content mean the same"),
+        ({"query": "When?"}, "body: question and query mean the same; keep one"),
+        ({"temperature": 1, "model": "m"}, "body: unknown: temperature, model; known: question"),
+        ({"timeout_ms": float("nan")}, "timeout_ms: Input should be a finite number"),
+        ({"timeout_ms": float("inf")}, "timeout_ms: Input should be a finite number"),
+        ({"timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
+        ({"timeout_ms": "5"}, "timeout_ms: Input should be a valid number"),
+        ({"timeout_ms": True}, "timeout_ms: Input should be a valid number"),
+        ({"allow_empty_contexts": 1}, "allow_empty_contexts: Input should be a valid boolean"),
+        ({"id": 7}, "id: Input should be a valid string"),
+        ({"id": "x" * 1001}, "id: String should have at most 1000 characters"),
+        ({"examples": [GOOD]}, "body: unknown: question, contexts, response; known: examples"),
+    ],
+)
+def test_a_wrong_field_is_named(change: dict[str, Any], said: str) -> None:
+    error_type, message = refused(json.dumps({**GOOD, **change}).encode())
+    assert error_type == "validation"
+    assert said in message
+
+
+def test_a_wrong_example_is_named_by_its_number() -> None:
+    rows = [GOOD, {**GOOD, "response": None}]
+    assert refused(json.dumps({"examples": rows}).encode())[1] == (
+        "examples[1].response: Input should be a valid string"
+    )
+
+
+def test_every_name_of_a_context_is_read() -> None:
+    for name in CONTEXT_TEXT_NAMES:
+        for called in CONTEXT_ID_NAMES:
+            row = {**GOOD, "contexts": [{name: "The mill.", called: "d7"}, "The ferry."]}
+            body = parse(EVALUATE, json.dumps(row).encode())
+            assert isinstance(body, EvaluateOne)
+            assert texts(body.contexts) == ("The mill.", "The ferry.")
+            assert context_ids(body.contexts) == ["d7", None]
+    assert context_ids(["a", "b"]) is None
+
+
+def test_other_bodies_have_their_own_fields() -> None:
+    relevance = TypeAdapter(RelevanceBody)
+    assert parse(relevance, b'{"query": "a", "documents": ["b"]}').question == "a"
+    assert "unknown: response" in refused(json.dumps(GOOD).encode(), relevance)[1]
+    lettuce = TypeAdapter(LettuceDetectBody)
+    assert parse(lettuce, b'{"contexts": [], "question": "", "answer": "x"}').answer == "x"
+    assert "unknown: response" in refused(json.dumps(GOOD).encode(), lettuce)[1]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{" + b",".join(b'"key%d":1' % number for number in range(150_000)) + b"}",
+        b'{"contexts":[' + b",".join([b"1"] * 900_000) + b"]}",
+        b'{"examples":[' + b",".join([b"1"] * 900_000) + b"]}",
+        b'{"examples":[' + b",".join([b"{}"] * 600_000) + b"]}",
+    ],
+    ids=["keys", "contexts", "examples", "objects"],
+)
+def test_a_million_faults_cost_little_more_than_the_body(raw: bytes) -> None:
+    tracemalloc.start()
+    try:
+        refused(raw)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 60_000_000
+
+
+def test_what_was_sent_is_never_repeated_at_length() -> None:
+    secret = "secret " * 200
+    for change in (
+        {secret: 1},
+        {"contexts": [{secret: 1}]},
+        {"id": secret},
+        {"response": [secret]},
+    ):
+        message = refused(json.dumps({**GOOD, **change}).encode())[1]
+        assert message.count("secret") <= 6
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+@given(json_values | st.binary(max_size=60))
+def test_anything_else_is_refused_and_nothing_else_is_raised(value: Any) -> None:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    refused(raw)

@@ -1,0 +1,94 @@
+"""Who is let in: both bounds, what characters tell early, and when to ask again."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trivet.serve.scheduling.admission import Admission
+from trivet.serve.scheduling.predictions import Overloaded
+
+SIZE = 512
+
+
+def test_no_more_requests_than_the_bound() -> None:
+    admission = Admission(most_requests=3, most_windows=10, window_size=SIZE)
+    admission.enter(characters=100, requests=2, waiting=0)
+    with pytest.raises(Overloaded, match="3 requests are being served") as caught:
+        admission.enter(characters=100, requests=3, waiting=0)
+    assert caught.value.reason == "requests"
+    assert admission.coming == 1
+
+
+def test_what_is_clearly_too_long_is_refused_by_its_characters() -> None:
+    admission = Admission(most_requests=9, most_windows=10, window_size=SIZE)
+    # 2,048 characters a window until more is known; half of that is what is sure.
+    assert admission.enter(characters=4096, requests=0, waiting=9) == pytest.approx(1.0)
+    with pytest.raises(Overloaded, match="about 10 windows wait, and 4096 characters") as caught:
+        admission.enter(characters=4096, requests=1, waiting=9)
+    assert caught.value.reason == "windows"
+    assert admission.coming == 1
+
+
+def test_what_is_coming_counts_until_it_is_laid_out() -> None:
+    admission = Admission(most_requests=9, most_windows=4, window_size=SIZE)
+    expected = admission.enter(characters=4 * 4096, requests=0, waiting=0)
+    with pytest.raises(Overloaded):
+        admission.enter(characters=4096, requests=1, waiting=0)
+    admission.leave(expected, characters=4 * 4096, windows=0)
+    assert admission.coming == 0
+    admission.enter(characters=4096, requests=1, waiting=0)
+
+
+def test_more_windows_than_may_wait_are_let_in_while_none_wait() -> None:
+    admission = Admission(most_requests=9, most_windows=4, window_size=SIZE)
+    admission.enter(characters=1_000_000, requests=0, waiting=0)
+    admission.check_windows(windows=500, waiting=0)
+    admission.check_windows(windows=3, waiting=1)
+    with pytest.raises(Overloaded, match="2 windows wait, and these are 3 more, but only 4"):
+        admission.check_windows(windows=3, waiting=2)
+
+
+def test_the_characters_of_a_window_are_learnt() -> None:
+    admission = Admission(most_requests=9, most_windows=10, window_size=SIZE)
+    for _ in range(50):
+        expected = admission.enter(characters=100_000, requests=0, waiting=0)
+        admission.leave(expected, characters=100_000, windows=1000)
+    # A hundred characters a window: ten times as many windows as the first guess.
+    assert admission.enter(10_000, requests=0, waiting=0) == pytest.approx(50, rel=0.1)
+
+
+def test_when_to_ask_again_follows_from_how_fast_the_engine_is() -> None:
+    admission = Admission(most_requests=1, most_windows=10, window_size=SIZE)
+
+    def retry_seconds(waiting: int) -> float:
+        with pytest.raises(Overloaded) as caught:
+            admission.enter(characters=0, requests=1, waiting=waiting)
+        assert f"ask again in {caught.value.retry_after_seconds:.1f} seconds" in str(caught.value)
+        return caught.value.retry_after_seconds
+
+    assert retry_seconds(100) == 1.0  # no call was made yet
+    admission.note_call(windows=2, seconds=0.1)
+    assert retry_seconds(100) == pytest.approx(5.0)
+    for _ in range(200):
+        admission.note_call(windows=1, seconds=0.01)
+    assert retry_seconds(100) == pytest.approx(1.0, rel=0.01)
+    assert retry_seconds(0) == 0.1
+    assert retry_seconds(10**6) == 60.0
+
+
+def test_who_would_hardly_be_answered_in_time_is_refused() -> None:
+    admission = Admission(most_requests=9, most_windows=100, window_size=SIZE)
+    admission.check_time(own=1, before=50, left_seconds=0.1, waiting=49)  # nothing is known yet
+    admission.note_call(windows=2, seconds=0.1)
+    admission.check_time(own=1, before=16, left_seconds=2.0, waiting=15)
+    admission.check_time(own=30, before=35, left_seconds=2.5, waiting=5)  # its own do not count
+    admission.check_time(own=1, before=50, left_seconds=0.1, waiting=0)  # it may try
+    admission.check_time(own=1, before=50, left_seconds=math.inf, waiting=49)
+    with pytest.raises(
+        Overloaded, match=r"16 windows would run before the last of its 1"
+    ) as caught:
+        admission.check_time(own=1, before=17, left_seconds=2.0, waiting=16)
+    assert caught.value.reason == "time"
+    assert caught.value.retry_after_seconds == pytest.approx(0.8)

@@ -1,0 +1,223 @@
+"""What fails is the error of the examples that it concerns, and the batcher goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.judges import FormulaBackend, GatedBackend, until
+from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
+from trivet.model.aggregate import Outputs
+from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.serve.scheduling.batcher import Batcher, Judged
+
+GOOD, BAD = "oven", "lamp"
+
+
+def example(word: str, passages: int = 1) -> RagExample:
+    """Return an example whose every window shows ``word``."""
+    passage = (
+        "the old mill is in the north of the town and the ferry is red" if passages > 1 else "x"
+    )
+    return RagExample("", (passage,) * passages, word, id=word)
+
+
+def token(evaluator: Evaluator, word: str) -> int:
+    (segment,) = evaluator._tokenizer.encode([word])
+    return int(segment.ids[0])
+
+
+def code(judged: Judged, number: int = 0) -> str | None:
+    """Return the code of a failure, ``None`` for a verdict."""
+    result = judged.results[number]
+    if isinstance(result, FailedEvaluation):
+        return result.code
+    assert isinstance(result, Evaluation)
+    return None
+
+
+def with_batcher(evaluator: Evaluator, test: Any, **settings: Any) -> None:
+    """Run ``test(batcher)`` in a loop of its own."""
+
+    async def run() -> None:
+        batcher = Batcher(evaluator, **settings)
+        await batcher.start()
+        try:
+            async with asyncio.timeout(60):
+                await test(batcher)
+        finally:
+            await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_an_error_of_a_call_is_that_of_its_examples_alone(
+    judge: Evaluator, formula: FormulaBackend
+) -> None:
+    formula.raises_on = token(judge, BAD)
+    # One window a call.
+    evaluator = Evaluator(judge.bundle.folder, backend=formula, positions=1)
+
+    async def test(batcher: Batcher) -> None:
+        mixed, alone, fine = await asyncio.gather(
+            batcher.judge([example(GOOD), example(BAD), example(GOOD, 9)]),
+            batcher.judge([example(BAD, 9)]),
+            batcher.judge([example(GOOD)]),
+        )
+        assert [code(mixed, number) for number in range(3)] == [None, "backend_failed", None]
+        assert [result.id for result in mixed.results] == [GOOD, BAD, GOOD]
+        assert code(alone) == "backend_failed"
+        assert code(fine) is None
+        assert batcher.state().last_error == "the formula was told to fail"
+        assert (batcher.state().requests, batcher.state().windows) == (0, 0)
+
+    with_batcher(evaluator, test)
+
+
+def test_the_other_windows_of_a_failed_example_do_not_run(
+    gated_judge: Evaluator, gated: GatedBackend, formula: FormulaBackend
+) -> None:
+    bad = token(gated_judge, BAD)
+    formula.raises_on = bad
+
+    async def test(batcher: Batcher) -> None:
+        failing = asyncio.create_task(batcher.judge([example(BAD, 40), example(GOOD)]))
+        await gated.begun(1)
+        assert batcher.state().windows > 4
+        gated.let(10_000)
+        judged = await failing
+        assert [code(judged, 0), code(judged, 1)] == ["backend_failed", None]
+        assert sum(gated.windows_with(bad)) == 4
+
+    with_batcher(gated_judge, test)
+
+
+def test_what_is_no_probability_befalls_its_own_example_in_a_shared_call(
+    judge: Evaluator, formula: FormulaBackend
+) -> None:
+    formula.nan_on = token(judge, BAD)
+
+    async def test(batcher: Batcher) -> None:
+        judged = await batcher.judge([example(GOOD), example(BAD), example(BAD, 9)])
+        assert [code(judged, n) for n in range(3)] == [None, "non_finite", "non_finite"]
+        (broken,) = [r for r in judged.results[1:2] if isinstance(r, FailedEvaluation)]
+        assert "support_probs = nan" in broken.message
+        assert "support_probs = nan" in str(batcher.state().last_error)
+
+    with_batcher(judge, test)
+
+
+class BrokenBackend:
+    """Raises what no engine should raise, as long as it is told to."""
+
+    name = "broken"
+
+    def __init__(self, inner: FormulaBackend, error: BaseException) -> None:
+        self.error: BaseException | None = error
+        self._inner = inner
+
+    def run(self, windows: Windows) -> Outputs:
+        if self.error is not None:
+            raise self.error
+        return self._inner.run(windows)
+
+
+class Panic(BaseException):
+    """What libraries written in Rust raise: no Exception."""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
+def test_the_unexpected_in_a_call_ends_no_thread(
+    judge: Evaluator, formula: FormulaBackend, error: BaseException
+) -> None:
+    engine = BrokenBackend(formula, error)
+    evaluator = Evaluator(judge.bundle.folder, backend=engine)
+
+    async def test(batcher: Batcher) -> None:
+        assert code(await batcher.judge([example(GOOD)])) == "backend_failed"
+        assert batcher.state().last_error == f"the engine call met {type(error).__name__}: {error}"
+        assert batcher.state().call_seconds is None
+        engine.error = None
+        assert code(await batcher.judge([example(GOOD)])) is None
+
+    with_batcher(evaluator, test)
+
+
+def test_the_unexpected_outside_a_call_ends_no_thread_either(
+    gated_judge: Evaluator, gated: GatedBackend
+) -> None:
+    async def test(batcher: Batcher) -> None:
+        first = asyncio.create_task(batcher.judge([example(GOOD)]))
+        await gated.begun(1)
+        second = asyncio.create_task(batcher.judge([example(GOOD)]))
+        third = asyncio.create_task(batcher.judge([example(GOOD)]))
+        await until(lambda: batcher.state().windows == 2)
+
+        def broken(now_seconds: float, *pace_seconds: float) -> None:
+            raise LookupError("no such line")
+
+        batcher._engine._queue.take = broken  # type: ignore[method-assign, assignment]
+        gated.let(10_000)
+        for lost in await asyncio.gather(second, third):
+            assert code(lost) == "backend_failed"
+        await first
+        assert "LookupError: no such line" in str(batcher.state().last_error)
+        assert code(await batcher.judge([example(GOOD)])) is None
+        assert batcher.state().requests == 0
+
+    with_batcher(gated_judge, test)
+
+
+@pytest.mark.parametrize("stage", ["prepare", "finish"])
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
+def test_the_unexpected_outside_the_engine_is_raised_to_who_asked(
+    judge: Evaluator, monkeypatch: pytest.MonkeyPatch, stage: str, error: BaseException
+) -> None:
+    step = getattr(judge, stage)
+
+    def broken(given: Any, *others: Any, **settings: Any) -> Any:
+        examples = given if stage == "prepare" else [given.example]
+        if examples[0].id == BAD:
+            raise error
+        return step(given, *others, **settings)
+
+    monkeypatch.setattr(judge, stage, broken)
+
+    async def ask(work: Coroutine[Any, Any, Judged]) -> Judged | Exception:
+        try:
+            return await work
+        except (ZeroDivisionError, RuntimeError) as raised:
+            return raised
+
+    async def test(batcher: Batcher) -> None:
+        fine, raised = await asyncio.gather(
+            ask(batcher.judge([example(GOOD)])), ask(batcher.judge([example(BAD)]))
+        )
+        assert isinstance(fine, Judged)
+        assert code(fine) is None
+        assert str(error) in str(raised)
+        assert not isinstance(raised, Judged)
+        assert (batcher.state().requests, batcher.state().windows) == (0, 0)
+
+    with_batcher(judge, test)
+
+
+def test_a_watch_that_fails_stops_no_engine(judge: Evaluator) -> None:
+    class BrokenWatch:
+        def called(self, windows: int, seconds: float) -> None:
+            raise ValueError("cannot count")
+
+        def rejected(self, reason: str) -> None:
+            raise AssertionError(reason)
+
+    async def test(batcher: Batcher) -> None:
+        for _ in range(2):
+            assert code(await batcher.judge([example(GOOD)])) is None
+        await until(lambda: batcher.state().last_error)
+        assert batcher.state().last_error == "the watch met ValueError: cannot count"
+
+    with_batcher(judge, test, watch=BrokenWatch())

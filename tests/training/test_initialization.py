@@ -1,0 +1,99 @@
+"""What training starts from: an encoder, an NLI checkpoint, a bundle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.heads.token_head import TokenHead
+from trivet.records import BundleError, ConfigError
+from trivet.training.initialization import initial_model
+
+TEXTS = ["The old mill was built in 1817.", "Who had a lamp? [SEP] x", "", "Où est le pont 🌉 ?"]
+
+
+def same_tokenizer(ours: SegmentTokenizer, file: Path) -> bool:
+    theirs = SegmentTokenizer.from_file(file)
+    return ours.special == theirs.special and all(
+        np.array_equal(a.ids, b.ids) and np.array_equal(a.offsets, b.offsets)
+        for a, b in zip(ours.encode(TEXTS), theirs.encode(TEXTS), strict=True)
+    )
+
+
+@torch.inference_mode()
+def test_the_support_head_reproduces_the_checkpoints_own_logits(nli_checkpoint: Path) -> None:
+    model, tokenizer = initial_model(str(nli_checkpoint), "nli", "weakest_sentence")
+    model.eval()
+    reference = transformers.AutoModelForSequenceClassification.from_pretrained(nli_checkpoint)
+    ids = torch.arange(27).reshape(3, 9) * 5 % 250 + 5
+    mask = (torch.arange(9) < torch.tensor([9, 6, 2])[:, None]).long()
+    theirs = reference.eval()(input_ids=ids, attention_mask=mask).logits
+    # The checkpoint's order is neutral, entailment, contradiction; ours puts entailment first.
+    ours = model.read(ids, mask, torch.zeros_like(ids)).support[:, 0]
+    torch.testing.assert_close(ours, theirs[:, [1, 0, 2]], atol=1e-5, rtol=1e-5)
+    assert ours.std() > 0.1, "equal logits would hide a wrong order"
+    assert same_tokenizer(tokenizer, nli_checkpoint / "tokenizer.json")
+
+
+def test_plain_heads_are_random_and_without_a_dense_layer(bert_checkpoint: Path) -> None:
+    model, tokenizer = initial_model(
+        str(bert_checkpoint), "plain", "weakest_token", head_dropout=0.3, attention_dropout=0.0
+    )
+    assert model.faithfulness == "weakest_token"
+    assert all(cast(TokenHead, head).dense is None for head in model.heads.values())
+    assert all(cast(TokenHead, head).dropout.p == 0.3 for head in model.heads.values())
+    assert model.trunk.config.attention_probs_dropout_prob == 0.0
+    assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
+
+
+def test_a_plain_encoder_is_no_nli_checkpoint(bert_checkpoint: Path) -> None:
+    with pytest.raises(ConfigError, match=r"label2id .* has no class entailment, neutral, contrad"):
+        initial_model(str(bert_checkpoint), "nli", "weakest_sentence")
+
+
+def test_a_checkpoint_whose_classifier_is_missing_is_not_filled_at_random(
+    nli_checkpoint: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "headless"
+    shutil.copytree(nli_checkpoint, folder)
+    state = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in state.items() if not name.startswith("classifier")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"has no tensor 'classifier\.weight'"):
+        initial_model(str(folder), "nli", "weakest_sentence")
+
+
+def test_a_folder_without_a_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    for init in ("plain", "nli"):
+        with pytest.raises(ConfigError, match=r"encoder\.name: .*nowhere"):
+            initial_model(str(tmp_path / "nowhere"), init, "weakest_sentence")
+
+
+def test_a_bundle_gives_all_its_weights_heads_included(
+    bert_checkpoint: Path, weights_bundle: Path
+) -> None:
+    model, tokenizer = initial_model(
+        str(weights_bundle), "bundle", "weakest_token", head_dropout=0.2, attention_dropout=0.0
+    )
+    state = load_file(weights_bundle / "model.safetensors")
+    assert state.keys() == model.state_dict().keys()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+    assert (model.faithfulness, model.dropout) == ("weakest_token", 0.2)
+    assert model.trunk.config.attention_probs_dropout_prob == 0.0
+    assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
+
+
+def test_an_altered_bundle_is_refused_by_name(weights_bundle: Path) -> None:
+    encoder = json.loads((weights_bundle / "encoder.json").read_text(encoding="utf-8"))
+    (weights_bundle / "encoder.json").write_text(json.dumps(encoder), encoding="utf-8")
+    with pytest.raises(BundleError, match=r"encoder\.json"):
+        initial_model(str(weights_bundle), "bundle", "weakest_sentence")

@@ -1,0 +1,160 @@
+"""What training minimises: each kind of supervision has its loss, the unknown trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from trivet.configs.schema import LossConfig
+from trivet.data.labelled.datamodule import collate_items, prepare
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.windows import WindowSettings
+from trivet.model.rag_model import RagModel
+from trivet.records import ConfigError, LabelledExample, Labels, RagExample
+from trivet.training.initialization import initial_model
+from trivet.training.lightning_module import RagTraining
+
+
+@pytest.fixture
+def start(bert_checkpoint: Path) -> tuple[RagModel, SegmentTokenizer]:
+    torch.manual_seed(0)
+    model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
+    return model.eval(), tokenizer
+
+
+def losses_of(
+    examples: Sequence[LabelledExample],
+    start: tuple[RagModel, SegmentTokenizer],
+    weights: LossConfig | None = None,
+) -> dict[str, Tensor]:
+    model, tokenizer = start
+    training = RagTraining(model, weights or LossConfig(), 1e-3, 1e-3, 0.01, 0.1)
+    batch = collate_items(prepare(examples, tokenizer, WindowSettings(64)), tokenizer.special.pad)
+    logits = model.read(*batch.windows[:3])
+    return training.losses(batch, logits, model.join(logits, *batch.windows[3:]))
+
+
+def test_each_kind_of_supervision_has_its_loss(
+    labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
+) -> None:
+    known = [
+        {name for name, loss in losses_of([example], start).items() if loss > 0}
+        for example in labelled_examples
+    ]
+    assert known == [{"window", "relevance", "utilization"}, {"token"}, {"verdict"}]
+    both = losses_of(labelled_examples[1:2], start, LossConfig(verdict_always=True))
+    assert both["verdict"] > 0
+
+
+def test_what_is_unknown_trains_nothing(start: tuple[RagModel, SegmentTokenizer]) -> None:
+    example = RagExample("Who?", ("The mill is old.",), "The mill is old.")
+    unanswered = RagExample("Who?", ("The mill is old.",), "")
+    # Of an empty response no verdict can be learnt, whatever its label says.
+    rows = [
+        LabelledExample(example, Labels(), "a", "a"),
+        LabelledExample(unanswered, Labels(adherent=True, unsupported=()), "a", "b"),
+    ]
+    losses = losses_of(rows, start)
+    assert all(loss.item() == 0.0 for loss in losses.values())
+    torch.stack(list(losses.values())).sum().backward()
+    for name, parameter in start[0].named_parameters():
+        assert parameter.grad is None or parameter.grad.abs().sum() == 0, name
+
+
+def test_each_loss_has_its_weight(
+    labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
+) -> None:
+    plain = losses_of(labelled_examples, start, LossConfig(share=1))
+    weights = LossConfig(window=2, token=3, verdict=4, relevance=5, utilization=0, share=6)
+    weighted = losses_of(labelled_examples, start, weights)
+    factors = {name: (weighted[name] / plain[name]).item() for name in plain}
+    assert factors == pytest.approx(
+        {
+            "window": 2,
+            "token": 3,
+            "verdict": 4,
+            "relevance": 5,
+            "utilization": 0,
+            "relevance_share": 6,
+            "utilization_share": 6,
+        }
+    )
+
+
+def test_the_share_is_held_against_the_annotators_or_the_marks(
+    labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
+) -> None:
+    weights = LossConfig(share=1.0)
+    for name in ("relevance_share", "utilization_share"):
+        assert losses_of(labelled_examples[:1], start, weights)[name] > 0
+        assert losses_of(labelled_examples[1:], start, weights)[name] == 0
+
+
+def test_decisions_by_window_are_taught_by_the_verdict_alone(
+    labelled_examples: tuple[LabelledExample, ...], bert_checkpoint: Path
+) -> None:
+    torch.manual_seed(0)
+    start = initial_model(str(bert_checkpoint), "plain", "weakest_sentence", granularity="example")
+    for example in labelled_examples:
+        losses = losses_of([example], start)
+        assert losses["window"] == losses["token"] == 0
+        assert losses["verdict"] > 0, "also where single tokens are known"
+    assert losses_of(labelled_examples[:1], start)["relevance"] > 0
+
+
+def test_gradient_cosines_of_heads_that_share_nothing_are_refused(bert_checkpoint: Path) -> None:
+    model, _ = initial_model(str(bert_checkpoint), "plain", "weakest_sentence", trunk="separate")
+    with pytest.raises(ConfigError, match=r"run\.gradient_cosine_steps \(5\) .* separate"):
+        RagTraining(model, LossConfig(), 1e-3, 1e-3, 0.01, 0.1, cosine_steps=5)
+
+
+class Recorder:
+    """A logger that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] = {}
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        self.metrics |= metrics
+
+
+@pytest.mark.parametrize("trunk", ["shared", "partial"])
+def test_gradient_cosines_are_logged_of_what_is_shared(
+    labelled_examples: tuple[LabelledExample, ...],
+    bert_checkpoint: Path,
+    trunk: Literal["shared", "partial"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    model, tokenizer = initial_model(
+        str(bert_checkpoint),
+        "plain",
+        "weakest_sentence",
+        trunk=trunk,
+        shared_layers=1 if trunk == "partial" else None,
+    )
+    training = RagTraining(
+        model, LossConfig(), 1e-3, 1e-3, 0.01, 0.1, call_windows=2, cosine_steps=1
+    )
+    logged: dict[str, Tensor] = {}
+    told = Recorder()
+    monkeypatch.setattr(RagTraining, "loggers", property(lambda _: [told]))
+    monkeypatch.setattr(training, "log_dict", lambda figures, **_: logged.update(figures))
+    monkeypatch.setattr(training, "log", lambda name, value, **_: logged.update({name: value}))
+    items = prepare(labelled_examples, tokenizer, WindowSettings(64))
+    total = training.training_step(collate_items(items, tokenizer.special.pad), 0)
+    assert set(told.metrics) == {
+        "gradient_cosine/support_relevance",
+        "gradient_cosine/support_utilization",
+        "gradient_cosine/relevance_utilization",
+    }
+    assert all(-1.001 <= value <= 1.001 for value in told.metrics.values())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    total.backward()
+    heads = [logged[f"head/{head}"] for head in ("support", "relevance", "utilization")]
+    torch.testing.assert_close(torch.stack(heads).sum(), logged["loss/total"])

@@ -1,0 +1,106 @@
+"""Windows read in slices: the scores and the gradients of one single reading, to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
+from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.model.rag_model import RagModel, as_tensors
+from trivet.records import RagExample
+from trivet.training import micro_batching as sliced_reading
+from trivet.training.initialization import initial_model
+from trivet.training.micro_batching import read_in_slices
+
+
+@pytest.fixture
+def start(bert_checkpoint: Path) -> tuple[RagModel, SegmentTokenizer]:
+    torch.manual_seed(0)
+    return initial_model(str(bert_checkpoint), "plain", "weakest_sentence", head_dropout=0.0)
+
+
+@pytest.fixture
+def windows(
+    start: tuple[RagModel, SegmentTokenizer], rag_examples: tuple[RagExample, ...]
+) -> tuple[Tensor, ...]:
+    tokenizer = start[1]
+    reads = tokenize_examples(rag_examples[:4], tokenizer)
+    layouts = [lay_out(read, WindowSettings(64), tokenizer.special) for read in reads]
+    return as_tensors(collate(layouts, tokenizer.special.pad))
+
+
+def gradients(model: RagModel, windows: tuple[Tensor, ...], most: int) -> dict[str, Tensor]:
+    model.zero_grad()
+    logits = read_in_slices(model, windows[:3], most)
+    outputs = model.join(logits, *windows[3:])
+    (outputs.faithfulness.sum() + outputs.relevance.sum() + outputs.utilization.sum()).backward()
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+@pytest.mark.parametrize("most", [1, 5, 7])
+def test_the_gradient_is_that_of_one_reading(
+    start: tuple[RagModel, SegmentTokenizer], windows: tuple[Tensor, ...], most: int
+) -> None:
+    model = start[0].eval()
+    assert len(windows[0]) > 14, "one example alone has more windows than a call"
+    whole = gradients(model, windows, most=10_000)
+    sliced = gradients(model, windows, most)
+    assert whole.keys() == sliced.keys()
+    assert sum(float(gradient.abs().sum()) for gradient in whole.values()) > 0
+    for name, gradient in whole.items():
+        torch.testing.assert_close(sliced[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_no_call_reads_more_windows_than_asked_and_a_slice_is_read_twice_at_most(
+    start: tuple[RagModel, SegmentTokenizer],
+    windows: tuple[Tensor, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = start[0].eval()
+    sizes: list[int] = []
+    real = model.read
+
+    def counted(*inputs: Tensor) -> object:
+        sizes.append(len(inputs[0]))
+        return real(*inputs)
+
+    monkeypatch.setattr(model, "read", counted)
+    count = len(windows[0])
+    gradients(model, windows, most=4)
+    assert max(sizes) <= 4
+    assert count < sum(sizes) <= 2 * count
+    sizes.clear()
+    with torch.no_grad():
+        read_in_slices(model, windows[:3], 4)
+    assert sum(sizes) == count
+
+
+def test_what_is_dropped_is_dropped_again_when_a_slice_is_read_again(
+    bert_checkpoint: Path, windows: tuple[Tensor, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, _ = initial_model(str(bert_checkpoint), "plain", "weakest_sentence", 0.3, 0.3)
+    model.train()
+    torch.manual_seed(1)
+    twice = gradients(model, windows, most=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(sliced_reading, "checkpoint", read_once)
+        torch.manual_seed(1)
+        once = gradients(model, windows, most=4)
+        other = gradients(model, windows, most=4)
+    torch.testing.assert_close(twice, once, atol=1e-6, rtol=1e-4)
+    assert any(not torch.allclose(other[name], once[name]) for name in once), "nothing was dropped"
+
+
+def read_once(function: Callable[..., Any], *inputs: Tensor, use_reentrant: bool) -> Any:
+    return function(*inputs)

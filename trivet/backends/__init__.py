@@ -1,0 +1,1 @@
+"""Backends run the graph: `Windows` in, `Outputs` out, arrays only."""

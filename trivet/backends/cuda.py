@@ -1,0 +1,159 @@
+"""As much of CUDA as an engine needs: a stream, buffers with a pinned twin, and captured graphs.
+
+The only file that knows ``cuda.bindings``. It is imported when an engine is loaded or built, so
+that a machine without a card never needs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trivet.records import BackendError
+
+INSTALL = "pip install 'trivet[tensorrt]'"
+
+
+def load_runtime() -> Any:
+    """Return ``cuda.bindings.runtime``.
+
+    Raises:
+        BackendError: It is not installed, or there is no driver or no card.
+    """
+    try:
+        from cuda.bindings import runtime
+    except ImportError as error:
+        raise BackendError(f"cuda-bindings is not installed; {INSTALL}") from error
+    count = check(runtime, runtime.cudaGetDeviceCount())
+    if not count:
+        raise BackendError("CUDA finds no graphics card; a TensorRT engine needs one")
+    return runtime
+
+
+def check(runtime: Any, answer: tuple[Any, ...]) -> Any:
+    """Return what a CUDA call answered beside its status.
+
+    Args:
+        runtime: ``cuda.bindings.runtime``.
+        answer: The status first, as every call of it returns.
+
+    Raises:
+        BackendError: The status is an error; with CUDA's own words.
+    """
+    status, *values = answer
+    if status != runtime.cudaError_t.cudaSuccess:
+        _, words = runtime.cudaGetErrorString(status)
+        text = words.decode() if isinstance(words, bytes) else str(words)
+        raise BackendError(f"CUDA failed: {text} ({int(status)})")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def describe_device(runtime: Any) -> tuple[str, str]:
+    """Return the current card's name and compute capability: ``("NVIDIA L4", "8.9")``."""
+    device = check(runtime, runtime.cudaGetDevice())
+    properties = check(runtime, runtime.cudaGetDeviceProperties(device))
+    name = properties.name
+    text = name.decode() if isinstance(name, bytes) else str(name)
+    return text.rstrip("\0"), f"{properties.major}.{properties.minor}"
+
+
+class Stream:
+    """A queue of work on the card, apart from all others.
+
+    Attributes:
+        handle: What TensorRT calls it by.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._stream = check(
+            runtime, runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking)
+        )
+        self.handle = int(self._stream)
+
+    def wait(self) -> None:
+        """Wait until all that was queued is done.
+
+        Raises:
+            BackendError: Some of it failed.
+        """
+        check(self._runtime, self._runtime.cudaStreamSynchronize(self._stream))
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Record what ``work`` queues, without running it; return what queues it all at once.
+
+        Raises:
+            BackendError: Something in it cannot be recorded.
+        """
+        runtime = self._runtime
+        mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
+        check(runtime, runtime.cudaStreamBeginCapture(self._stream, mode))
+        try:
+            work()
+        finally:  # a stream that is left recording takes no more work
+            recorded = runtime.cudaStreamEndCapture(self._stream)
+        graph = check(runtime, recorded)
+        replayable = check(runtime, runtime.cudaGraphInstantiate(graph, 0))
+        check(runtime, runtime.cudaGraphDestroy(graph))
+
+        def replay() -> None:
+            check(runtime, runtime.cudaGraphLaunch(replayable, self._stream))
+
+        return replay
+
+    def copy_in(self, buffer: Buffer, size: int) -> None:
+        """Queue the copy of ``size`` bytes to the card."""
+        kind = self._runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
+        copied = self._runtime.cudaMemcpyAsync(buffer.device, buffer.host, size, kind, self._stream)
+        check(self._runtime, copied)
+
+    def copy_out(self, buffer: Buffer, size: int) -> None:
+        """Queue the copy of ``size`` bytes from the card."""
+        kind = self._runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
+        copied = self._runtime.cudaMemcpyAsync(buffer.host, buffer.device, size, kind, self._stream)
+        check(self._runtime, copied)
+
+
+class Buffer:
+    """Memory on the card with a twin in pinned memory, which alone is copied without waiting.
+
+    Both are given back when the buffer is freed or nobody holds it any more.
+
+    Attributes:
+        device: Address on the card.
+        host: Address of the twin.
+        size: Bytes of each.
+    """
+
+    def __init__(self, runtime: Any, size: int) -> None:
+        self.size = max(1, size)
+        self.host = int(
+            check(runtime, runtime.cudaHostAlloc(self.size, runtime.cudaHostAllocDefault))
+        )
+        try:
+            self.device = int(check(runtime, runtime.cudaMalloc(self.size)))
+        except BackendError:
+            check(runtime, runtime.cudaFreeHost(self.host))
+            raise
+        self._free = weakref.finalize(self, _give_back, runtime, self.device, self.host)
+        self._free.atexit = False  # all memory goes with the process
+
+    def view(self, shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
+        """Return the twin's first bytes as an array; it lives as long as the buffer."""
+        values = int(np.prod(shape))
+        raw = (ctypes.c_char * (values * np.dtype(dtype).itemsize)).from_address(self.host)
+        return np.frombuffer(memoryview(raw), dtype=dtype).reshape(shape)
+
+    def free(self) -> None:
+        """Give both back."""
+        self._free()
+
+
+def _give_back(runtime: Any, device: int, host: int) -> None:
+    check(runtime, runtime.cudaFree(device))
+    check(runtime, runtime.cudaFreeHost(host))

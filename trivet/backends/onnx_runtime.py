@@ -1,0 +1,135 @@
+"""ONNX Runtime on the CPU: the engine of the embedded path.
+
+The graph is looked at once, at load, so that a wrong file is refused by name before the first
+question.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from trivet.backends.backend import check_ends
+from trivet.backends.int8_sums import keep_int8_sums_exact
+from trivet.backends.threads import cores, threads_per_worker
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError, BundleError
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(float)": np.float32,
+}
+_ERRORS_ONLY = 3
+# A graph of no more bytes is loaded a second time: its weights once more are a fair price.
+_SMALL = 50_000_000
+# Threads that wake for one call: of more nobody has measured that they help.
+_MOST_THREADS = 8
+
+
+class OnnxRuntimeBackend:
+    """One ONNX graph; ``run`` and ``run_all_threads`` may be called from several threads.
+
+    WorkerPool share one session, of which each call is on its share of the threads. A small graph is
+    loaded into a second one, whose calls are on the threads of all workers; both give the same bits.
+
+    Attributes:
+        inputs: The fields of ``Windows`` that the graph reads.
+        workers: How many calls may run at once.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        threads: int | None = None,
+        workers: int = 1,
+        *,
+        sums_fit: bool = False,
+    ) -> None:
+        """Load the graph.
+
+        Args:
+            path: The ``.onnx`` file of a bundle, already checked against its manifest.
+            threads: Threads of all workers; ``None`` takes one for each core.
+            workers: Calls that run at once, each on its share of the threads.
+            sums_fit: Whether sums of its int8 products are known to fit in 16 bits: it is loaded
+                sooner then, on some processors.
+
+        Raises:
+            BundleError: The file is no graph, or not one from ``Windows`` to ``Outputs``.
+            ValueError: ``threads`` is below 1, or below ``workers``.
+        """
+        in_a_lane = threads_per_worker(threads, workers)
+        self._session = self._wide = _open(path, in_a_lane, sums_fit)
+        if workers > 1 and path.stat().st_size <= _SMALL:
+            # Threads that spin while they wait would take the cores that the workers are on.
+            all_threads = max(in_a_lane, min(threads or cores(), _MOST_THREADS))
+            self._wide = _open(path, all_threads, sums_fit, spin=False)
+        self.name = f"onnxruntime {path.name}"
+        self.workers = workers
+        self._inputs = _read_inputs(path.name, self._session)
+        self.inputs = tuple(name for name in Windows._fields if name in self._inputs)
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the graph once, on the threads of a worker; see ``Backend.run``."""
+        return self._run(self._session, windows)
+
+    def run_all_threads(self, windows: Windows) -> Outputs:
+        """Run the graph once, on the threads of all workers if it is small; see ``run``."""
+        return self._run(self._wide, windows)
+
+    def _run(self, session: onnxruntime.InferenceSession, windows: Windows) -> Outputs:
+        arrays = windows._asdict()
+        feed = {
+            name: np.ascontiguousarray(arrays[name], dtype=dtype)
+            for name, dtype in self._inputs.items()
+        }
+        try:
+            answer = session.run(list(Outputs._fields), feed)
+        except Exception as error:  # the library's errors share no base class but this one
+            shape = "x".join(str(size) for size in windows.input_ids.shape)
+            raise BackendError(
+                f"{self.name} failed on {shape} window positions: {error}"
+            ) from error
+        return Outputs(*answer)
+
+
+def _open(
+    path: Path, threads: int, sums_fit: bool, *, spin: bool = True
+) -> onnxruntime.InferenceSession:
+    """Load a graph; 0 threads are as many as ONNX Runtime likes.
+
+    Raises:
+        BundleError: ONNX Runtime refuses it.
+    """
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Shapes differ from call to call: a memory plan for each would only pile up.
+    options.enable_mem_pattern = False
+    # A thread that other work holds up gives of its share: blocks are handed out as they go.
+    options.add_session_config_entry("session.dynamic_block_base", "4")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+    try:
+        if not sums_fit:
+            keep_int8_sums_exact(options)
+        return onnxruntime.InferenceSession(
+            str(path), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # the library's errors share no base class but this one
+        raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
+
+
+def _read_inputs(file: str, session: onnxruntime.InferenceSession) -> dict[str, type[np.generic]]:
+    """Return the name and type of each input after checking both ends of the graph."""
+    given = {node.name: node.type for node in session.get_inputs()}
+    check_ends(file, set(given), {node.name for node in session.get_outputs()})
+    unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
+    if unknown:
+        raise BundleError(f"{file}: inputs of a type that cannot be fed: {unknown}")
+    return {name: _DTYPES[kind] for name, kind in given.items()}

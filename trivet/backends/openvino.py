@@ -1,0 +1,162 @@
+"""OpenVINO on the CPU, the fast extra: the same ``Windows`` in, the same ``Outputs`` out.
+
+It reads its own format, or a graph of ONNX Runtime: from ``exporting.int8.onnx`` it makes the same int8
+products with a range for every token. The only file that runs OpenVINO;
+``trivet.exporting.openvino_graphs`` writes for it.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trivet.backends.backend import POSITIONS, check_ends
+from trivet.backends.profiles import pad, sizes_of
+from trivet.backends.threads import threads_per_worker
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError, BundleError
+
+_DTYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "f32": np.float32}
+
+
+class OpenVinoBackend:
+    """One compiled model; ``run`` may be called from several threads.
+
+    Attributes:
+        positions: The most positions of one call: one window of 512.
+        step: Windows are padded to multiples of it. Every new length is compiled anew, which costs
+            a third of a call, so there must be few.
+        most_windows: The most windows of one call.
+        bf16: Whether what is not int8 is computed in bf16.
+        workers: How many calls may run at once.
+    """
+
+    positions = POSITIONS
+    step = 32
+    most_windows = 16
+
+    def __init__(
+        self,
+        path: Path,
+        weights: Path | None = None,
+        *,
+        window: int,
+        bf16: bool = False,
+        threads: int | None = None,
+        workers: int = 1,
+    ) -> None:
+        """Load and compile a model.
+
+        Args:
+            path: An ``.xml`` or ``.onnx`` file of a bundle, already checked against its manifest.
+            weights: The weights of an ``.xml``.
+            window: The most positions of a window.
+            bf16: Whether what is not int8 may be computed in bf16, where the processor can.
+            threads: Threads of all workers; ``None`` takes one for each core.
+            workers: Calls that run at once, each on its share of the threads.
+
+        Raises:
+            BundleError: OpenVINO refuses the file, or it does not lead from ``Windows`` to
+                ``Outputs``.
+            BackendError: OpenVINO is not installed.
+            ValueError: ``threads`` is below 1, or below ``workers``.
+        """
+        threads_in_a_call = threads_per_worker(threads, workers)
+        openvino = load_openvino()
+        core = openvino.Core()
+        self.bf16 = bf16 and "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        settings = {
+            "PERFORMANCE_HINT": "LATENCY" if workers == 1 else "THROUGHPUT",
+            "NUM_STREAMS": workers,
+            "INFERENCE_PRECISION_HINT": "bf16" if self.bf16 else "f32",
+            **({"INFERENCE_NUM_THREADS": threads_in_a_call * workers} if threads_in_a_call else {}),
+        }
+        try:
+            files = (str(path),) if weights is None else (str(path), str(weights))
+            model = core.read_model(*files)
+            self._compiled = core.compile_model(model, "CPU", settings)
+        except RuntimeError as error:
+            raise BundleError(f"{path.name}: OpenVINO refuses it: {error}") from error
+        self.name = f"openvino {path.name}"
+        self.workers = workers
+        inputs = {port.any_name: port.get_element_type().to_string() for port in model.inputs}
+        wanted = frozenset(Outputs._fields)
+        outputs = {min(port.names & wanted, default=port.any_name) for port in model.outputs}
+        check_ends(path.name, set(inputs), outputs)
+        unknown = {name: kind for name, kind in inputs.items() if kind not in _DTYPES}
+        if unknown:
+            raise BundleError(f"{path.name}: inputs of a type that cannot be fed: {unknown}")
+        self._inputs = {name: _DTYPES[kind] for name, kind in inputs.items()}
+        self._vocabulary = _count_words(model)
+        self._window = window
+        self._idle: queue.LifoQueue[Any] = queue.LifoQueue()
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the model once; see ``Backend.run``."""
+        ids = windows.input_ids
+        shape = "x".join(str(size) for size in ids.shape)
+        # OpenVINO reads an id beyond its table as anything; ONNX Runtime says so.
+        if ids.min() < 0 or (self._vocabulary is not None and ids.max() >= self._vocabulary):
+            raise BackendError(
+                f"{self.name} failed on {shape} window positions: token ids from {ids.min()} to "
+                f"{ids.max()}, but it knows 0 to {(self._vocabulary or 0) - 1}; the tokenizer "
+                "belongs to another model"
+            )
+        arrays = self._padded(windows)._asdict()
+        feed = {
+            name: np.ascontiguousarray(arrays[name], dtype=dtype)
+            for name, dtype in self._inputs.items()
+        }
+        try:
+            request = self._idle.get_nowait()
+        except queue.Empty:
+            request = self._compiled.create_infer_request()
+        try:
+            answer = request.infer(feed)
+            return Outputs(*(np.array(answer[name]) for name in Outputs._fields))
+        except RuntimeError as error:
+            raise BackendError(
+                f"{self.name} failed on {shape} window positions: {error}"
+            ) from error
+        finally:
+            self._idle.put(request)
+
+    def _padded(self, windows: Windows) -> Windows:
+        """Bring windows to the next length that is compiled for."""
+        sizes = sizes_of(windows)
+        longer = min(math.ceil(sizes.L / self.step) * self.step, self._window)
+        return windows if longer <= sizes.L else pad(windows, sizes._replace(L=longer))
+
+
+def load_openvino() -> Any:
+    """Return the module ``openvino``.
+
+    Raises:
+        BackendError: It is not installed.
+    """
+    try:
+        import openvino
+    except ImportError as error:
+        raise BackendError(
+            "OpenVINO is not installed; pip install 'trivet[openvino]', or use --backend onnx"
+        ) from error
+    return openvino
+
+
+def _count_words(model: Any) -> int | None:
+    """Return how many token ids the embedding tables of a model hold; ``None`` if none is found."""
+    found = []
+    for node in model.get_ops():
+        if node.get_type_name() != "Gather":
+            continue
+        index, table = node.input_value(1).get_node(), node.input_value(0).get_partial_shape()
+        if index.get_type_name() == "Convert":
+            index = index.input_value(0).get_node()
+        if index.get_type_name() == "Parameter" and "input_ids" in index.output(0).names:
+            found.append(table[0].get_length())
+    return min(found, default=None)

@@ -1,0 +1,108 @@
+"""From a bundle to the model that OpenVINO runs: what export chose, or a graph of ONNX Runtime."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test, choose_graph
+from trivet.backends.int8_sums import quick_sums_overflow
+from trivet.backends.openvino import OpenVinoBackend
+from trivet.bundle.bundle import Bundle
+from trivet.bundle.openvino_info import OpenVinoInfo
+from trivet.records import BundleError
+
+logger = logging.getLogger(__name__)
+
+
+class OpenVinoChoice(NamedTuple):
+    """What is to be loaded.
+
+    Attributes:
+        file: The model.
+        weights: The weights beside it, where they are a file of their own.
+        precision: Of the large products.
+        exported: Whether ``trivet export`` measured it: then the rest may run in bf16.
+    """
+
+    file: str
+    weights: str | None
+    precision: Precision
+    exported: bool
+
+
+def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVinoChoice:
+    """Return what was chosen at export; without a choice, or against it, a graph as it is.
+
+    Without VNNI a processor's int8 sums overflow in OpenVINO, which has no other kernels to ask
+    for. There int8 runs only if its weights are so small that sums fit, or if it was measured and
+    chosen on such a processor.
+
+    Raises:
+        BundleError: The bundle has no such model, or none that this processor runs right.
+    """
+    kept = bundle.info.openvino
+    if kept is not None and precision in (None, kept.precision) and _adds_up(kept):
+        return OpenVinoChoice(kept.file, kept.weights, kept.precision, exported=True)
+    if precision not in ("int8", "fp32", None):
+        raise BundleError(
+            f"{bundle.folder}: no {precision} for OpenVINO; take int8 or fp32, or let `trivet "
+            f"export {bundle.folder} --backend openvino --data DATA` measure what is best"
+        )
+    graph = choose_graph(bundle, precision)
+    if graph.precision == "int8" and not graph.sums_fit and quick_sums_overflow():
+        if precision is not None or all(one.precision != "fp32" for one in bundle.info.graphs):
+            raise BundleError(
+                f"{bundle.path(graph.file)}: int8 sums overflow in OpenVINO on this processor, "
+                "which has no VNNI; take --backend onnx, whose int8 is exact here, or --precision "
+                "fp32 of a bundle that has it"
+            )
+        graph = choose_graph(bundle, "fp32")
+    return OpenVinoChoice(graph.file, None, graph.precision, exported=False)
+
+
+def _adds_up(kept: OpenVinoInfo) -> bool:
+    """Whether this processor computes what was measured when a model was kept."""
+    return kept.precision != "int8" or not (kept.exact_sums and quick_sums_overflow())
+
+
+def load_for_openvino(
+    bundle: Bundle,
+    threads: int | None = None,
+    precision: Precision | None = None,
+    workers: int = 1,
+) -> LoadedBackend:
+    """Load a bundle into OpenVINO, and run the self-test on it.
+
+    Args:
+        bundle: A bundle whose files were checked.
+        threads: Threads of all workers; ``None`` takes one for each core.
+        precision: ``int8``, ``fp32``, or ``bf16`` where export chose it; ``None`` takes what export
+            chose, or else the int8 graph.
+        workers: Calls that run at once, each on its share of the threads.
+
+    Raises:
+        BundleError: The bundle has no such model, or it does not answer the self-test as it did at
+            export.
+        BackendError: OpenVINO is not installed.
+    """
+    choice = choose_for_openvino(bundle, precision)
+    if precision is None and choice.precision == "fp32":
+        logger.warning("%s: OpenVINO runs it in fp32", bundle.folder)
+    if choice.precision == "int8" and quick_sums_overflow():
+        logger.warning(
+            "%s: OpenVINO's int8 is slow on this processor, which has no VNNI; --backend onnx is "
+            "faster",
+            bundle.folder,
+        )
+    backend = OpenVinoBackend(
+        bundle.path(choice.file),
+        bundle.path(choice.weights) if choice.weights else None,
+        window=bundle.info.window.size,
+        bf16=choice.exported,
+        threads=threads,
+        workers=workers,
+    )
+    kept = bundle.info.openvino if choice.exported else None
+    check_self_test(backend, bundle, kept.answers(backend.bf16) if kept else choice.file)
+    return LoadedBackend(backend, choice.precision)

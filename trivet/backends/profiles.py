@@ -1,0 +1,161 @@
+"""Which shapes an engine is built for, and how windows are brought into them.
+
+An engine is tuned for the shapes of its profiles: one for every length in steps of 64, each for one
+or two windows and for more. A window is padded to the next length; nothing else changes what it
+means, so the answers to the real positions stay what they are. Calls of one or two windows, where
+starting kernels costs as much as running them, are padded to one shape each, so that they can be
+replayed as a CUDA graph.
+
+Letters as in ``Windows``: N windows, L positions, B examples, R response tokens, K copies of one
+response token, C context tokens, S response sentences.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trivet.backends.example_windows import Sizes
+from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.tensorrt_info import ShapeRange
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError
+
+STEP = 64
+# Up to so many windows are replayed as a CUDA graph.
+FEW_WINDOWS = 2
+# A GPU is well fed with 8k positions a call (docs/performance.md).
+POSITIONS = 8192
+MOST_WINDOWS = 16
+_MOST_SENTENCES = 64
+
+
+def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeRange, ...]:
+    """Return profiles for windows of up to ``window`` positions.
+
+    Args:
+        window: The most positions a window of this model has.
+        most_windows: The most windows of one call, however short they are.
+
+    Returns:
+        For every multiple of 64 up to ``window`` one profile of few windows and one of more.
+    """
+    lengths = [*range(STEP, window, STEP), window]
+    profiles = []
+    for length in lengths:
+        most = max(FEW_WINDOWS + 1, min(most_windows, POSITIONS // length))
+        profiles.append(_profile(length, 1, FEW_WINDOWS))
+        profiles.append(_profile(length, FEW_WINDOWS + 1, most))
+    return tuple(profiles)
+
+
+def most_positions(profiles: tuple[ShapeRange, ...]) -> int:
+    """Return how many positions a call may have so that a profile takes it, whatever its length.
+
+    Profiles of very long windows take three of them all the same, and so more than ``POSITIONS``.
+    """
+    return min(POSITIONS, max(each.most["N"] * each.most["L"] for each in profiles))
+
+
+def _profile(length: int, few: int, many: int) -> ShapeRange:
+    most = Sizes(
+        N=many, L=length, B=many, R=many * length, K=many, C=many * length, S=_MOST_SENTENCES
+    )
+    least = Sizes(N=few, L=length, B=1, R=1, K=1, C=1, S=1)
+    # Most of a call's windows show one long example: some dozens of response tokens in each.
+    usual = most._replace(B=1, R=min(length, STEP), C=max(1, many * length // 2), S=1)
+    return ShapeRange(least=least._asdict(), usual=usual._asdict(), most=most._asdict())
+
+
+def sizes_of(windows: Windows) -> Sizes:
+    """Return the size of every dimension of ``windows``."""
+    arrays, sizes = windows._asdict(), dict[str, int]()
+    for info in INPUTS:
+        sizes |= dict(zip(info.dims, arrays[info.name].shape, strict=True))
+    return Sizes(**sizes)
+
+
+def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every input and output by its name."""
+    by_letter = sizes._asdict()
+    return {info.name: tuple(by_letter[d] for d in info.dims) for info in (*INPUTS, *OUTPUTS)}
+
+
+def choose_profile(profiles: tuple[ShapeRange, ...], sizes: Sizes) -> int:
+    """Return the number of the profile with the shortest windows that takes ``sizes``.
+
+    Raises:
+        BackendError: None does; the message names the dimension.
+    """
+    wanted = sizes._asdict()
+    fits = [
+        number
+        for number, profile in enumerate(profiles)
+        if all(wanted[letter] <= profile.most[letter] for letter in wanted)
+        and profile.least["N"] <= wanted["N"]
+    ]
+    if not fits:
+        largest = {letter: max(each.most[letter] for each in profiles) for letter in wanted}
+        raise BackendError(
+            f"no profile of the engine takes {sizes}; the largest sizes are {largest}; "
+            "feed fewer windows a call, or build the engine for more (most_windows)"
+        )
+    return min(fits, key=lambda number: profiles[number].most["L"])
+
+
+def graph_sizes(profile: ShapeRange, sizes: Sizes) -> Sizes | None:
+    """Return the one shape a small call is padded to, to be replayed; ``None`` for other calls."""
+    if sizes.N > FEW_WINDOWS or sizes.S > 1:
+        return None
+    n, length = sizes.N, profile.most["L"]
+    fixed = Sizes(N=n, L=length, B=n, R=n * length, K=n, C=n * length, S=1)
+    fits = all(have <= room for have, room in zip(sizes, fixed, strict=True))
+    return fixed if fits else None
+
+
+def pad(windows: Windows, sizes: Sizes) -> Windows:
+    """Bring windows into a larger shape; what is added is padding, as ``Windows`` defines it.
+
+    Args:
+        windows: Numpy arrays.
+        sizes: At least their own sizes.
+    """
+    length, longer = windows.input_ids.shape[1], sizes.L
+    wanted = shapes(sizes)
+    moved = windows._replace(
+        response_at=_move(windows.response_at, length, longer),
+        context_at=_move(windows.context_at, length, longer),
+    )
+    nothing = {"response_at": -1, "context_at": -1}
+    return Windows(
+        **{
+            name: _fill(array, wanted[name], nothing.get(name, 0))
+            for name, array in moved._asdict().items()
+        }
+    )
+
+
+def cut(outputs: Outputs, sizes: Sizes) -> Outputs:
+    """Take from outputs of a padded shape what belongs to the real ``sizes``."""
+    wanted = shapes(sizes)
+    return Outputs(
+        **{
+            name: array[tuple(slice(size) for size in wanted[name])]
+            for name, array in outputs._asdict().items()
+        }
+    )
+
+
+def _move(at: npt.NDArray[Any], length: int, longer: int) -> npt.NDArray[Any]:
+    """Give flat positions n * length + l their place among longer windows; -1 stays."""
+    return np.where(at < 0, -1, at // length * longer + at % length)
+
+
+def _fill(array: npt.NDArray[Any], shape: tuple[int, ...], nothing: int) -> npt.NDArray[Any]:
+    """Return ``array`` in the corner of a larger one of ``nothing``."""
+    filled = np.full(shape, nothing, dtype=array.dtype)
+    filled[tuple(slice(size) for size in array.shape)] = array
+    return filled

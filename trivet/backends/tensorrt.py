@@ -1,0 +1,257 @@
+"""TensorRT on an NVIDIA card: the same ``Windows`` in, the same ``Outputs`` out.
+
+One engine, several contexts: each has a stream and pinned buffers of its own, so that one call is
+copied while another computes. Calls of one or two windows are recorded once as a CUDA graph and
+then replayed. The only file that runs TensorRT; ``engine_build`` makes engines.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trivet.backends import cuda
+from trivet.backends.example_windows import Sizes
+from trivet.backends.profiles import (
+    STEP,
+    choose_profile,
+    cut,
+    graph_sizes,
+    most_positions,
+    pad,
+    shapes,
+    sizes_of,
+)
+from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.tensorrt_info import EngineInfo
+from trivet.data.windows import Windows
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError
+
+logger = logging.getLogger(__name__)
+
+CONTEXTS = 2
+
+_DTYPES: dict[str, type[np.generic]] = {"int64": np.int64, "float32": np.float32}
+_DTYPE_OF = {info.name: _DTYPES[info.dtype] for info in (*INPUTS, *OUTPUTS)}
+_LEVELS = {"INTERNAL_ERROR": logging.ERROR, "ERROR": logging.ERROR, "WARNING": logging.WARNING}
+
+
+def load_tensorrt() -> Any:
+    """Return the module ``tensorrt``.
+
+    Raises:
+        BackendError: It is not installed.
+    """
+    try:
+        import tensorrt
+    except ImportError as error:
+        raise BackendError(f"TensorRT is not installed; {cuda.INSTALL}") from error
+    return tensorrt
+
+
+def make_logger(tensorrt: Any) -> Any:
+    """Return a TensorRT logger that writes to this module's."""
+
+    class Log(tensorrt.ILogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            tensorrt.ILogger.__init__(self)
+
+        def log(self, severity: Any, message: str) -> None:
+            logger.log(_LEVELS.get(severity.name, logging.DEBUG), "TensorRT: %s", message)
+
+    return Log()
+
+
+class TensorRTBackend:
+    """One engine on one card; ``run`` may be called from several threads.
+
+    Attributes:
+        inputs: The fields of ``Windows`` that the engine reads.
+        workers: How many calls may run at once.
+    """
+
+    def __init__(self, plan: bytes, info: EngineInfo, contexts: int = CONTEXTS) -> None:
+        """Load an engine.
+
+        Args:
+            plan: The serialized engine, from this machine's own cache: it holds code.
+            info: What it is.
+            contexts: How many calls may run at a time.
+
+        Raises:
+            BackendError: TensorRT or a card is missing, or TensorRT refuses the engine.
+            ValueError: ``contexts`` is below 1.
+        """
+        if contexts < 1:
+            raise ValueError(f"contexts ({contexts}) must be at least 1")
+        tensorrt, self._cuda = load_tensorrt(), cuda.load_runtime()
+        self.name = f"tensorrt {info.precision} on {info.target.gpu}"
+        self.positions = most_positions(info.profiles)
+        self.step = STEP
+        self.most_windows = max(profile.most["N"] for profile in info.profiles)
+        self._logger = make_logger(tensorrt)
+        self._runtime = tensorrt.Runtime(self._logger)
+        self._engine = self._runtime.deserialize_cuda_engine(plan)
+        if self._engine is None:
+            raise BackendError(
+                f"TensorRT {tensorrt.__version__} refuses the engine built by "
+                f"{info.target.tensorrt} on {info.target.gpu}; build it again: trivet export "
+                "BUNDLE --backend tensorrt"
+            )
+        self._check_ends()
+        self.workers = contexts
+        self._contexts_free: queue.SimpleQueue[_Context] = queue.SimpleQueue()
+        for _ in range(contexts):
+            self._contexts_free.put(_Context(tensorrt, self._cuda, self._engine, info))
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the engine once; see ``Backend.run``."""
+        worker = self._contexts_free.get()
+        try:
+            return worker.run(windows)
+        finally:
+            self._contexts_free.put(worker)
+
+    def _check_ends(self) -> None:
+        """Refuse an engine that is not one from ``Windows`` to ``Outputs``."""
+        names = {self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)}
+        wanted = {*Windows._fields, *Outputs._fields}
+        # The builder drops an input that the encoder never reads.
+        if names - wanted or wanted - names - {"segment_ids"}:
+            raise BackendError(f"the engine takes and gives {sorted(names)}, not {sorted(wanted)}")
+        self.inputs = tuple(name for name in Windows._fields if name in names)
+
+
+class _Call(NamedTuple):
+    """A context prepared for one shape, its buffers, and what runs it."""
+
+    sizes: Sizes
+    buffers: dict[str, cuda.Buffer]
+    start: Callable[[], None]
+
+
+class _Context:
+    """One stream with the contexts that run on it; used by one thread at a time."""
+
+    def __init__(self, tensorrt: Any, runtime: Any, engine: Any, info: EngineInfo) -> None:
+        self._cuda, self._engine, self._profiles = runtime, engine, info.profiles
+        self._stream = cuda.Stream(runtime)
+        self._names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+        # Memory for the profile at hand, not for the largest of all.
+        self._strategy = tensorrt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
+        self._context = self._make_context()
+        self._buffers: dict[str, cuda.Buffer] = {}
+        # TensorRT wants a context of its own for each graph that is replayed.
+        self._recorded: dict[Sizes, _Call] = {}
+
+    def run(self, windows: Windows) -> Outputs:
+        """Bring windows into a shape of the engine, run it, and take the real part of its answer.
+
+        Raises:
+            BackendError: No profile takes them, or TensorRT or CUDA failed.
+        """
+        sizes = sizes_of(windows)
+        profile = choose_profile(self._profiles, sizes)
+        fixed = graph_sizes(self._profiles[profile], sizes)
+        if fixed is not None:
+            call = self._recorded.get(fixed) or self._record(profile, fixed)
+        else:
+            length = self._profiles[profile].most["L"]
+            call = self._prepare(self._context, profile, sizes._replace(L=length), self._buffers)
+        return cut(self._run(call, pad(windows, call.sizes)), sizes)
+
+    def _run(self, call: _Call, windows: Windows) -> Outputs:
+        """Copy in, start, wait, copy out of the pinned memory."""
+        wanted = shapes(call.sizes)
+        for name, array in windows._asdict().items():
+            if name in call.buffers:
+                np.copyto(call.buffers[name].view(wanted[name], _DTYPE_OF[name]), array)
+        call.start()
+        self._stream.wait()
+        return Outputs(
+            **{
+                name: call.buffers[name].view(wanted[name], _DTYPE_OF[name]).copy()
+                for name in Outputs._fields
+            }
+        )
+
+    def _prepare(
+        self, context: Any, profile: int, sizes: Sizes, buffers: dict[str, cuda.Buffer]
+    ) -> _Call:
+        """Tell a context the shape of a call and where its tensors stand."""
+        # Every call, though it may be set already: another shape may have been there since.
+        _must(
+            context.set_optimization_profile_async(profile, self._stream.handle),
+            f"profile {profile} cannot be set",
+        )
+        wanted = shapes(sizes)
+        bytes_of = {
+            name: int(np.prod(wanted[name])) * np.dtype(_DTYPE_OF[name]).itemsize
+            for name in self._names
+        }
+        for name, size in bytes_of.items():
+            self._grow(buffers, name, size)
+            if name in Windows._fields:
+                _must(
+                    context.set_input_shape(name, wanted[name]),
+                    f"{name} cannot be of shape {wanted[name]}",
+                )
+            _must(
+                context.set_tensor_address(name, buffers[name].device), f"{name} cannot be placed"
+            )
+        try:
+            missing = context.infer_shapes()
+        except RuntimeError as error:
+            raise BackendError(f"TensorRT: no shapes follow from {sizes}: {error}") from error
+        _must(not missing, f"shapes are missing: {', '.join(missing)}")
+        for name in Outputs._fields:
+            found = tuple(context.get_tensor_shape(name))
+            _must(found == wanted[name], f"{name} is of shape {found} instead of {wanted[name]}")
+
+        def start() -> None:
+            for name in self._names:
+                if name in Windows._fields:
+                    self._stream.copy_in(buffers[name], bytes_of[name])
+            _must(context.execute_async_v3(self._stream.handle), f"it failed on {sizes}")
+            for name in Outputs._fields:
+                self._stream.copy_out(buffers[name], bytes_of[name])
+
+        return _Call(sizes, buffers, start)
+
+    def _record(self, profile: int, sizes: Sizes) -> _Call:
+        """Record a small call as a CUDA graph."""
+        call = self._prepare(self._make_context(), profile, sizes, {})
+        for name in Windows._fields:
+            if name in call.buffers:
+                buffer = call.buffers[name]
+                np.copyto(buffer.view((buffer.size,), np.uint8), 0)
+        call.start()  # the first run of a shape may allocate, which cannot be recorded
+        self._stream.wait()
+        recorded = call._replace(start=self._stream.capture(call.start))
+        self._recorded[sizes] = recorded
+        return recorded
+
+    def _make_context(self) -> Any:
+        """Return a new context; TensorRT has none to give where the card's memory is full."""
+        context = self._engine.create_execution_context(self._strategy)
+        _must(context is not None, "no context can be made")
+        return context
+
+    def _grow(self, buffers: dict[str, cuda.Buffer], name: str, size: int) -> None:
+        """Make sure that a tensor's buffer holds ``size`` bytes."""
+        if name in buffers and buffers[name].size >= size:
+            return
+        if name in buffers:
+            buffers.pop(name).free()
+        buffers[name] = cuda.Buffer(self._cuda, size)
+
+
+def _must(fine: Any, fault: str) -> None:
+    """Raise what TensorRT says by answering false; its own words are in the log."""
+    if not fine:
+        raise BackendError(f"TensorRT: {fault}; its log says why (-v)")

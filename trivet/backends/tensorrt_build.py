@@ -1,0 +1,107 @@
+"""From an ONNX graph to a TensorRT engine for the card at hand.
+
+Strongly typed: the engine computes in what the graph says, and no flag changes it. Kernels are
+tried out on the card, so building takes minutes; what was measured is kept in the timing cache.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trivet.backends import cuda
+from trivet.backends.example_windows import Sizes
+from trivet.backends.profiles import shapes
+from trivet.backends.tensorrt import load_tensorrt, make_logger
+from trivet.backends.tensorrt_cache import EngineCache
+from trivet.bundle.tensorrt_info import EngineTarget, ShapeRange
+from trivet.records import BackendError
+
+logger = logging.getLogger(__name__)
+
+# The first with the Attention operator in its parser, and with strong typing throughout.
+OLDEST = (10, 14)
+_WORKSPACE = 4 * 2**30
+
+
+class Built(NamedTuple):
+    """An engine that nothing is known of yet but how long it took."""
+
+    plan: bytes
+    seconds: float
+
+
+def find_target() -> EngineTarget:
+    """Return what an engine built here would run on.
+
+    Raises:
+        BackendError: TensorRT or a card is missing, or TensorRT is too old.
+    """
+    tensorrt = load_tensorrt()
+    version = str(tensorrt.__version__)
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise BackendError(
+            f"TensorRT {version} is too old: {OLDEST[0]}.{OLDEST[1]} or later reads these graphs"
+        )
+    gpu, capability = cuda.describe_device(cuda.load_runtime())
+    return EngineTarget(tensorrt=version, gpu=gpu, compute_capability=capability)
+
+
+def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCache) -> Built:
+    """Build an engine for the card at hand.
+
+    Args:
+        graph: The ONNX file, with its precision written into it.
+        profiles: The shapes it must take.
+        cache: Keeps the timing of kernels from one build to the next.
+
+    Raises:
+        BackendError: TensorRT cannot read the graph or build it; with TensorRT's own words.
+    """
+    tensorrt = load_tensorrt()
+    began = time.monotonic()
+    log = make_logger(tensorrt)
+    builder = tensorrt.Builder(log)
+    typed = 1 << int(tensorrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    network = builder.create_network(typed)
+    parser = tensorrt.OnnxParser(network, log)
+    if not parser.parse_from_file(str(graph)):
+        faults = [_describe(parser.get_error(number)) for number in range(parser.num_errors)]
+        raise BackendError(f"{graph.name}: TensorRT cannot read it: {'; '.join(faults)}")
+    config = builder.create_builder_config()
+    config.set_memory_pool_limit(tensorrt.MemoryPoolType.WORKSPACE, _WORKSPACE)
+    inputs = {network.get_input(number).name for number in range(network.num_inputs)}
+    for number, profile in enumerate(profiles):
+        # Calls find profiles by their number: none may be left out.
+        if config.add_optimization_profile(_make_profile(builder, profile, inputs)) != number:
+            raise BackendError(
+                f"{graph.name}: TensorRT does not take profile {number} ({profile.most}); its log "
+                "says why (-v)"
+            )
+    timing = config.create_timing_cache(cache.timing())
+    # A cache of another card or another TensorRT is refused, and a new one begun.
+    if timing is None or not config.set_timing_cache(timing, ignore_mismatch=False):
+        config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise BackendError(f"{graph.name}: TensorRT cannot build it; its log says why (-v)")
+    cache.put_timing(bytes(config.get_timing_cache().serialize()))
+    seconds = time.monotonic() - began
+    logger.info("%s: built for %d profiles in %.0f s", graph.name, len(profiles), seconds)
+    return Built(bytes(plan), seconds)
+
+
+def _make_profile(builder: Any, sizes: ShapeRange, inputs: set[str]) -> Any:
+    """Return one optimisation profile as TensorRT takes it."""
+    profile = builder.create_optimization_profile()
+    least, usual, most = (shapes(Sizes(**each)) for each in (sizes.least, sizes.usual, sizes.most))
+    for name in inputs:
+        profile.set_shape(name, least[name], usual[name], most[name])
+    return profile
+
+
+def _describe(error: Any) -> str:
+    """Say in one line what the parser does not like."""
+    return f"{error.desc()} (node {error.node_name() or '?'}, {error.node_operator() or '?'})"

@@ -1,0 +1,109 @@
+"""Where a machine keeps the engines it built: a folder that nobody else can write to.
+
+An engine is code that the card runs, so one from elsewhere is as good as a program from elsewhere:
+the folder is the user's own, with mode 0700, and is refused if it is not. Engines are found by what
+they were built from (``engine_info.engine_key``) and checked against their SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from trivet.bundle.tensorrt_info import EngineInfo
+from trivet.records import BackendError
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def default_folder() -> Path:
+    """Return ``$TRIVET_CACHE``, or ``trivet/engines`` where this user's caches stand."""
+    if own := os.environ.get("TRIVET_CACHE"):
+        return Path(own)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "trivet" / "engines"
+
+
+class EngineCache:
+    """Engines by key, each with its description.
+
+    Attributes:
+        folder: Where they stand.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open a cache; the folder is made if need be.
+
+        Raises:
+            BackendError: The folder cannot be made, is a link, another user's, or open to others.
+        """
+        self.folder = folder or default_folder()
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise BackendError(f"{self.folder}: not a folder that can be made: {error}") from error
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise BackendError(f"{self.folder}: not a folder; engines are kept in no other place")
+        if hasattr(os, "getuid") and found.st_uid != os.getuid():
+            raise BackendError(
+                f"{self.folder}: belongs to user {found.st_uid}; an engine is code, and only your "
+                "own is loaded. Set TRIVET_CACHE to a folder of yours"
+            )
+        if found.st_mode & _OTHERS:
+            raise BackendError(
+                f"{self.folder}: open to other users (mode {stat.S_IMODE(found.st_mode):04o}); an "
+                f"engine is code. Make it yours alone: chmod 700 {self.folder}"
+            )
+
+    def put(self, plan: bytes, info: EngineInfo) -> Path:
+        """Keep an engine; its description is written last, so that no half is ever found."""
+        path = self.folder / f"{info.key}.engine"
+        path.with_suffix(".json").unlink(missing_ok=True)  # of the engine that this one replaces
+        self._write(path, plan)
+        self._write(path.with_suffix(".json"), info.model_dump_json(indent=1).encode())
+        return path
+
+    def get(self, key: str) -> tuple[bytes, EngineInfo] | None:
+        """Return the engine of a key and what it is; ``None`` if there is none.
+
+        Raises:
+            BackendError: It is damaged, or not the one that its description names.
+        """
+        path = self.folder / f"{key}.engine"
+        described = path.with_suffix(".json")
+        if not described.exists():
+            return None
+        try:
+            info = EngineInfo.model_validate_json(described.read_bytes())
+            plan = path.read_bytes()
+        except (OSError, ValidationError) as error:
+            raise BackendError(f"{described}: damaged, remove it: {error}") from error
+        if info.key != key or hashlib.sha256(plan).hexdigest() != info.engine_sha256:
+            raise BackendError(f"{path}: not the engine that {described.name} describes; remove it")
+        return plan, info
+
+    def timing(self) -> bytes:
+        """Return what the last builds measured of kernels; empty before the first."""
+        path = self.folder / "timing.cache"
+        return path.read_bytes() if path.exists() else b""
+
+    def put_timing(self, measured: bytes) -> None:
+        """Keep what a build measured of kernels: the next one is done in a fraction of the time."""
+        self._write(self.folder / "timing.cache", measured)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """Write a file whole or not at all, for this user alone."""
+        handle, scratch = tempfile.mkstemp(dir=self.folder)  # made with mode 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            Path(scratch).replace(path)
+        except BaseException:
+            Path(scratch).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,89 @@
+"""From a bundle to the engine that was built from it on this machine."""
+
+from __future__ import annotations
+
+from trivet.backends.graph_choice import check_self_test
+from trivet.backends.profiles import MOST_WINDOWS, make_profiles
+from trivet.backends.tensorrt import CONTEXTS, TensorRTBackend
+from trivet.backends.tensorrt_build import find_target
+from trivet.backends.tensorrt_cache import EngineCache
+from trivet.bundle.bundle import GRAPH_NAME, Bundle
+from trivet.bundle.schema import GraphInfo
+from trivet.bundle.tensorrt_info import EngineInfo, EnginePrecision, engine_key
+from trivet.records import BackendError, BundleError
+
+
+def load_engine(
+    bundle: Bundle,
+    precision: EnginePrecision = "bf16",
+    *,
+    most_windows: int = MOST_WINDOWS,
+    contexts: int = CONTEXTS,
+    cache: EngineCache | None = None,
+) -> TensorRTBackend:
+    """Load the engine that was built here from a bundle's graph, and run the self-test on it.
+
+    Args:
+        bundle: A bundle whose files were checked.
+        precision: Of the graph it was built from.
+        most_windows: The most windows of one call, as it was built for.
+        contexts: How many calls may run at a time.
+        cache: Where engines are kept.
+
+    Raises:
+        BundleError: The bundle has no such graph, or the engine does not answer the self-test as
+            the graph did at export.
+        BackendError: No engine was built here from this graph, for this card and this TensorRT.
+    """
+    found = find_engine(bundle, precision, most_windows=most_windows, cache=cache)
+    backend = TensorRTBackend(*found, contexts=contexts)
+    check_self_test(backend, bundle, found[1].graph)
+    return backend
+
+
+def find_engine(
+    bundle: Bundle,
+    precision: EnginePrecision,
+    *,
+    most_windows: int = MOST_WINDOWS,
+    cache: EngineCache | None = None,
+) -> tuple[bytes, EngineInfo]:
+    """Return the engine that was built here from a bundle's graph, and what it is.
+
+    Raises:
+        BundleError: The bundle has no such graph.
+        BackendError: No engine was built here from this graph, for this card and this TensorRT.
+    """
+    graph = find_graph(bundle, precision)
+    target, cache = find_target(), cache or EngineCache()
+    profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
+    sha256 = bundle.manifest.files[graph.file].sha256
+    found = cache.get(engine_key(sha256, precision, target, profiles))
+    if found is None:
+        raise BackendError(
+            f"{cache.folder}: no engine of {bundle.folder / graph.file} for {target.gpu} and "
+            f"TensorRT {target.tensorrt}; run `trivet export {bundle.folder} --backend tensorrt` "
+            "on this machine"
+        )
+    return found
+
+
+def find_graph(bundle: Bundle, precision: EnginePrecision) -> GraphInfo:
+    """Return the graph an engine is built from: the form with ``Attention`` where there is one.
+
+    Raises:
+        BundleError: There is none, or none in fp32 to compare with.
+    """
+    fitting = [
+        graph for graph in bundle.info.graphs if graph.precision == precision and graph.portable
+    ]
+    if not fitting or not bundle.has(GRAPH_NAME):
+        eight_bits = precision.removesuffix("-qdq")
+        asked = f"--precision {precision}"
+        if eight_bits != precision:
+            asked = f"--data DATA --quantize {eight_bits}"
+        raise BundleError(
+            f"{bundle.folder}: an engine needs {GRAPH_NAME} and a graph in {precision}; run "
+            f"`trivet export {bundle.folder} --backend tensorrt {asked}` where the weights are"
+        )
+    return max(fitting, key=lambda graph: graph.opset)

@@ -1,0 +1,1 @@
+"""A model on disk: schema, manifest, model card, self-test and weights."""

@@ -1,0 +1,207 @@
+"""The model card: ``README.md`` of a bundle, made from its ``bundle.json`` and from nothing else.
+
+A card written by hand is out of date with the next training run; this one cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trivet.bundle.openvino_info import MOST_LOSS, OpenVinoInfo
+from trivet.bundle.quantized_info import QuantizedInfo
+from trivet.bundle.schema import BundleInfo, CalibrationInfo, GraphInfo, ScoreInfo
+
+_WEAKEST = {
+    "weakest_token": "the support of the least supported token of the response",
+    "weakest_sentence": "the support of the least supported sentence of the response",
+}
+
+_TRUNKS = {
+    "shared": "one encoder",
+    "separate": "an encoder for each head",
+    "partial": "one encoder with upper layers for each head",
+}
+_DECISIONS = {
+    "token": "",
+    "example": "Heads decide once a window, from its first position, for all of its tokens. ",
+}
+
+
+def render_card(info: BundleInfo) -> str:
+    """Return the model card as Markdown."""
+    parts = [_summary(info), _use(info), _numbers(info), _training(info), _scores(info.scores)]
+    if info.notes:
+        parts.append("## Notes\n\n" + "\n\n".join(info.notes))
+    parts.append(_files(info))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(info: BundleInfo) -> str:
+    encoder = info.encoder
+    return (
+        f"# {info.name}\n\n"
+        f"Judges answers that were generated from retrieved passages: {', '.join(info.heads)}, in "
+        f"one pass of {_TRUNKS[info.trunk]}. Encoder: {encoder.source} ({encoder.model_type}, "
+        f"{encoder.layers} layers, {encoder.hidden_size} wide; licence {encoder.licence}). "
+        f"Written by trivet {info.package_version}; this card is made from `bundle.json`."
+    )
+
+
+def _use(info: BundleInfo) -> str:
+    return (
+        "## Use\n\n"
+        "```python\nimport trivet\n\n"
+        'evaluator = trivet.Evaluator("path/to/this/folder")\n'
+        "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
+        f"Inputs are cut in windows of {_lengths(info)} tokens "
+        f"({info.window.overlap} shared between neighbours). The window and the thresholds belong "
+        "to the weights; no flag changes them."
+    )
+
+
+def _lengths(info: BundleInfo) -> str:
+    sizes = info.window.sizes or (info.window.size,)
+    return " or ".join(map(str, sizes)) + (", whichever is cheaper," if len(sizes) > 1 else "")
+
+
+def _numbers(info: BundleInfo) -> str:
+    rows = [[f"`{name}`", meaning] for name, meaning in info.labels.items()]
+    thresholds = info.thresholds
+    return (
+        "## What the numbers mean\n\n"
+        + _table(["output", "meaning"], rows)
+        + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A response below "
+        f"{thresholds.adherence:.4g} counts as hallucinated, a sentence below "
+        f"{thresholds.sentence:.4g} and a token below {thresholds.span:.4g} as unsupported. "
+        f"{_DECISIONS[info.granularity]}Calibration: "
+        f"{_calibration(info.calibration)}. The scores compare a response with the passages "
+        "given, not with the world: a true statement that no passage supports is unsupported."
+    )
+
+
+def _calibration(calibration: CalibrationInfo) -> str:
+    if calibration.method == "identity":
+        return "none"
+    parts = []
+    if calibration.heads:
+        fitted = ", ".join(
+            f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f}"
+            f"{f', overlap {head.overlap:.3f}' if head.overlap else ''})"
+            for name, head in sorted(calibration.heads.items())
+        )
+        parts.append(f"Platt scaling, folded into the weights, of {fitted}")
+    if calibration.knots:
+        parts.append(f"a rising line, in the graph, of {', '.join(sorted(calibration.knots))}")
+    errors = "".join(
+        f"; expected calibration error of {name} {error.before:.3f} before and {error.after:.3f} "
+        "after, cross-fitted"
+        for name, error in sorted(calibration.errors.items())
+        if error.before is not None and error.after is not None
+    )
+    return (
+        f"{' and '.join(parts)}; fitted on {calibration.split} of {', '.join(calibration.data)}"
+        f"{errors}"
+    )
+
+
+def _training(info: BundleInfo) -> str:
+    training = info.training
+    rows = [[data.name, data.licence, f"{data.rows:,}"] for data in training.data]
+    text = f"## Training\n\n`{training.command}`, {training.date}."
+    if rows:
+        text += "\n\n" + _table(["data", "licence", "rows"], rows)
+    if training.settings:
+        settings = [[f"`{key}`", str(value)] for key, value in training.settings.items()]
+        text += "\n\n" + _table(["setting", "value"], settings)
+    return text
+
+
+def _scores(scores: Sequence[ScoreInfo]) -> str:
+    if not scores:
+        return "## Scores\n\nNone measured yet."
+    rows = [
+        [
+            score.measure,
+            f"{score.data} ({score.split})",
+            score.precision,
+            _figure(score.value),
+            f"{_figure(score.low)} to {_figure(score.high)}",
+            f"{score.n:,}",
+            "" if score.positives is None else f"{score.positives:,}",
+            str(score.failed),
+        ]
+        for score in scores
+    ]
+    header = ["measure", "data", "precision", "value", "95 % interval", "n", "positives", "failed"]
+    commands = sorted({f"- `{score.command}` ({score.date})" for score in scores})
+    return f"## Scores\n\n{_table(header, rows)}\n\nMeasured with:\n\n" + "\n".join(commands)
+
+
+def _files(info: BundleInfo) -> str:
+    rows = [
+        [
+            f"`{graph.file}`",
+            graph.precision,
+            str(graph.opset),
+            _engine(graph),
+            "" if graph.difference is None else f"{graph.difference:.1e}",
+        ]
+        for graph in info.graphs
+    ]
+    text = (
+        "## Files\n\n`MANIFEST.json` holds the size and the SHA-256 of every file and is checked "
+        "before anything is loaded."
+    )
+    if rows:
+        text += "\n\n" + _table(
+            ["graph", "precision", "opset", "engine", "largest difference from torch"], rows
+        )
+    text += _openvino(info.openvino) if info.openvino else ""
+    return text + "".join(_quantized(each) for each in info.quantized)
+
+
+def _quantized(made: QuantizedInfo) -> str:
+    return (
+        f"\n\n`{made.file}` is for NVIDIA cards alone: the large products of every layer in "
+        f"{made.precision.removesuffix('-qdq')}, the others in {made.half}. Rounded so on a CPU, "
+        f"it changed AUROC by {-made.auroc_loss:+.4f} and RMSE by {made.rmse_loss:+.4f} against "
+        f"fp32, and {made.flipped:,} verdicts, on {made.rows:,} rows of {made.data} "
+        f"({made.split}), {made.date}; at most {MOST_LOSS} may be lost."
+    )
+
+
+def _engine(graph: GraphInfo) -> str:
+    if graph.precision.endswith("-qdq"):
+        return "TensorRT"
+    return "any ONNX engine" if graph.portable else "ONNX Runtime"
+
+
+def _openvino(kept: OpenVinoInfo) -> str:
+    rows = [
+        [
+            f"{each.method} (kept)" if each.method == kept.method else each.method,
+            f"{each.milliseconds:.1f}",
+            f"{-each.auroc_loss:+.4f}",
+            f"{each.rmse_loss:+.4f}",
+        ]
+        for each in kept.candidates
+    ]
+    header = ["rounding", "ms a window", "AUROC against fp32", "RMSE against fp32"]
+    return (
+        f"\n\nFor OpenVINO `{kept.file}`, in {kept.precision} with bf16 for the rest, was chosen "
+        f"on {kept.rows:,} rows of {kept.data} ({kept.split}), {kept.date}, OpenVINO "
+        f"{kept.openvino}: the fastest that loses at most {MOST_LOSS}.\n\n{_table(header, rows)}"
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; bars inside a cell are escaped."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+        for line in lines
+    )

@@ -1,0 +1,68 @@
+"""Measured figures into a bundle's card: what ``trivet test --into-card`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from trivet.bundle.bundle import Bundle, add_files
+from trivet.bundle.schema import GraphPrecision, ScoreInfo
+from trivet.measures.figures import Figure
+
+# A card is read by people: the measures that the field compares, over all generators.
+IN_CARD = frozenset(
+    {
+        "hallucination_auroc",
+        "hallucination_f1",
+        "span_f1",
+        "relevance_rmse",
+        "utilization_rmse",
+        "completeness_rmse",
+    }
+)
+
+
+def keep_scores(
+    bundle: Bundle,
+    figures: Iterable[Figure],
+    *,
+    split: str,
+    command: str,
+    precision: GraphPrecision,
+) -> None:
+    """Write the chosen figures into ``bundle.json`` and the card; older ones of the same rows go.
+
+    Args:
+        bundle: The bundle.
+        figures: What was measured.
+        split: The split it was measured on.
+        command: What was typed.
+        precision: Of the engine that answered.
+
+    Raises:
+        BundleError: The bundle's files have changed since it was read.
+    """
+    info = bundle.info
+    new = [
+        ScoreInfo(
+            measure=figure.measure,
+            data=figure.source,
+            split=split,
+            value=figure.value,
+            low=figure.low,
+            high=figure.high,
+            n=figure.n,
+            positives=figure.positives,
+            failed=figure.failed,
+            date=date.today().isoformat(),
+            command=command,
+            precision=precision,
+        )
+        for figure in figures
+        if figure.measure in IN_CARD and figure.generator is None and figure.length is None
+    ]
+    replaced = {(score.data, score.split, score.precision) for score in new}
+    kept = [
+        score for score in info.scores if (score.data, score.split, score.precision) not in replaced
+    ]
+    add_files(bundle.folder, {}, info.model_copy(update={"scores": (*kept, *new)}))

@@ -1,0 +1,180 @@
+"""Small stored inputs, and the answers each engine must give to them before its first real one.
+
+The manifest proves that a file is the one that was written. The self-test proves that this very
+machine computes with it what was computed at export: another processor's int8 kernels, another
+engine's version or a broken build are found out here and not in the verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.records import BundleError
+
+SELF_TEST_SCHEMA = 1
+# Largest difference of a probability that is still the same model. Dynamic int8 rounds activations
+# to 1 part in 255, and processors round it differently.
+TOLERANCE = {"fp32": 1e-3, "int8": 0.02, "bf16": 0.02, "fp16": 0.01}
+
+_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+_DTYPES: dict[str, type[np.generic]] = {"int64": np.int64, "float32": np.float32}
+
+
+class _Tensor(BaseModel):
+    """A tensor as JSON: its sizes, and its values in row-major order."""
+
+    model_config = _STRICT
+
+    shape: tuple[int, ...]
+    values: tuple[float, ...] | tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> _Tensor:
+        """Store an array; floats keep 7 digits, as float32 has them."""
+        values = array.reshape(-1).tolist()
+        if array.dtype.kind == "f":
+            values = [float(f"{value:.7g}") for value in values]
+        return cls(shape=tuple(array.shape), values=tuple(values))
+
+    def array(self, dtype: type[np.generic]) -> npt.NDArray[Any]:
+        """Return the values in their shape."""
+        return np.asarray(self.values, dtype=dtype).reshape(self.shape)
+
+
+class _Expected(BaseModel):
+    """What one file of the bundle answered at export, and in which precision."""
+
+    model_config = _STRICT
+
+    precision: str
+    outputs: dict[str, _Tensor]
+
+
+class SelfTest(BaseModel):
+    """The contents of ``self_test.json``."""
+
+    model_config = _STRICT
+
+    schema_version: int = SELF_TEST_SCHEMA
+    inputs: dict[str, _Tensor]
+    expected: dict[str, _Expected] = Field(min_length=1)
+
+    @classmethod
+    def record(
+        cls,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        answers: Mapping[str, tuple[str, Mapping[str, npt.NDArray[Any]]]],
+    ) -> SelfTest:
+        """Store inputs and, by file, the precision and the outputs of the engine that read it.
+
+        Args:
+            inputs: The fields of ``Windows`` by name.
+            answers: ``{file: (precision, fields of Outputs by name)}``.
+        """
+        return cls(
+            inputs=_stored(inputs),
+            expected={
+                file: _Expected(precision=precision, outputs=_stored(outputs))
+                for file, (precision, outputs) in answers.items()
+            },
+        )
+
+    def with_answers(
+        self, file: str, precision: str, outputs: Mapping[str, npt.NDArray[Any]]
+    ) -> SelfTest:
+        """Return the test with what one more engine answers to its inputs."""
+        added = {file: _Expected(precision=precision, outputs=_stored(outputs))}
+        return self.model_copy(update={"expected": {**self.expected, **added}})
+
+    def without(self, file: str) -> SelfTest:
+        """Return the test without the answers of one file."""
+        kept = {name: each for name, each in self.expected.items() if name != file}
+        return self.model_copy(update={"expected": kept})
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the inputs: the fields of ``Windows`` by name, in order."""
+        return {info.name: self.inputs[info.name].array(_DTYPES[info.dtype]) for info in INPUTS}
+
+    def check(self, file: str, outputs: Mapping[str, npt.NDArray[Any]]) -> float:
+        """Compare what an engine answers now with what it answered at export.
+
+        Args:
+            file: The file of the bundle that the engine reads: ``exporting.int8.onnx``.
+            outputs: The fields of ``Outputs`` by name.
+
+        Returns:
+            The largest difference of any value.
+
+        Raises:
+            BundleError: An answer is missing, of another shape, not finite or too far off, or the
+                bundle stores no answer for ``file``.
+        """
+        if file not in self.expected:
+            raise BundleError(
+                f"self_test.json: no answers of {file}, only of "
+                f"{', '.join(sorted(self.expected))}; run `trivet export` on the bundle again"
+            )
+        expected = self.expected[file]
+        worst = 0.0
+        for info in OUTPUTS:
+            wanted = expected.outputs[info.name].array(np.float32)
+            found = np.asarray(outputs[info.name])
+            if found.shape != wanted.shape:
+                raise BundleError(
+                    f"{file}: self-test: {info.name} has shape {found.shape} instead of "
+                    f"{wanted.shape}"
+                )
+            if not np.isfinite(found).all():
+                raise BundleError(f"{file}: self-test: {info.name} is not finite on this machine")
+            worst = max(worst, float(np.abs(found - wanted).max(initial=0.0)))
+        tolerance = TOLERANCE.get(expected.precision, TOLERANCE["fp32"])
+        if worst > tolerance:
+            raise BundleError(
+                f"{file}: self-test: answers differ by {worst:.2g} from those at export, which "
+                f"must be at most {tolerance:g} at {expected.precision}; this machine's engine "
+                "computes something else, use another engine or a portable (fp32) graph"
+            )
+        return worst
+
+    def to_json(self) -> str:
+        """Return ``self_test.json`` as text."""
+        return self.model_dump_json() + "\n"
+
+
+def _stored(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, _Tensor]:
+    return {name: _Tensor.of(array) for name, array in arrays.items()}
+
+
+def read_self_test(path: Path) -> SelfTest:
+    """Read ``self_test.json`` of a bundle whose manifest was checked.
+
+    Raises:
+        BundleError: Not a self-test, or of another schema version.
+    """
+    try:
+        test = SelfTest.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BundleError(f"{path}: not a self-test: {error}") from error
+    if test.schema_version != SELF_TEST_SCHEMA:
+        raise BundleError(
+            f"{path}: schema_version {test.schema_version}, this trivet reads {SELF_TEST_SCHEMA}; "
+            "upgrade trivet (pip install --upgrade trivet)"
+        )
+    names = [({info.name for info in INPUTS}, test.inputs)]
+    names += [({info.name for info in OUTPUTS}, each.outputs) for each in test.expected.values()]
+    for wanted, given in names:
+        if wanted != given.keys():
+            raise BundleError(f"{path}: holds {sorted(given)} instead of {sorted(wanted)}")
+        for name, tensor in given.items():
+            if int(np.prod(tensor.shape)) != len(tensor.values):
+                raise BundleError(
+                    f"{path}: {name} has {len(tensor.values)} values, not {tensor.shape}"
+                )
+    return test

@@ -1,0 +1,151 @@
+"""From a bundle's weights to the model: strict, from safetensors alone, every fault by name.
+
+The library's own loaders fill what a file lacks with random numbers and go on. A head of random
+numbers answers too, so here nothing may be missing, left over, of another shape or not finite.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from trivet.bundle.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle, BundleInfo
+from trivet.model.rag_model import HEADS, RagModel
+from trivet.records import BundleError, ConfigError
+
+_KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
+# What bundles written before these keys were known mean by their absence.
+_LATER: dict[str, Any] = {
+    "trunk": "shared",
+    "shared_layers": None,
+    "granularity": "token",
+    "calibration": {},
+    "matches": False,
+    "overlap": {},
+}
+# With these the library would fetch and run code or kernels that no manifest covers.
+_CODE_KEYS = frozenset(
+    {"attn_implementation", "auto_map", "experts_implementation", "quantization_config"}
+)
+
+
+def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> RagModel:
+    """Build the model and load its weights, in fp32 and eval mode, on the CPU.
+
+    Args:
+        bundle: A bundle with weights.
+        changed: What a further training changes of the architecture and no weight depends on:
+            ``faithfulness``, ``granularity``, ``dropout``, and under ``encoder`` its dropouts.
+
+    Raises:
+        BundleError: The bundle holds no weights, or they are not exactly the model's: the message
+            names the head or the parameters, and the file.
+    """
+    architecture = _read_architecture(bundle)
+    changed = dict(changed or {})
+    architecture["encoder"] |= changed.pop("encoder", {})
+    architecture |= changed
+    try:
+        model = RagModel.from_architecture(architecture)
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise BundleError(f"{bundle.path(ENCODER_NAME)}: describes no model: {error!r}") from error
+    path = bundle.path(WEIGHTS_NAME)
+    try:
+        found = load_file(path)
+    except SafetensorError as error:
+        raise BundleError(f"{path}: not a safetensors file: {error}") from error
+    _check_state(str(path), model.state_dict(), found)
+    model.load_state_dict(found, strict=True)
+    return model.float().eval()
+
+
+def _read_architecture(bundle: Bundle) -> dict[str, Any]:
+    """Read ``encoder.json`` and hold it against ``bundle.json``."""
+    path = bundle.path(ENCODER_NAME)
+    try:
+        architecture = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise BundleError(f"{path}: not JSON: {error}") from error
+    if not isinstance(architecture, dict) or architecture.keys() - _LATER.keys() != _KEYS:
+        raise BundleError(
+            f"{path}: must hold {', '.join(sorted(_KEYS))}, may hold {', '.join(sorted(_LATER))}, "
+            "and nothing else"
+        )
+    architecture = _LATER | architecture
+    encoder = architecture["encoder"]
+    if not isinstance(encoder, dict):
+        raise BundleError(f"{path}: encoder must be the encoder's configuration")
+    refused = sorted(key for key in encoder if key in _CODE_KEYS or key.startswith("_"))
+    if refused:
+        raise BundleError(
+            f"{path}: encoder.{refused[0]} is refused: a bundle's encoder runs as the library has "
+            "it, with no code or kernels from elsewhere"
+        )
+    info = bundle.info
+    for name, said, found in (
+        ("encoder.model_type", info.encoder.model_type, encoder.get("model_type")),
+        ("encoder.hidden_size", info.encoder.hidden_size, encoder.get("hidden_size")),
+        ("faithfulness", info.faithfulness, architecture["faithfulness"]),
+        ("heads", sorted(info.heads), sorted(architecture["heads"])),
+        ("trunk", info.trunk, architecture["trunk"]),
+        ("shared_layers", info.shared_layers, architecture["shared_layers"]),
+        ("granularity", info.granularity, architecture["granularity"]),
+        ("calibration", _knots(info), architecture["calibration"]),
+        ("overlap", _overlap(info), architecture["overlap"]),
+    ):
+        if said != found:
+            raise BundleError(
+                f"{path}: {name} is {found!r}, but bundle.json says {said!r}; the two files belong "
+                "to different models"
+            )
+    return architecture
+
+
+def _overlap(info: BundleInfo) -> dict[str, float]:
+    """Return the weights of overlaps as ``encoder.json`` holds them: all, or none if all are 0."""
+    heads = info.calibration.heads
+    weights: dict[str, float] = {
+        name: heads[name].overlap if name in heads else 0.0 for name in HEADS
+    }
+    return weights if any(weights.values()) else {}
+
+
+def _knots(info: BundleInfo) -> dict[str, dict[str, list[float]]]:
+    """Return the maps of logits as ``encoder.json`` holds them."""
+    return {
+        name: {"x": list(knots.x), "y": list(knots.y)}
+        for name, knots in info.calibration.knots.items()
+    }
+
+
+def _check_state(
+    file: str, wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor]
+) -> None:
+    """Refuse a state that is not exactly the model's."""
+    missing = sorted(wanted.keys() - found.keys())
+    heads = sorted({name.split(".")[1] for name in missing if name.startswith("heads.")})
+    if heads:
+        raise BundleError(
+            f"{file}: the weights of the head {', '.join(heads)} are missing "
+            f"({missing[0]} ...); the file is not whole"
+        )
+    if missing:
+        raise BundleError(f"{file}: {len(missing)} parameters are missing, first {missing[0]}")
+    unknown = sorted(found.keys() - wanted.keys())
+    if unknown:
+        raise BundleError(
+            f"{file}: {len(unknown)} parameters belong to no part of the model, first {unknown[0]}"
+        )
+    for name, tensor in found.items():
+        if tensor.shape != wanted[name].shape:
+            raise BundleError(
+                f"{file}: {name} has shape {tuple(tensor.shape)} instead of "
+                f"{tuple(wanted[name].shape)}; encoder.json belongs to another model"
+            )
+        if not torch.isfinite(tensor).all():
+            raise BundleError(f"{file}: {name} is not finite; the training that wrote it diverged")

@@ -1,0 +1,169 @@
+"""What a model says of labelled rows before any calibration: each head's logits, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from trivet.calibration.fit import HeadLogits
+from trivet.data.labelled.datamodule import Item, collate_items
+from trivet.data.segment_tokenizer import BoolArray, IntArray
+from trivet.data.spans import mark_tokens
+from trivet.model.architecture import HeadName
+from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.records import ContextSpan, Labels, Span
+
+FloatArray = npt.NDArray[np.float64]
+WINDOWS_AT_ONCE = {"cpu": 16, "cuda": 256}  # a long example is read in slices
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One head's part of one example; ``copies`` are the windows that show each token."""
+
+    logits: FloatArray
+    copies: IntArray
+    sentence: IntArray
+    truth: FloatArray
+    overlap: FloatArray
+
+
+def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadName, HeadLogits]:
+    """Run the model over every example, and lay its sentences' labels beside the logits.
+
+    Args:
+        model: In eval mode.
+        items: Labelled and cut.
+        pad: Id of the padding token.
+
+    Returns:
+        For support, relevance and utilization: all examples, known or not, in order.
+    """
+    rows: dict[HeadName, list[_Row]] = {"support": [], "relevance": [], "utilization": []}
+    for item in items:
+        for name, row in _read(model, item, pad).items():
+            rows[name].append(row)
+    weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
+    verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
+    unknown = torch.full_like(verdict, torch.nan)
+    return {
+        name: _together(found, verdict if name == "support" else unknown, weight)
+        for name, found in rows.items()
+    }
+
+
+def tokens_read(item: Item) -> int:
+    """Return how many tokens contexts, question and response have together."""
+    return len(item.read.context) + len(item.read.question) + len(item.read.response)
+
+
+def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
+    windows = collate_items([item], pad).windows
+    logits = _logits(model, windows[:3])
+    read, layout, labels = item.read, item.layout, item.labelled.labels
+    context_at = windows.context_at[0, : len(layout.context_row)]
+    response_at = windows.response_at[0, : len(layout.response_row)]
+    shown = response_at >= 0
+    answered = len(read.response) > 0
+    shared = windows.context_overlap[0, : len(response_at), None].expand_as(shown)[shown]
+    entailed = torch.tensor([model.overlap["support"], 0.0, 0.0]) * shared[:, None]
+    support = _Row(
+        logits=(logits.support.reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
+        copies=shown.sum(-1).numpy(),
+        sentence=read.response_sentence,
+        truth=_supported(read.response_sentence_spans, labels),
+        overlap=shared.numpy().astype(np.float64),
+    )
+    found: dict[HeadName, _Row] = {"support": support}
+    # Without a response nothing is utilized, and no utilization is reported.
+    utilized = labels.utilized if answered else None
+    contexts: tuple[tuple[HeadName, Tensor, Tensor, Sequence[ContextSpan] | None], ...] = (
+        ("relevance", logits.relevance, windows.question_overlap, labels.relevant),
+        ("utilization", logits.utilization, windows.response_overlap, utilized),
+    )
+    for name, values, overlap, spans in contexts:
+        overlap = overlap[0, : len(context_at)]
+        found[name] = _Row(
+            logits=model.with_overlap(name, values, context_at, overlap).numpy(),
+            copies=np.ones(len(context_at), dtype=np.int64),
+            sentence=read.context_sentence,
+            truth=_known(
+                None if spans is None else _marked(read.context_sentence_spans, spans),
+                len(read.context_sentence_spans),
+            ),
+            overlap=overlap.numpy().astype(np.float64),
+        )
+    return found
+
+
+def _logits(model: RagModel, windows: Iterable[Tensor]) -> TokenLogits:
+    device = next(model.parameters()).device
+    most = WINDOWS_AT_ONCE.get(device.type, 16)
+    with torch.inference_mode():
+        parts = [
+            model.read(*(tensor.to(device) for tensor in some))
+            for some in zip(*(tensor.split(most) for tensor in windows), strict=True)
+        ]
+        return TokenLogits(
+            *(torch.cat(column).float().cpu() for column in zip(*parts, strict=True))
+        )
+
+
+def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogits:
+    sentences = np.array([len(row.truth) for row in rows])
+    before = np.cumsum(sentences) - sentences
+    copies = np.concatenate([row.copies for row in rows])
+    several = bool((copies != 1).any())
+    return HeadLogits(
+        logits=torch.from_numpy(np.concatenate([row.logits for row in rows]).astype(np.float64)),
+        token=torch.from_numpy(np.repeat(np.arange(len(copies)), copies)) if several else None,
+        sentence=torch.from_numpy(
+            np.concatenate([row.sentence + start for row, start in zip(rows, before, strict=True)])
+        ),
+        row=torch.from_numpy(np.repeat(np.arange(len(rows)), sentences)),
+        truth=torch.from_numpy(np.concatenate([row.truth for row in rows])),
+        verdict=verdict,
+        weight=weight,
+        overlap=torch.from_numpy(np.concatenate([row.overlap for row in rows])),
+    )
+
+
+def _verdict(item: Item) -> float:
+    """Return 1 for an adherent response, 0 for another, NaN where that is unknown."""
+    known = int(item.targets.adherent)
+    return float(known) if known >= 0 and len(item.read.response) else float("nan")
+
+
+def _supported(sentences: Sequence[Span], labels: Labels) -> FloatArray:
+    if labels.unsupported is None:
+        return np.full(len(sentences), np.nan)
+    unsupported = _touched(sentences, labels.unsupported)
+    unclear = _touched(sentences, labels.unclear) & ~unsupported
+    return np.where(unclear, np.nan, np.where(unsupported, 0.0, 1.0))
+
+
+def _known(marks: BoolArray | None, count: int) -> FloatArray:
+    return np.full(count, np.nan) if marks is None else marks.astype(np.float64)
+
+
+def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan]) -> BoolArray:
+    """Say of every context sentence whether a span touches it."""
+    marks = np.zeros(len(sentences), dtype=np.bool_)
+    context = np.array([one.context for one in sentences])
+    for number in {span.context for span in spans}:
+        here = context == number
+        own = [sentence for sentence in sentences if sentence.context == number]
+        marks[here] = _touched(own, [span for span in spans if span.context == number])
+    return marks
+
+
+def _touched(
+    sentences: Sequence[Span | ContextSpan], spans: Sequence[Span | ContextSpan]
+) -> BoolArray:
+    offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
+    return mark_tokens(offsets.reshape(-1, 2), [Span(span.start, span.end) for span in spans])

@@ -1,0 +1,1 @@
+"""Labelled data: sources, labels, augmentation and batches."""

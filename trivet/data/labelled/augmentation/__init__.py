@@ -1,0 +1,1 @@
+"""Random changes of labelled rows for training, with labels that stay true."""

@@ -1,0 +1,75 @@
+"""HaluBench (arXiv 2407.08488): its publishers' parquet file, from a folder or from the hub.
+
+What is known of a row is its verdict alone: PASS, the passage supports the whole answer, or FAIL.
+"""
+
+from __future__ import annotations
+
+from trivet.data.labelled.grouping import digest
+from trivet.data.labelled.json_lines import RowError
+from trivet.data.labelled.published_rows import PublishedRow, read_rows
+from trivet.data.labelled.source_report import SourceReport
+from trivet.records import DataError, LabelledExample, Labels, RagExample
+
+HUB_NAME = "PatronusAI/HaluBench"
+REQUIRED = ("passage", "question", "answer", "label", "source_ds")
+VERDICTS = {"PASS": True, "FAIL": False}
+
+
+def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
+    """Read HaluBench.
+
+    Args:
+        name: A folder that holds ``*.parquet``; or, where there is no such folder, a hub data set
+            (``halubench`` stands for ``PatronusAI/HaluBench``).
+
+    Returns:
+        The examples and the account of what was read. ``source`` is ``halubench/<source_ds>``;
+        ``split`` is the publishers', ``test``; rows about one passage share a group.
+
+    Raises:
+        DataError: There is neither such a folder nor such a data set, a file cannot be read, or it
+            lacks a column.
+    """
+    report = SourceReport(source=f"halubench:{name}")
+    examples = []
+    for row in read_rows(name, ("id", *REQUIRED), {"halubench": HUB_NAME}):
+        missing = [column for column in REQUIRED if column not in row.values]
+        if missing:
+            raise DataError(
+                f"halubench:{name} has no column {', '.join(missing)}; a row of HaluBench has "
+                f"{', '.join(REQUIRED)}"
+            )
+        report.rows += 1
+        given = row.values.get("id")
+        place = f"row {report.rows}" if given is None else str(given)
+        try:
+            examples.append(_labelled(row, place))
+        except RowError as error:
+            report.drop(str(error), error.at(place))
+    report.kept = len(examples)
+    return examples, report
+
+
+def _labelled(row: PublishedRow, place: str) -> LabelledExample:
+    passage, answer, label = _text(row, "passage"), _text(row, "answer"), _text(row, "label")
+    adherent = VERDICTS.get(label.strip().upper())
+    if adherent is None:
+        raise RowError("label is neither PASS nor FAIL", repr(label))
+    question = row.values["question"] or ""
+    if not isinstance(question, str):
+        raise RowError("question is not a string")
+    return LabelledExample(
+        example=RagExample(question=question, contexts=(passage,), response=answer, id=place),
+        labels=Labels(adherent=adherent),
+        source=f"halubench/{_text(row, 'source_ds').strip()}",
+        group=f"halubench/{digest(passage.strip())}",
+        split=row.split,
+    )
+
+
+def _text(row: PublishedRow, column: str) -> str:
+    value = row.values[column]
+    if not isinstance(value, str) or not value.strip():
+        raise RowError(f"{column} holds no text")
+    return value

@@ -1,0 +1,190 @@
+"""Labelled JSONL: one object a line, plain or compressed (``.gz``, ``.xz``, ``.zst``).
+
+::
+
+    {"id", "question", "contexts": [str], "response",
+     "labels": {"unsupported": [[start, end]] | null, "adherent": bool | null,
+                "relevant": [[context, start, end]] | null, "utilized": likewise,
+                "evidence": [{"response": [start, end],
+                              "contexts": [[context, start, end]]}] | null,
+                "relevance", "utilization", "completeness": float | null},
+     "source", "group", "split", "generator", "weight"}
+
+``null``, or a missing key, means unknown; ``[]`` means known to be none. Other keys are ignored. A
+row that cannot be trusted is dropped and counted with its line number; the rest is read. Spans of
+one kind that overlap are merged, and the report says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trivet.data.labelled.grouping import digest
+from trivet.data.labelled.json_lines import RowError, read_json_lines
+from trivet.data.labelled.label_spans import (
+    context_spans_of,
+    merge_overlapping,
+    merge_overlapping_contexts,
+    spans_of,
+)
+from trivet.data.labelled.source_report import SourceReport
+from trivet.records import Evidence, LabelledExample, Labels, RagExample
+
+_Kind = TypeVar("_Kind")
+
+
+def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
+    """Read a labelled JSONL file.
+
+    Args:
+        path: The file; its last suffix names the compression.
+
+    Returns:
+        The examples in the order of the file, and the account of what was read.
+
+    Raises:
+        DataError: The file does not exist, or its compression is damaged.
+    """
+    report = SourceReport(source=f"jsonl:{path}")
+    examples = []
+    for number, row in read_json_lines(path):
+        report.rows += 1
+        try:
+            if isinstance(row, RowError):
+                raise row
+            examples.append(_labelled(row, path, number, report))
+        except RowError as error:
+            report.drop(str(error), error.at(f"line {number}"))
+    report.kept = len(examples)
+    return examples, report
+
+
+def _labelled(
+    row: Mapping[str, Any], path: Path, number: int, report: SourceReport
+) -> LabelledExample:
+    contexts = row.get("contexts")
+    if not isinstance(contexts, list) or not all(isinstance(text, str) for text in contexts):
+        raise RowError("contexts is not a list of strings")
+    if not any(text.strip() for text in contexts):
+        raise RowError("no context holds any text")
+    question = _optional(row, "question", str) or ""
+    response = _optional(row, "response", str) or ""
+    if not question.strip() and not response.strip():
+        raise RowError("neither question nor response holds any text")
+
+    group = _optional(row, "group", str)
+    if not group:
+        report.note("no group: the contexts stand for it", f"line {number}")
+        group = digest(*contexts)
+    source = _optional(row, "source", str) or path.name.split(".", 1)[0]
+    name = row.get("id")
+    weight = _number(row, "weight")
+    if weight is not None and weight < 0:
+        raise RowError("weight is negative")
+    return LabelledExample(
+        example=RagExample(
+            question=question,
+            contexts=tuple(contexts),
+            response=response,
+            id=f"{source}-{number}" if name is None else str(name),
+        ),
+        labels=_merged(
+            _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response),
+            f"line {number}",
+            report,
+        ),
+        source=source,
+        group=group,
+        generator=_optional(row, "generator", str),
+        split=_optional(row, "split", str),
+        weight=1.0 if weight is None else weight,
+    )
+
+
+def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) -> Labels:
+    unsupported = spans_of(row.get("unsupported"), response, "unsupported")
+    adherent = _optional(row, "adherent", bool)
+    if adherent is not None and unsupported is not None and adherent == bool(unsupported):
+        raise RowError("adherent and unsupported contradict each other")
+    # Without a response there is nothing to be adherent, whatever the lists say.
+    if response.strip():
+        if adherent is None and unsupported is not None:
+            adherent = not unsupported
+        if adherent and unsupported is None:
+            unsupported = ()
+    return Labels(
+        unsupported=unsupported,
+        adherent=adherent,
+        relevant=context_spans_of(row.get("relevant"), contexts, "relevant"),
+        utilized=context_spans_of(row.get("utilized"), contexts, "utilized"),
+        evidence=_evidence(row.get("evidence"), contexts, response),
+        relevance=_share(row, "relevance"),
+        utilization=_share(row, "utilization"),
+        completeness=_share(row, "completeness"),
+    )
+
+
+def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
+    """Merge spans that overlap: a character is unsupported, or relevant, once. Take note of it."""
+    parts: dict[str, Any] = {}
+    if labels.unsupported is not None:
+        parts["unsupported"] = merge_overlapping(labels.unsupported)
+        overlapping = sum(
+            evidence.response.start < span.end and span.start < evidence.response.end
+            for evidence in labels.evidence or ()
+            for span in labels.unsupported
+        )
+        report.note("evidence for an unsupported stretch counts for nothing", place, overlapping)
+    for name in ("relevant", "utilized"):
+        spans = getattr(labels, name)
+        if spans is not None:
+            parts[name] = merge_overlapping_contexts(spans)
+    for name, merged in parts.items():
+        gone = len(getattr(labels, name)) - len(merged)
+        report.note(f"overlapping {name} spans were merged", place, gone)
+    return replace(labels, **parts)
+
+
+def _evidence(
+    value: object, contexts: tuple[str, ...], response: str
+) -> tuple[Evidence, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise RowError("evidence is not a list of objects")
+    evidence = []
+    for item in value:
+        supported = spans_of([item.get("response")], response, "evidence")
+        named = item.get("contexts", [])
+        where = context_spans_of(named, contexts, "evidence")
+        # Where only empty spans are named, it is not known where the support stands.
+        if supported and where is not None and (where or not named):
+            evidence.append(Evidence(supported[0], where))
+    return tuple(evidence)
+
+
+def _optional(row: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | None:
+    value = row.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise RowError(f"{key} is not of type {kind.__name__}")
+    return value
+
+
+def _number(row: Mapping[str, Any], key: str) -> float | None:
+    value = row.get(key)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise RowError(f"{key} is not a finite number")
+    return float(value)
+
+
+def _share(row: Mapping[str, Any], key: str) -> float | None:
+    value = _number(row, key)
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise RowError(f"{key} lies outside [0, 1]")
+    return value

@@ -1,0 +1,177 @@
+"""RAGTruth: its publishers' two files, ``response.jsonl`` and ``source_info.jsonl``, in one folder.
+
+What is known of a row: the unsupported stretches of the response, hence whether it is adherent.
+Where the support stands, and which context sentences are relevant or utilized, is unknown. Spans
+marked ``implicit_true`` are true in the world but stand in no passage: unsupported for us.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trivet.data.labelled.json_lines import RowError, read_json_lines
+from trivet.data.labelled.label_spans import merge_overlapping, spans_of
+from trivet.data.labelled.source_report import SourceReport
+from trivet.records import DataError, LabelledExample, Labels, RagExample
+
+RESPONSES = "response.jsonl"
+SOURCES = "source_info.jsonl"
+
+
+@dataclass(frozen=True)
+class _SourceTexts:
+    task: str
+    question: str
+    contexts: tuple[str, ...]
+
+
+def read_ragtruth(
+    folder: Path, *, drop_bad_quality: bool = True
+) -> tuple[list[LabelledExample], SourceReport]:
+    """Read RAGTruth from the folder of its two files.
+
+    Args:
+        folder: Holds ``response.jsonl`` and ``source_info.jsonl``.
+        drop_bad_quality: Leave out responses that the annotators marked as truncated or as wrong
+            refusals, as the paper does.
+
+    Returns:
+        The examples in the order of ``response.jsonl``, and the account of what was read.
+        ``source`` is ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``.
+
+    Raises:
+        DataError: One of the files does not exist.
+    """
+    missing = [name for name in (RESPONSES, SOURCES) if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"{folder} is no RAGTruth folder: it lacks {', '.join(missing)}")
+    report = SourceReport(source=f"ragtruth:{folder}")
+    sources = _read_sources(folder / SOURCES, report)
+    examples = []
+    for number, row in read_json_lines(folder / RESPONSES):
+        report.rows += 1
+        place = f"{RESPONSES} line {number}"
+        try:
+            if isinstance(row, RowError):
+                raise row
+            quality = row.get("quality")
+            if drop_bad_quality and quality != "good":
+                raise RowError(f"quality is {quality}")
+            examples.append(_labelled(row, sources, place, report))
+        except RowError as error:
+            report.drop(str(error), error.at(place))
+    report.kept = len(examples)
+    return examples, report
+
+
+def split_passages(text: str) -> tuple[str, ...]:
+    """Split ``passage 1:... passage 2:...`` into its passages, without the prefixes.
+
+    Only prefixes at the start of a line and in counting order divide, so a passage that mentions
+    "passage 7:" stays whole. Text without a first prefix is one passage.
+    """
+    marks: list[re.Match[str]] = []
+    start = 0
+    while mark := re.compile(rf"^passage {len(marks) + 1}:", re.MULTILINE).search(text, start):
+        marks.append(mark)
+        start = mark.end()
+    if not marks or text[: marks[0].start()].strip():
+        return (text.strip(),)
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    return tuple(text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True))
+
+
+def _read_sources(path: Path, report: SourceReport) -> dict[str, _SourceTexts]:
+    sources = {}
+    for number, row in read_json_lines(path):
+        place = f"{path.name} line {number}"
+        if isinstance(row, RowError):
+            report.note(f"source unreadable: {row}", place)
+            continue
+        texts = _texts(row)
+        if texts is None:
+            report.note("source of an unknown shape", place)
+        else:
+            sources[str(row.get("source_id"))] = texts
+    return sources
+
+
+def _texts(row: dict[str, Any]) -> _SourceTexts | None:
+    """Take question and passages from a source; ``None`` where its shape is unknown."""
+    task = str(row.get("task_type", "")).lower()
+    info = row.get("source_info")
+    prompt = row.get("prompt")
+    prompt = prompt if isinstance(prompt, str) else ""
+    if isinstance(info, dict) and isinstance(info.get("passages"), str):
+        return _SourceTexts(task, str(info.get("question", "")), split_passages(info["passages"]))
+    if isinstance(info, str):
+        before, _, _ = prompt.partition(info)
+        return _SourceTexts(task, before.strip() if before != prompt else "", (info.strip(),))
+    if isinstance(info, dict):
+        return _structured(task, info, prompt)
+    return None
+
+
+def _structured(task: str, info: dict[str, Any], prompt: str) -> _SourceTexts:
+    """Take a record as the generator saw it: the text in the prompt, if it says the same."""
+    start, end = prompt.find("{"), prompt.rfind("}") + 1
+    shown = prompt[start:end]
+    try:
+        same = bool(shown) and ast.literal_eval(shown) == info
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        same = False
+    if same:
+        return _SourceTexts(task, prompt[:start].strip(), (shown,))
+    return _SourceTexts(task, "", (json.dumps(info, ensure_ascii=False),))
+
+
+def _labelled(
+    row: dict[str, Any], sources: dict[str, _SourceTexts], place: str, report: SourceReport
+) -> LabelledExample:
+    response = row.get("response")
+    if not isinstance(response, str) or not response.strip():
+        raise RowError("response holds no text")
+    source_id = str(row.get("source_id"))
+    texts = sources.get(source_id)
+    if texts is None:
+        raise RowError("its source is not in source_info.jsonl")
+    labels = row.get("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, dict) for label in labels):
+        raise RowError("labels is not a list of objects")
+    for label in labels:
+        _check_text(label, response)
+        report.note("spans marked implicit_true", place, int(label.get("implicit_true") is True))
+    offsets = [[label.get("start"), label.get("end")] for label in labels]
+    spans = spans_of(offsets, response, "a label") or ()
+    unsupported = merge_overlapping(spans)
+    report.note("overlapping spans were merged", place, len(spans) - len(unsupported))
+    return LabelledExample(
+        example=RagExample(
+            question=texts.question,
+            contexts=texts.contexts,
+            response=response,
+            id=str(row.get("id", place)),
+        ),
+        labels=Labels(
+            unsupported=unsupported,
+            adherent=not unsupported,
+        ),
+        source=f"ragtruth/{texts.task}" if texts.task else "ragtruth",
+        group=f"ragtruth/{source_id}",
+        generator=row.get("model"),
+        split=row.get("split"),
+    )
+
+
+def _check_text(label: dict[str, Any], response: str) -> None:
+    """Refuse a label whose offsets do not show the text that it quotes, white space aside."""
+    start, end, text = label.get("start"), label.get("end"), label.get("text")
+    if isinstance(start, int) and isinstance(end, int) and isinstance(text, str):
+        shown = response[start:end] if 0 <= start <= end <= len(response) else None
+        if shown is not None and shown.split() != text.split():
+            raise RowError("a label quotes other text than its offsets show")

@@ -1,0 +1,1 @@
+"""Unlabelled logs: file formats and column mapping."""

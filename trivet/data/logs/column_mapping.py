@@ -1,0 +1,228 @@
+"""Rows of a log as examples to be judged, under the field names of the common tools.
+
+A row that cannot be judged becomes a :class:`~trivet.records.FailedEvaluation` in its place, with
+where it stands; the rest is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trivet.data.logs.context_values import read_contexts, read_ids
+from trivet.data.logs.json_objects import Fields
+from trivet.data.logs.log import SourceRow
+from trivet.data.logs.metadata import Scalar, read_metadata
+from trivet.data.logs.value_kinds import kind_of
+from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
+
+FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
+    "id": ("id",),
+    "question": ("question", "user_input", "query", "input"),
+    "contexts": (
+        "contexts",
+        "retrieved_contexts",
+        "retrieval_context",
+        "documents",
+        "context",
+        "passages",
+    ),
+    "response": ("response", "answer", "actual_output", "output"),
+    "context_ids": ("context_ids", "retrieved_context_ids"),
+}
+"""Our field names and what other tools call them; upper and lower case are one."""
+
+Unicode = Literal["error", "replace"]
+_LOOKED_AT = 64
+_SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60
+_COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A row, read.
+
+    Attributes:
+        number: Counted from 1, over the whole log.
+        place: Where it stands, for a person.
+        line: Its line in its file, where the format has lines.
+        example: What is to be judged, or why it cannot be.
+        context_ids: The contexts' own names, one for each, where the row brings any.
+        metadata: Column to value.
+    """
+
+    number: int
+    place: str
+    line: int | None
+    example: RagExample | FailedEvaluation
+    context_ids: tuple[str | None, ...] | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+class Columns:
+    """Which columns of a log stand for what."""
+
+    def __init__(
+        self,
+        mapping: Mapping[str, str] | None = None,
+        metadata: Iterable[str] | None = None,
+        bad_unicode: Unicode = "error",
+    ) -> None:
+        """Choose the columns.
+
+        Args:
+            mapping: For each of our field names that is given, the one name that counts in the
+                rows, such as ``{"question": "prompt"}``.
+            metadata: Columns that come back with the verdicts; ``None`` takes every one that is
+                not ours and holds short text, a number, or true or false.
+            bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
+
+        Raises:
+            DataError: ``mapping`` names a field that we do not have.
+        """
+        self._names = dict(FIELD_NAMES)
+        for ours, theirs in (mapping or {}).items():
+            if ours not in FIELD_NAMES:
+                raise DataError(
+                    f"no field {ours!r} to map {theirs!r} to; ours: {', '.join(FIELD_NAMES)}"
+                )
+            self._names[ours] = (theirs,)
+        self._ours = frozenset(name.lower() for names in self._names.values() for name in names)
+        self._metadata = None if metadata is None else tuple(metadata)
+        self._bad_unicode = bad_unicode
+
+    def read(self, row: SourceRow) -> LogRow:
+        """Read one row."""
+        name: str | None = None
+        metadata: dict[str, Scalar] = {}
+        try:
+            if isinstance(row.fields, ExampleError):
+                raise row.fields
+            by_name = _by_name(row.fields)
+            name = _id(self._field(by_name, "id"), row.place)
+            metadata = read_metadata(row.fields, self._metadata, self._ours)
+            texts, ids = read_contexts(self._required(by_name, "contexts"))
+            example = RagExample(
+                question=_text(self._required(by_name, "question"), "question"),
+                contexts=texts,
+                response=_text(self._required(by_name, "response"), "response"),
+                id=name,
+            )
+            if not any(ids):
+                ids = read_ids(self._field(by_name, "context_ids"), len(texts))
+            if self._bad_unicode == "error":
+                _check_unicode(example)
+        except ExampleError as error:
+            failed = FailedEvaluation(name, error.code, f"{row.place}: {error}")
+            return LogRow(row.number, row.place, row.line, failed, metadata=metadata)
+        brought = ids if any(ids) else None
+        return LogRow(row.number, row.place, row.line, example, brought, metadata)
+
+    def _field(self, row: Mapping[str, list[Any]], ours: str) -> Any:
+        """Return a field's value, ``None`` where it has none."""
+        present = [name for name in self._names[ours] if name.lower() in row]
+        # A tool that writes null under one name and the value under another has said it once.
+        values = [v for name in present for v in row[name.lower()] if v is not None]
+        if any(value != values[0] for value in values[1:]):
+            raise ExampleError(
+                f"holds several values for {ours} (under {', '.join(dict.fromkeys(present))}); "
+                f"keep one, or choose a name with --map {ours}=NAME",
+                code="ambiguous_field",
+            )
+        return values[0] if values else None
+
+    def _required(self, row: Mapping[str, list[Any]], ours: str) -> Any:
+        names = self._names[ours]
+        if not any(name.lower() in row for name in names):
+            raise ExampleError(
+                f"has no {ours} (looked for {', '.join(names)}; found {_listed(row)})"
+                f"; name the field with --map {ours}=NAME",
+                code="missing_field",
+            )
+        return self._field(row, ours)
+
+
+def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
+    """Read rows, lazily and in order.
+
+    A row must have a question, contexts and a response by name; ``null`` or an empty string stands
+    for "there is none". A row without an id is named after its place: ``line-3``.
+
+    Returns:
+        One for each row. The codes of those that cannot be judged are ``malformed_line``,
+        ``missing_field``, ``ambiguous_field``, ``bad_field`` and ``invalid_unicode``.
+
+    Raises:
+        DataError: None of the first rows has all columns, or none of them can be read at all: the
+            log is another one than was meant.
+    """
+    read = (columns.read(row) for row in rows)
+    first: list[LogRow] = []
+    for row in itertools.islice(read, _LOOKED_AT):
+        first.append(row)
+        if not _is_strange(row):
+            break
+    else:
+        codes = {row.example.code for row in first if isinstance(row.example, FailedEvaluation)}
+        if first and (len(first) == _LOOKED_AT or codes <= _COLUMN_CODES):
+            raise DataError(
+                f"none of the first {len(first)} rows can be read; {_message(first[0])}"
+            )
+    return itertools.chain(first, read)
+
+
+def _is_strange(row: LogRow) -> bool:
+    """Say whether a row looks as if it came from a log of another kind."""
+    codes = _COLUMN_CODES | {"malformed_line"}
+    return isinstance(row.example, FailedEvaluation) and row.example.code in codes
+
+
+def _message(row: LogRow) -> str:
+    return row.example.message if isinstance(row.example, FailedEvaluation) else ""
+
+
+def _listed(columns: Iterable[str]) -> str:
+    """Name the columns of a row; a row may have thousands."""
+    names = [name[:_SHOWN_LETTERS] for name in itertools.islice(columns, _SHOWN_COLUMNS)]
+    return ", ".join(names) or "none"
+
+
+def _by_name(fields: Fields) -> dict[str, list[Any]]:
+    """Return the values of each column by its lower-cased name."""
+    by_name: dict[str, list[Any]] = {}
+    for name, value in fields:
+        by_name.setdefault(name.lower(), []).append(value)
+    return by_name
+
+
+def _id(value: Any, place: str) -> str:
+    if value is None:
+        return place.replace(" ", "-")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ExampleError("id is neither a string nor a number", code="bad_field")
+    return str(value)
+
+
+def _text(value: Any, ours: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ExampleError(f"{ours} is {kind_of(value)}, not a string", code="bad_field")
+    return value
+
+
+def _check_unicode(example: RagExample) -> None:
+    """Refuse text that no encoding can hold."""
+    texts = {"question": example.question, "response": example.response}
+    texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
+    for name, text in texts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ExampleError(
+                f"{name} holds a lone surrogate at character {error.start}; repair it, or read "
+                "such characters as U+FFFD with --bad-unicode replace",
+                code="invalid_unicode",
+            ) from error

@@ -1,0 +1,139 @@
+"""What stands for the passages of a row: strings, objects with a text, a list written as text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trivet.data.logs.value_kinds import kind_of
+from trivet.records import ExampleError
+
+CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
+"""Where the text stands in a context that is an object."""
+
+CONTEXT_ID_NAMES = ("id", "doc_id", "document_id", "chunk_id", "title")
+"""Where its name stands; the first that it has counts."""
+
+_NO_QUOTE = re.compile(r"[^'\"]*")
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
+
+Contexts = tuple[tuple[str, ...], tuple[str | None, ...]]
+"""Texts, and the id of each."""
+
+
+def read_contexts(value: Any) -> Contexts:
+    """Return the passages that a value holds.
+
+    Args:
+        value: A list of strings or of objects with a text, one string, or ``None``. A string may
+            hold the list as JSON or as Python writes it, for a cell of a CSV file can hold no
+            other.
+
+    Raises:
+        ExampleError: It is none of these; the code is ``bad_field``.
+    """
+    if isinstance(value, str):
+        value = _listed(value, str | Mapping)
+    if value is None or value == "":
+        return (), ()
+    if isinstance(value, str):
+        return (value,), (None,)
+    if not isinstance(value, list | tuple):
+        raise ExampleError(
+            f"contexts is {kind_of(value)}, not a list of strings or one string", code="bad_field"
+        )
+    pairs = [_context(item, index) for index, item in enumerate(value)]
+    return tuple(text for text, _ in pairs), tuple(name for _, name in pairs)
+
+
+def read_ids(value: Any, contexts: int) -> tuple[str | None, ...]:
+    """Return the ids of passages from a column of their own.
+
+    Args:
+        value: A list, or ``None``; it may be written as text, as contexts may.
+        contexts: How many passages there are.
+
+    Raises:
+        ExampleError: It is no list with an id for each passage; the code is ``bad_field``.
+    """
+    if isinstance(value, str):
+        value = _listed(value, str | int | float | None) if value else None
+    if value is None:
+        return (None,) * contexts
+    if not isinstance(value, list | tuple) or len(value) != contexts:
+        found = f"a list of {len(value)}" if isinstance(value, list | tuple) else kind_of(value)
+        raise ExampleError(
+            f"context_ids is {found}, not a list with one id for each of {contexts} contexts; "
+            "leave it out with --map context_ids=NONE",
+            code="bad_field",
+        )
+    return tuple(_name(item) for item in value)
+
+
+def _context(item: Any, index: int) -> tuple[str, str | None]:
+    if isinstance(item, str):
+        return item, None
+    if isinstance(item, Mapping):
+        members = {name.lower(): value for name, value in item.items() if isinstance(name, str)}
+        texts = [members[name] for name in CONTEXT_TEXT_NAMES if isinstance(members.get(name), str)]
+        names = (_name(members.get(name)) for name in CONTEXT_ID_NAMES)
+        if texts:
+            return texts[0], next((name for name in names if name is not None), None)
+    raise ExampleError(
+        f"contexts[{index}] is {kind_of(item)}; it must be a string, or an object with its text "
+        f"under {', '.join(CONTEXT_TEXT_NAMES)}",
+        code="bad_field",
+    )
+
+
+def _name(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return str(value)
+
+
+def _listed(text: str, kinds: Any) -> str | Sequence[Any]:
+    """Return the list of ``kinds`` that a text writes out; the text itself where it is none."""
+    inner = text.strip()
+    if not (inner.startswith("[") and inner.endswith("]")):
+        return text
+    for parse in (json.loads, _parse_python):
+        try:
+            value = parse(inner)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, list) and all(isinstance(item, kinds) for item in value):
+            return value
+    if inner[1:].lstrip()[:1] in ("'", '"', "{"):
+        raise ExampleError(
+            "begins and ends as a list of contexts or ids, but is none, neither as JSON nor as "
+            "Python writes it; write it as JSON",
+            code="bad_field",
+        )
+    return text
+
+
+def _parse_python(text: str) -> Any:
+    """Parse a list as Python writes it.
+
+    Raises:
+        ValueError: Two strings follow each other without a comma, as numpy writes them: Python
+            would read them as one.
+    """
+    at = 0
+    while True:
+        gap = _NO_QUOTE.match(text, at)
+        begins = gap.end() if gap else at
+        if begins == len(text):
+            break
+        literal = _LITERAL.match(text, begins)
+        if literal is None or (at and not text[at:begins].strip()):
+            raise ValueError("a string is not closed, or two follow each other without a comma")
+        at = literal.end()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a backslash that escapes nothing
+        return ast.literal_eval(text)

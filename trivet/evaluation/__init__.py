@@ -1,0 +1,1 @@
+"""Texts to verdicts: preprocessing, packing, inference and postprocessing."""

@@ -1,0 +1,114 @@
+"""What ``trivet test`` does: a bundle judges labelled rows, and what it scored goes into files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trivet.backends.loading import load_tokenizer
+from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.sources import load_source
+from trivet.evaluation.evaluator import Evaluator
+from trivet.measures.figures import Figure, to_json, to_markdown
+from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Judged
+from trivet.records import DataError, FailedEvaluation
+from trivet.report import console
+from trivet.report.measures_page import render_measures
+
+
+@dataclass(frozen=True)
+class MeasuredBundle:
+    """A bundle's verdicts on labelled rows and the figures they make.
+
+    Attributes:
+        rows: What was judged.
+        figures: Of `trivet.measures.metrics`, then of `measures.lengths` where lengths were asked for.
+        report: What was read and what was left out.
+        about: The names of bundle, engine, data and split.
+        lengths: How many rows fall into each length, where lengths were asked for.
+    """
+
+    rows: Sequence[Judged]
+    figures: Sequence[Figure]
+    report: SourceReport
+    about: Mapping[str, str]
+    lengths: Mapping[str, int] | None
+
+    @property
+    def failed(self) -> int:
+        """How many rows have no verdict."""
+        return sum(isinstance(row.evaluation, FailedEvaluation) for row in self.rows)
+
+
+def check_files(*files: Path | None) -> None:
+    """Refuse, before hours of judging, files that could not be written afterwards.
+
+    Raises:
+        DataError: A file's folder does not exist, or a folder stands in its place.
+    """
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise DataError(f"{file}: there is no folder {file.parent} to write it into")
+        if file is not None and file.is_dir():
+            raise DataError(f"{file} is a folder; name a file to write")
+
+
+def measure_bundle(
+    evaluator: Evaluator, data: str, split: str, by_length: bool = False
+) -> MeasuredBundle:
+    """Judge the rows of a source and measure the verdicts, with a bar on stderr.
+
+    Args:
+        evaluator: With the bundle.
+        data: The source, as `trivet.data.labelled.sources` takes it.
+        split: Likewise.
+        by_length: Measure within each length too.
+
+    Raises:
+        DataError: The source is refused, or no row is left to judge.
+    """
+    examples, report = load_source(data, split)
+    if not examples:
+        raise DataError(f"{data}: no row in split {split!r} is left to judge")
+    rows = []
+    with console.progress("test", total=len(examples)) as advance:
+        results = evaluator.evaluate_many(example.example for example in examples)
+        for example, result in zip(examples, results, strict=True):
+            rows.append(Judged(example, result))
+            advance()
+    figures = measure(rows)
+    lengths = None
+    if by_length:
+        tokenizer = load_tokenizer(evaluator.bundle)
+        tokens = count_tokens((example.example for example in examples), tokenizer)
+        figures += measure_by_length(rows, tokens)
+        lengths = count_buckets(tokens)
+    about = {"bundle": evaluator.bundle.info.name, "backend": evaluator.backend_name}
+    return MeasuredBundle(rows, figures, report, {**about, "data": data, "split": split}, lengths)
+
+
+def write_measures(
+    found: MeasuredBundle, json: Path | None, markdown: Path | None, html: Path | None
+) -> None:
+    """Write what was found into the files that are asked for.
+
+    Raises:
+        DataError: A file cannot be written.
+    """
+    texts: dict[Path, str] = {}
+    if json is not None:
+        report = found.report.to_dict()
+        texts[json] = to_json(found.figures, report=report, lengths=found.lengths, **found.about)
+    if markdown is not None:
+        texts[markdown] = to_markdown(found.figures)
+    if html is not None:
+        texts[html] = render_measures(
+            found.rows, found.figures, found.report, found.about, found.lengths
+        )
+    for path, text in texts.items():
+        with console.output(path) as sink:
+            # Names of sources may hold lone surrogates, which UTF-8 does not; in JSON this escapes.
+            sink.write(f"{text.rstrip()}\n".encode(errors="backslashreplace"))

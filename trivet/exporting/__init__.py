@@ -1,0 +1,1 @@
+"""What `trivet export` needs: traced graphs, quantization, parity gates and targets."""

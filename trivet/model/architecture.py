@@ -1,0 +1,10 @@
+"""Names of the parts that a model can be made of; plain literals that load nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+HeadName = Literal["support", "relevance", "utilization"]
+TrunkKind = Literal["shared", "separate", "partial"]
+Granularity = Literal["token", "example"]
+Reduction = Literal["weakest_token", "weakest_sentence"]

@@ -1,0 +1,1 @@
+"""The inference encoders that export traces."""

@@ -1,0 +1,126 @@
+"""BERT for inference: the library's weights in a graph that CPU engines run fast.
+
+Equal to the library's module on every real token. It attends in standard operators, or in ONNX
+Runtime's fused operator, which never stores an L x L product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trivet.model.exact_match_embedding import MatchEmbedding
+from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask
+from trivet.model.trunk import MASKED
+
+
+class InferenceBert(nn.Module):
+    """Windows in, hidden states out; made from a ``transformers.BertModel``.
+
+    Args:
+        encoder: The library's module; its weights are shared where they are not fused.
+        form: How to attend. ``runtime`` writes ``com.microsoft.MultiHeadAttention``: such a module
+            can be exported, but not run in torch.
+    """
+
+    def __init__(self, encoder: Any, form: Form = "portable") -> None:
+        super().__init__()
+        config = encoder.config
+        self.form: Form = form
+        self.heads = int(config.num_attention_heads)
+        self.width = int(config.hidden_size) // self.heads
+        embeddings = encoder.embeddings
+        self.words = embeddings.word_embeddings
+        self.matches: MatchEmbedding | None = None
+        self.norm = embeddings.LayerNorm
+        self.register_buffer("positions", embeddings.position_embeddings.weight.detach())
+        self.register_buffer("segments", embeddings.token_type_embeddings.weight.detach())
+        self.layers = self.convert(encoder, encoder.encoder.layer)
+
+    def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
+        """Make layers for inference of the library's; ``encoder`` is the one they belong to."""
+        return nn.ModuleList(
+            InferenceLayer(layer, (own.query, own.key, own.value), 1 / math.sqrt(self.width))
+            for layer in layers
+            for own in (layer.attention.self,)
+        )
+
+    @staticmethod
+    def why_not(config: Any) -> str | None:
+        """Say why an encoder of this configuration must run as the library has it, if it must."""
+        if getattr(config, "is_decoder", False):
+            return "it is a decoder"
+        if getattr(config, "position_embedding_type", None) not in (None, "absolute"):
+            return f"its position_embedding_type is {config.position_embedding_type}"
+        return None
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
+        hidden, given = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, given)
+
+    def start(
+        self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the embeddings, and what every layer is given beside its input: the mask."""
+        assert isinstance(self.positions, Tensor) and isinstance(self.segments, Tensor)
+        if len(self.segments) > 1:
+            segments = nn.functional.embedding(segment_ids, self.segments)
+        else:
+            segments = self.segments[0]
+        hidden: Tensor = self.words(input_ids) + self.positions[: input_ids.shape[1]] + segments
+        if self.matches is not None:
+            hidden = hidden + self.matches(input_ids, segment_ids)
+        hidden = self.norm(hidden)
+        mask = key_mask(attention_mask, hidden.dtype, MASKED)
+        if self.form == "runtime":
+            return hidden, (mask,)
+        mask = mask[:, None, None, :]
+        if self.form == "attention":  # the operator has a row for every query
+            mask = mask.expand(-1, -1, input_ids.shape[1], -1)
+        return hidden, (mask,)
+
+    def climb(
+        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
+        (mask,) = given
+        run = self._attend_fused if self.form == "runtime" else self._attend
+        for layer in layers:
+            assert isinstance(layer, InferenceLayer)
+            query, key, value = layer.project(hidden).chunk(3, dim=-1)
+            hidden = layer.finish(run(query, key, value, mask), hidden)
+        return hidden
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """Give every head its own dimension. *Shapes:* [N, L, H] -> [N, L, heads, width]."""
+        split: Tensor = projected.unflatten(-1, (self.heads, self.width))
+        return split
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Attend in standard operators. *Shapes:* [N, L, H] x 3, [N, 1, 1 or L, L] -> [N, L, H]."""
+        query, key, value = (self._split(each).transpose(1, 2) for each in (query, key, value))
+        return attend(query, key, value, mask, self.form)
+
+    def _attend_fused(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Attend in ONNX Runtime's operator. *Shapes:* [N, L, H] x 3, [N, L] -> [N, L, H].
+
+        Its fast path takes no mask. So every query gets a further component of 1 and every key one
+        of the mask: their product adds the mask to the score, exactly.
+        """
+        mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
+        query = torch.cat([self._split(query), torch.ones_like(mask)], dim=-1).flatten(2)
+        key = torch.cat([self._split(key), mask], dim=-1).flatten(2)
+        attended: Tensor = torch.onnx.ops.symbolic(
+            "com.microsoft::MultiHeadAttention",
+            (query, key, value),
+            attrs={"num_heads": self.heads, "scale": 1.0},
+            dtype=value.dtype,
+            shape=value.shape,
+            version=1,
+        )
+        return attended

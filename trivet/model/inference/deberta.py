@@ -1,0 +1,250 @@
+"""DeBERTa-v2/v3 for inference: the library's weights without what never changes between two calls.
+
+The library projects its table of relative positions in every layer on every call, computes the
+logarithmic buckets of all distances, and masks with the smallest number of the data type, which
+turns padded rows to NaN in bf16. Here the tables are projected once, when the module is made, the
+buckets are a constant, and the mask is on keys only, with a finite constant. Equal to the library's
+module on every real token (DeBERTa, arXiv 2006.03654; DeBERTa-v3, arXiv 2111.09543).
+
+Letters: N windows, L positions, H hidden width, P positions that the tables can tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+from trivet.model.exact_match_embedding import MatchEmbedding
+from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask
+from trivet.model.trunk import MASKED
+from trivet.records import WindowError
+
+
+class InferenceDeberta(nn.Module):
+    """Windows in, hidden states out; made from a ``transformers.DebertaV2Model``.
+
+    Args:
+        encoder: The library's module; its weights are shared where they are not fused.
+        max_length: The most positions a window may have; tables hold what these can reach.
+        form: How to attend; ONNX Runtime has no operator of its own for this, but the mask costs
+            it less in a form of its own.
+    """
+
+    def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
+        super().__init__()
+        config = encoder.config
+        if (reason := self.why_not(config)) is not None:
+            raise ValueError(f"this DeBERTa must run as the library has it: {reason}")
+        self.max_length = max_length
+        self.form: Form = form
+        self.heads = int(config.num_attention_heads)
+        embeddings = encoder.embeddings
+        self.words = embeddings.word_embeddings
+        self.matches: MatchEmbedding | None = None
+        self.widen_words = embeddings.embed_proj
+        self.norm = embeddings.LayerNorm
+        self.positions = embeddings.position_embeddings
+        self.segments = embeddings.token_type_embeddings
+        _, slot_of_distance = _reached(config, max_length)
+        ends = torch.arange(max_length)
+        between = ends[:, None] - ends[None, :] + max_length - 1
+        self.register_buffer("slot", slot_of_distance[between].to(torch.int32))
+        self.layers = self.convert(encoder, encoder.encoder.layer)
+
+    def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
+        """Make layers for inference of the library's; ``encoder`` is the one they belong to."""
+        reached, _ = _reached(encoder.config, self.max_length)
+        with torch.no_grad():
+            relative = encoder.encoder.get_rel_embedding()
+            relative = None if relative is None else relative[reached]
+            return nn.ModuleList(
+                _Layer(layer, encoder.config, relative, self.form) for layer in layers
+            )
+
+    @staticmethod
+    def why_not(config: Any) -> str | None:
+        """Say why an encoder of this configuration must run as the library has it, if it must."""
+        if getattr(config, "conv_kernel_size", 0) > 0:
+            return "it has a convolution (conv_kernel_size)"
+        if not getattr(config, "relative_attention", False) and config.pos_att_type:
+            return "it names pos_att_type without relative_attention"
+        return None
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
+
+        Raises:
+            WindowError: A window has more than ``max_length`` positions.
+        """
+        hidden, given = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, given)
+
+    def start(
+        self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the embeddings, and what every layer is given: the mask and the table rows.
+
+        Raises:
+            WindowError: A window has more than ``max_length`` positions.
+        """
+        length = input_ids.shape[1]
+        if not torch.compiler.is_exporting() and length > self.max_length:
+            raise WindowError(
+                f"a window of {length} positions exceeds the {self.max_length} this encoder was "
+                "made for; make it with a larger max_length"
+            )
+        hidden = self._embed(input_ids, attention_mask, segment_ids)
+        mask = key_mask(attention_mask, hidden.dtype, MASKED)[:, None, None, :]
+        assert isinstance(self.slot, Tensor)
+        slot = self.slot[:length, :length].long()
+        every = (input_ids.shape[0], self.heads, length, length)
+        by_query = slot.expand(every)  # once for all layers
+        if self.form == "attention":
+            return hidden, (mask, by_query, slot.t().expand(every))
+        return hidden, (mask, by_query)
+
+    def climb(
+        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
+        for layer in layers:
+            hidden = layer(hidden, *given)
+        return hidden
+
+    def _embed(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        embedded: Tensor = self.words(input_ids)
+        if self.matches is not None:
+            embedded = embedded + self.matches(input_ids, segment_ids)
+        if self.positions is not None:
+            embedded = embedded + self.positions.weight[: input_ids.shape[1]]
+        if self.segments is not None and self.segments.num_embeddings > 1:
+            embedded = embedded + self.segments(segment_ids)
+        elif self.segments is not None:
+            embedded = embedded + self.segments.weight[0]
+        if self.widen_words is not None:
+            embedded = self.widen_words(embedded)
+        embedded = self.norm(embedded)
+        return embedded * attention_mask[:, :, None].to(embedded.dtype)
+
+
+class _Layer(nn.Module):
+    """One layer with its own projected position tables.
+
+    Args:
+        layer: The library's layer.
+        config: The library's configuration.
+        relative: The reachable rows of the relative embeddings, *Shape:* [P, H], or ``None``.
+        form: How to attend.
+    """
+
+    def __init__(self, layer: Any, config: Any, relative: Tensor | None, form: Form) -> None:
+        super().__init__()
+        self.form: Form = form
+        own = layer.attention.self
+        self.heads, self.width = own.num_attention_heads, own.attention_head_size
+        kinds = set(config.pos_att_type or ())
+        # Both position terms and the content term have the same variance; hence 3 in v3.
+        scale = 1 / math.sqrt(self.width * (1 + len(kinds & {"c2p", "p2c"})))
+        self.rest = InferenceLayer(layer, (own.query_proj, own.key_proj, own.value_proj), scale)
+        of_key = of_query = None
+        if relative is not None and "c2p" in kinds:
+            project = own.key_proj if own.share_att_key else own.pos_key_proj
+            of_key = self._table(project(relative))  # met by scaled queries: no scale of its own
+        if relative is not None and "p2c" in kinds:
+            project = own.query_proj if own.share_att_key else own.pos_query_proj
+            of_query = self._table(project(relative) * scale)
+            if form == "runtime":  # see ``_of_queries``
+                of_query = nn.functional.pad(of_query, (0, 0, 0, 1), value=1.0)
+            if form != "attention":
+                of_query = of_query.transpose(1, 2).contiguous()
+        self.register_buffer("position_keys", of_key)
+        self.register_buffer("position_queries", of_query)
+
+    def _table(self, projected: Tensor) -> Tensor:
+        """Lay a table out for the product. *Shapes:* [P, H] -> [heads, width, P]."""
+        table: Tensor = projected.unflatten(-1, (self.heads, self.width)).permute(1, 2, 0)
+        return table.contiguous()
+
+    def forward(
+        self, hidden: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor | None = None
+    ) -> Tensor:
+        """Return the layer's output.
+
+        Args:
+            hidden: *Shape:* [N, L, H].
+            mask: Added to the scores. *Shape:* [N, 1, 1, L].
+            by_query: Table row of each distance, queries down. *Shape:* [N, heads, L, L].
+            by_key: The same, keys down; for the form ``attention``.
+        """
+        query, key, value = (
+            each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
+            for each in self.rest.project(hidden).chunk(3, dim=-1)
+        )
+        terms = []
+        if isinstance(self.position_keys, Tensor):
+            terms.append(torch.gather(query @ self.position_keys, -1, by_query))
+        if isinstance(self.position_queries, Tensor):
+            terms.append(self._of_queries(self.position_queries, key, mask, by_query, by_key))
+        if self.form != "runtime" or not isinstance(self.position_queries, Tensor):
+            terms.insert(0, mask)
+        bias = sum(terms[1:], start=terms[0])
+        if bias is mask and self.form == "attention":  # the operator has a row for every query
+            bias = mask.expand(-1, -1, hidden.shape[1], -1)
+        return self.rest.finish(attend(query, key, value, bias, self.form), hidden)
+
+    def _of_queries(
+        self, table: Tensor, key: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor | None
+    ) -> Tensor:
+        """Return what keys meet in the queries' positions. *Shape:* [N, heads, L, L].
+
+        Each number is picked from the column of its key, which takes a CPU less time than to turn
+        all scores around. Cards read along rows: ``attention``, their form, has the keys down and
+        turns the result. In ``runtime`` every key has a further component, its mask, and every
+        position one of 1; their product adds the mask and spares a pass over all scores.
+
+        Args:
+            table: Projected positions. *Shape:* [heads, P, width], [heads, P, width + 1] in
+                ``runtime``, [heads, width, P] in ``attention``.
+            key: *Shape:* [N, heads, L, width].
+            mask: This and what follows as in ``forward``.
+            by_query: Table rows, queries down.
+            by_key: Table rows, keys down.
+        """
+        if by_key is not None:
+            return torch.gather(key @ table, -1, by_key).transpose(-1, -2)
+        if self.form == "runtime":
+            masks = mask.transpose(-1, -2).expand(-1, self.heads, -1, -1)
+            key = torch.cat([key, masks], dim=-1)
+        return torch.gather(table @ key.transpose(-1, -2), -2, by_query)
+
+
+def _reached(config: Any, max_length: int) -> tuple[Tensor, Tensor]:
+    """Return the table rows that ``max_length`` can reach, and each distance's place among them.
+
+    385 of 512 rows at 256 positions: smaller tables and smaller products.
+    """
+    rows, places = torch.unique(distance_slots(config, max_length), return_inverse=True)
+    return rows, places
+
+
+def distance_slots(config: Any, max_length: int) -> Tensor:
+    """Return the table row of every distance from -(max_length - 1) to max_length - 1.
+
+    Near distances have a row each, far ones share rows that widen with the logarithm. *Shape:*
+    [2 * max_length - 1] int64.
+    """
+    reach = config.max_relative_positions
+    if reach < 1:
+        reach = config.max_position_embeddings
+    buckets = getattr(config, "position_buckets", -1)
+    distances = torch.arange(1 - max_length, max_length)
+    if buckets > 0:
+        # The library's own function: its rounding at the edges of buckets is part of the weights.
+        distances = make_log_bucket_position(distances, buckets, reach).long()
+    span = buckets if buckets > 0 else reach
+    return torch.clamp(distances + span, 0, 2 * span - 1)

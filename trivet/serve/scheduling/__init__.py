@@ -1,0 +1,1 @@
+"""Requests share backend calls: admission, queue and threads; knows no HTTP."""

@@ -1,0 +1,133 @@
+"""What training starts from: an encoder, an NLI checkpoint, or a bundle trained before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from trivet.bundle.bundle import TOKENIZER_NAME, BundleInfo, read_bundle
+from trivet.bundle.weights import load_rag_model
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.heads.support import copy_nli_head
+from trivet.heads.token_head import TokenHead
+from trivet.model.architecture import Granularity, Reduction, TrunkKind
+from trivet.model.multi_trunk import make_trunk
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+from trivet.records import ConfigError
+
+
+def initial_model(
+    name: str,
+    init: Literal["plain", "nli", "bundle"],
+    faithfulness: Reduction,
+    head_dropout: float = 0.0,
+    attention_dropout: float | None = None,
+    trunk: TrunkKind = "shared",
+    shared_layers: int | None = None,
+    granularity: Granularity = "token",
+    matches: bool = False,
+) -> tuple[RagModel, SegmentTokenizer]:
+    """Build the model that training starts from, and its tokenizer.
+
+    Args:
+        name: A folder or a hub name; for ``bundle``, a bundle's folder.
+        init: ``plain``: random heads. ``nli``: the support head is the checkpoint's NLI head.
+            ``bundle``: all weights of a bundle; from a shared trunk copies are made for any other.
+        faithfulness: Which part of the response decides.
+        head_dropout: Before each head's classifier.
+        attention_dropout: Replaces the encoder's own; ``None`` keeps it.
+        trunk: What the heads share of the encoder.
+        shared_layers: How many layers a partial trunk shares; the others do not read it.
+        granularity: Whether heads decide on every token or once a window.
+        matches: Whether the encoder is told which words stand on both sides of a window; what was
+            trained with them keeps them.
+
+    Raises:
+        ConfigError: The checkpoint cannot be read or has no NLI head, or the trunk asked for cannot
+            be made of it.
+        BundleError: The bundle is refused.
+    """
+    if init == "bundle":
+        bundle = read_bundle(Path(name))
+        _check_trunk(bundle.info, name, trunk, shared_layers)
+        changed: dict[str, Any] = {
+            "faithfulness": faithfulness,
+            "granularity": granularity,
+            "calibration": {},  # of the old weights, and the overlap with it
+            "overlap": {},
+            "dropout": head_dropout,
+        }
+        if attention_dropout is not None:
+            changed["encoder"] = {"attention_probs_dropout_prob": attention_dropout}
+        model = load_rag_model(bundle, changed)
+        if isinstance(model.trunk, Trunk):
+            model.trunk = make_trunk(model.trunk, trunk, shared_layers)
+        if matches:
+            model.add_matches()
+        return model, SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+    model = RagModel(
+        make_trunk(Trunk.from_pretrained(name, attention_dropout), trunk, shared_layers),
+        faithfulness=faithfulness,
+        dropout=head_dropout,
+        pooled_support=init == "nli",
+        granularity=granularity,
+    )
+    if init == "nli":
+        state, label2id = _read_nli_head(name)
+        copy_nli_head(cast(TokenHead, model.heads["support"]), state, label2id)
+    if matches:
+        model.add_matches()
+    return model, _read_tokenizer(name)
+
+
+def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
+    """Refuse a bundle that the trunk asked for cannot start from.
+
+    A shared trunk can be copied for every head; encoders that were trained apart cannot be joined.
+    """
+    same = info.trunk == trunk and (trunk != "partial" or info.shared_layers == shared_layers)
+    if info.trunk == "shared" or same:
+        return
+
+    def words(kind: str, layers: int | None) -> str:
+        return f"{kind} (shared_layers: {layers})" if kind == "partial" else kind
+
+    raise ConfigError(
+        f"encoder.trunk: the trunk of {name} is {words(info.trunk, info.shared_layers)}, from "
+        f"which a {words(trunk, shared_layers)} one cannot start; ask for the same, or start from "
+        "a bundle with a shared trunk"
+    )
+
+
+def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        checkpoint, loading = AutoModelForSequenceClassification.from_pretrained(
+            name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {error}") from error
+    label2id: dict[str, int] = config.label2id
+    # What the checkpoint lacks, the library fills with random numbers.
+    read = {
+        tensor: values
+        for tensor, values in checkpoint.state_dict().items()
+        if tensor not in loading["missing_keys"]
+    }
+    return read, label2id
+
+
+def _read_tokenizer(name: str) -> SegmentTokenizer:
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {error}") from error
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConfigError(
+            f"encoder.name: {name!r} has no fast tokenizer; offsets need a tokenizer.json"
+        )
+    return SegmentTokenizer(tokenizer.backend_tokenizer)

@@ -1,0 +1,294 @@
+"""What training minimises and watches: a thin LightningModule around ``RagModel``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning
+import numpy as np
+import torch
+from torch import Tensor
+
+from trivet.configs.schema import LossConfig
+from trivet.data.labelled.datamodule import Batch, truths
+from trivet.data.labelled.labels import UNKNOWN
+from trivet.heads.context_loss import share_error
+from trivet.heads.gradient_cosine import gradient_cosines
+from trivet.heads.learned_weights import LearnedWeights
+from trivet.heads.relevance import relevance_loss
+from trivet.heads.support import token_loss, verdict_loss, window_loss
+from trivet.heads.utilization import utilization_loss
+from trivet.model.aggregate import Outputs, gather_tokens
+from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.records import ConfigError
+from trivet.training.divergence import stop_if_diverged
+from trivet.training.micro_batching import read_in_slices
+from trivet.training.validation import ValidationMeasures
+
+# The losses that each head is trained by.
+HEAD_LOSSES = {
+    "support": ("window", "token", "verdict"),
+    "relevance": ("relevance", "relevance_share"),
+    "utilization": ("utilization", "utilization_share"),
+}
+
+
+class RagTraining(lightning.LightningModule):
+    """Losses, dev measures and the schedule around a ``RagModel``.
+
+    Args:
+        model: The model to train.
+        loss: Weights of the losses.
+        encoder_lr: Peak learning rate of the trunk.
+        head_lr: Peak learning rate of the heads.
+        weight_decay: Of matrices; biases and norms have none.
+        warmup_share: Share of all steps in which the rate rises.
+        call_windows: Windows that the encoder reads at once; a batch with more is read in slices.
+        seed: Of dropout. What a step draws depends on (seed, device, step) alone, so a run that was
+            resumed draws what one that never stopped draws.
+        cosine_steps: Log every so many steps the cosines between the heads' gradients; 0: never.
+        folder: Where ``diverged.json`` is written if a loss is no number any more.
+
+    Raises:
+        ConfigError: Cosines are asked for, and the heads share nothing.
+    """
+
+    def __init__(
+        self,
+        model: RagModel,
+        loss: LossConfig,
+        encoder_lr: float,
+        head_lr: float,
+        weight_decay: float,
+        warmup_share: float,
+        call_windows: int = 16,
+        seed: int = 0,
+        cosine_steps: int = 0,
+        folder: Path = Path(),
+    ) -> None:
+        super().__init__()
+        if cosine_steps and not model.trunk.shared_parameters():
+            raise ConfigError(
+                f"run.gradient_cosine_steps ({cosine_steps}) must be 0 for encoder.trunk: "
+                f"{model.trunk.kind}: its heads share nothing in which their gradients could meet"
+            )
+        self.model = model
+        self.learned_weights = LearnedWeights(HEAD_LOSSES) if loss.learned else None
+        self._loss = loss
+        self._rates = {"trunk": encoder_lr, "heads": head_lr}
+        self._weight_decay = weight_decay
+        self._warmup_share = warmup_share
+        self._call_windows = call_windows
+        self._seed = seed
+        self._cosine_steps = cosine_steps
+        self._folder = folder
+        self._measures = ValidationMeasures()
+        self._step: tuple[Batch, dict[str, Tensor]] | None = None  # what is being learnt from
+
+    def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
+        """Return each weighted loss by its name; 0 where a batch knows nothing of it."""
+        windows, targets, weights = batch.windows, batch.targets, self._loss
+        if self.model.granularity == "example":
+            # One decision a window says nothing of single tokens: the verdict alone teaches it.
+            targets = targets._replace(
+                window_class=torch.full_like(targets.window_class, UNKNOWN),
+                token_supported=torch.full_like(targets.token_supported, UNKNOWN),
+            )
+        support = torch.stack(
+            [
+                gather_tokens(logits.support[..., c].reshape(-1), windows.response_at)
+                for c in range(3)
+            ],
+            dim=-1,
+        )
+        marks = (windows.context_weight, targets.weight)
+        relevance, utilization = (
+            gather_tokens(values.reshape(-1), windows.context_at)
+            for values in (logits.relevance, logits.utilization)
+        )
+        tokens_known = (targets.token_supported >= 0).any(-1) | (targets.window_class >= 0).flatten(
+            1
+        ).any(-1)
+        adherent = targets.adherent
+        if not weights.verdict_always:
+            adherent = adherent.masked_fill(tokens_known, -1)
+        # Without a response there is nothing to be faithful.
+        adherent = adherent.masked_fill((windows.response_at < 0).flatten(1).all(-1), -1)
+        heavier = weights.unsupported_weight
+        relevance_share, utilization_share = self._share_errors(batch, outputs)
+        return {
+            "window": weights.window
+            * window_loss(support, targets.window_class, targets.weight, heavier),
+            "token": weights.token
+            * token_loss(
+                support, windows.response_at, targets.token_supported, targets.weight, heavier
+            ),
+            "verdict": weights.verdict
+            * verdict_loss(outputs.faithfulness, adherent, targets.weight),
+            "relevance": weights.relevance * relevance_loss(relevance, targets.relevant, *marks),
+            "utilization": weights.utilization
+            * utilization_loss(utilization, targets.utilized, *marks),
+            "relevance_share": weights.share * relevance_share,
+            "utilization_share": weights.share * utilization_share,
+        }
+
+    def _share_errors(self, batch: Batch, outputs: Outputs) -> list[Tensor]:
+        known, targets = truths(batch.examples), batch.targets
+        context_weight = batch.windows.context_weight
+        return [
+            share_error(
+                predicted,
+                _true_share(annotated, marks, context_weight).to(predicted),
+                targets.weight,
+            )
+            for predicted, annotated, marks in (
+                (outputs.relevance, known["relevance"], targets.relevant),
+                (outputs.utilization, known["utilization"], targets.utilized),
+            )
+        ]
+
+    def _judge(self, batch: Batch) -> tuple[TokenLogits, Outputs]:
+        logits = read_in_slices(self.model, batch.windows[:3], self._call_windows)
+        return logits, self.model.join(logits, *batch.windows[3:])
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Draw the step's dropout by (seed, device, step)."""
+        key = np.random.SeedSequence((self._seed, self.global_rank, self.global_step))
+        torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the weighted sum of the losses; each, and each head's, is logged by its name."""
+        losses = self.losses(batch, *self._judge(batch))
+        heads = {
+            head: torch.stack([losses[name] for name in names]).sum()
+            for head, names in HEAD_LOSSES.items()
+        }
+        figures = {f"loss/{name}": loss for name, loss in losses.items()}
+        figures |= {f"head/{head}": loss for head, loss in heads.items()}
+        if self.learned_weights is None:
+            total = torch.stack(list(heads.values())).sum()
+        else:
+            total = self.learned_weights(heads)
+            learned = self.learned_weights.weights()
+            figures |= {f"learned_weight/{head}": weight for head, weight in learned.items()}
+        if self._cosine_steps and self.global_step % self._cosine_steps == 0:
+            self._log_cosines(heads)
+        size = len(batch.examples)
+        self.log_dict({name: value.detach() for name, value in figures.items()}, batch_size=size)
+        self.log("loss/total", total.detach(), prog_bar=True, batch_size=size)
+        self._step = batch, {**losses, "total": total}
+        return total
+
+    def _log_cosines(self, heads: Mapping[str, Tensor]) -> None:
+        with torch.autocast(self.device.type, enabled=False):
+            cosines = gradient_cosines(heads, self.model.trunk.shared_parameters())
+        figures = {f"gradient_cosine/{pair}": float(value) for pair, value in cosines.items()}
+        for each in self.loggers:  # self.log would say them again in the steps between
+            each.log_metrics(figures, step=self.global_step)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the gradient's norm, and stop before weights are spoilt by what is no number."""
+        limit = float("inf") if gradient_clip_val is None else float(gradient_clip_val)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
+        self.log("gradient_norm", norm)
+        assert self._step is not None
+        batch, losses = self._step
+        self._step = None
+        stop_if_diverged(
+            {**losses, "gradient_norm": norm},
+            batch.examples,
+            self.global_step,
+            self._folder / "diverged.json",
+        )
+
+    def architecture(self) -> dict[str, Any]:
+        """Return what decides whether a checkpoint is one of this model, as JSON types."""
+        learned = self.learned_weights is not None
+        return {**self.model.architecture(), "learned_weights": learned}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Say in the checkpoint what it is of."""
+        checkpoint["architecture"] = self.architecture()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add a batch of dev to the measures."""
+        _, outputs = self._judge(batch)
+        known = truths(batch.examples)
+        answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
+        known["adherent"][~answered.cpu()] = float("nan")
+        marks, weight = batch.targets, batch.windows.context_weight
+        self._measures.update(
+            source=[example.source for example in batch.examples],
+            faithfulness=outputs.faithfulness,
+            adherent=known["adherent"],
+            relevance=outputs.relevance,
+            relevance_true=_true_share(known["relevance"], marks.relevant, weight),
+            utilization=outputs.utilization,
+            utilization_true=_true_share(known["utilization"], marks.utilized, weight),
+        )
+
+    def on_validation_epoch_end(self) -> None:
+        """Log every measure, and the one number that chooses: AUROC less the two errors."""
+        figures = self._measures.compute()
+        self._measures.reset()
+        score = (
+            figures.get("hallucination_auroc/mean", 0.0)
+            - figures.get("relevance_rmse/mean", 0.0)
+            - figures.get("utilization_rmse/mean", 0.0)
+        )
+        # The same on every device: the measures are joined.
+        self.log_dict({f"dev/{name}": value for name, value in figures.items()}, sync_dist=True)
+        self.log("dev/score", score, prog_bar=True, sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with a rate for the trunk and one for the heads, linear warm-up and decay."""
+        groups = []
+        # Like the heads, the embedding of matches starts from random numbers.
+        new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
+        new |= {id(p) for p in self.model.heads.parameters()}
+        for part, rate in self._rates.items():
+            own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]
+            for decay in (True, False):
+                chosen = [p for p in own if p.requires_grad and (p.ndim > 1) == decay]
+                groups.append(
+                    {
+                        "params": chosen,
+                        "lr": rate,
+                        "weight_decay": self._weight_decay if decay else 0.0,
+                    }
+                )
+        if self.learned_weights is not None:
+            own = list(self.learned_weights.parameters())
+            groups.append({"params": own, "lr": self._loss.learned_lr, "weight_decay": 0.0})
+        optimizer = torch.optim.AdamW(groups)
+        total = max(1, int(self.trainer.estimated_stepping_batches))
+        warmup = max(1, round(total * self._warmup_share))
+
+        def share(step: int) -> float:
+            return min((step + 1) / warmup, max(0.0, (total - step) / max(1, total - warmup)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }
+
+
+def _true_share(annotated: Tensor, marks: Tensor, context_weight: Tensor) -> Tensor:
+    """Fill in the share of the marked sentences where the annotators gave no score of their own.
+
+    Args:
+        annotated: NaN where there is none. *Shape:* [B].
+        marks: 1, 0, or -1 where unknown. *Shape:* [B, C].
+        context_weight: *Shape:* [B, C].
+    """
+    share = (context_weight * marks.clamp(min=0)).sum(-1).cpu()
+    fill = annotated.isnan() & (marks >= 0).any(-1).cpu()
+    return torch.where(fill, share, annotated)
