@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "trivet"
-BUNDLE = PACKAGE / "bundles" / "default"
+BUNDLE = PACKAGE / "bundles" / "embedded"
 SOURCES = sorted(
     file
     for folder in ("trivet", "tests", "examples", "benchmarks")
