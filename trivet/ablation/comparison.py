@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.ablation.scores import Bins, RowScore
+from trivet.measures.curves import BINS
 from trivet.measures.intervals import (
-    CALIBRATION_BINS,
     Draws,
     Estimate,
     FloatArray,
@@ -248,7 +248,7 @@ def _f1(hits: Sequence[int], flagged: Sequence[int], gold: Sequence[int]) -> Sta
 
 def _binned_error(rows: Sequence[Bins]) -> Statistic:
     """Expected calibration error of units that were counted in bins, row by row."""
-    gaps = np.zeros((len(rows), CALIBRATION_BINS))
+    gaps = np.zeros((len(rows), BINS))
     counts = np.zeros(len(rows))
     for number, bins in enumerate(rows):
         for place, count, gap in bins:

@@ -23,7 +23,8 @@ from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.spans import mark_tokens
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.intervals import CALIBRATION_BINS, BoolArray, FloatArray
+from trivet.measures.curves import BINS, bin_indices
+from trivet.measures.intervals import BoolArray, FloatArray
 from trivet.measures.predictions import marked_sentences
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel, as_tensors
@@ -323,7 +324,7 @@ def _characters(length: int, spans: Sequence[Span]) -> BoolArray:
 
 def _bins(probs: Sequence[float], positive: BoolArray) -> Bins:
     values: FloatArray = np.asarray(probs, dtype=np.float64)
-    bins = np.minimum((values * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    counts = np.bincount(bins, minlength=CALIBRATION_BINS)
-    gaps = np.bincount(bins, positive - values, minlength=CALIBRATION_BINS)
+    bins = bin_indices(values)
+    counts = np.bincount(bins, minlength=BINS)
+    gaps = np.bincount(bins, positive - values, minlength=BINS)
     return [(int(b), int(counts[b]), float(gaps[b])) for b in np.flatnonzero(counts)]

@@ -16,10 +16,10 @@ import torch
 
 from trivet.calibration.fit import HeadLogits, Map, Probabilities, probabilities
 from trivet.data.segment_tokenizer import BoolArray
+from trivet.measures.curves import ReliabilityBin, expected_calibration_error, reliability_bins
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction
 from trivet.records import DataError
-from trivet.report.plots import ReliabilityBin, expected_calibration_error, reliability_bins
 
 FloatArray = npt.NDArray[np.float64]
 ALL = "all"

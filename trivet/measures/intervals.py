@@ -15,13 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trivet.measures.curves import BINS, bin_indices, tie_ends
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Statistic = Callable[[FloatArray], FloatArray]
 """Weights [T, n] of n rows -> values [T]."""
 
-CALIBRATION_BINS = 15
 # Less than this share of defined resamples means three documents or fewer hold a class: an interval
 # over what is left would be a statement about luck.
 DEFINED_SHARE = 0.95
@@ -92,11 +93,9 @@ def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: 
         positive: [U] whether it is positive.
         n: How many rows there are.
     """
-    bins = np.minimum((probs * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    place = row * CALIBRATION_BINS + bins
-    size = n * CALIBRATION_BINS
-    gaps = np.bincount(place, positive - probs, minlength=size).reshape(n, CALIBRATION_BINS)
-    counts = np.bincount(place, minlength=size).reshape(n, CALIBRATION_BINS).sum(axis=1)
+    place = row * BINS + bin_indices(probs)
+    gaps = np.bincount(place, positive - probs, minlength=n * BINS).reshape(n, BINS)
+    counts = np.bincount(row, minlength=n)
 
     def statistic(weights: FloatArray) -> FloatArray:
         return _ratio(np.abs(weights @ gaps).sum(axis=1), weights @ counts)
@@ -210,9 +209,7 @@ def average(estimates: Sequence[Estimate]) -> Estimate:
 def _tied(scores: FloatArray) -> tuple[IntArray, IntArray]:
     """Return the rising order of scores [n] and where each run of equal scores starts in it."""
     order = np.argsort(scores, kind="stable")
-    ranked = scores[order]
-    new = np.concatenate([[True], ranked[1:] != ranked[:-1]])
-    return order, np.flatnonzero(new)
+    return order, np.concatenate([[0], tie_ends(scores[order])[:-1] + 1])
 
 
 def _sum_tied(values: FloatArray, starts: IntArray) -> FloatArray:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.data.spans import mark_tokens
+from trivet.measures.curves import tie_ends
 from trivet.records import LabelledExample, Span
 
 logger = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ def _flagged_below(
         return None
     order = np.argsort(support, kind="stable")
     ranked = support[order].astype(np.float64)
-    ends = np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]]))
+    ends = tie_ends(ranked)
     hits, flagged = np.cumsum(unsupported[order])[ends], np.cumsum(size[order])[ends]
     return _Flagged(ranked[ends], hits, flagged, float(gold))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from trivet.data.labelled.source_report import SourceReport
+from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
 from trivet.measures.predictions import Judged, judged_units
 from trivet.records import FailedEvaluation
 from trivet.report.pages import Section, render_page
-from trivet.report.plots import reliability_bins, reliability_svg, roc_points, roc_svg
+from trivet.report.plots import reliability_svg, roc_svg
 
 _CURVES_TOGETHER = 5  # ROC curves in one plot; more cannot be told apart
 
@@ -25,7 +26,7 @@ def render_measures(
 
     Args:
         rows: What was judged.
-        figures: Of `trivet.measures.metrics`, and of `trivet.measures.lengths` where lengths were taken.
+        figures: Figures of `trivet.measures.metrics` and, by length, `trivet.measures.lengths`.
         report: What was read and what was left out.
         about: What to say of the run: bundle, engine, data, split.
         lengths: How many rows fall into each length.

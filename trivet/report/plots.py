@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 import numpy.typing as npt
 
+from trivet.measures.curves import ReliabilityBin, expected_calibration_error
+
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _SIDE = 240  # of a square plot
 _LEFT, _TOP, _BELOW, _RIGHT = 46, 30, 40, 14  # around it
@@ -26,103 +26,6 @@ _LETTER = 6.4  # width of a letter at 11 pixels, on the wide side
 _FALLBACKS = ("#3b82c4", "#d97706", "#0f9d76", "#b455c0", "#c2410c")
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2")
 _POINTS = 400  # most points of one curve
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """Predictions of like probability.
-
-    Attributes:
-        low: Least probability of the bin.
-        high: Its upper end, excluded but for 1.
-        probability: Mean predicted probability.
-        share: How many of them are true, in [0, 1].
-        weight: Sum of their weights, > 0.
-    """
-
-    low: float
-    high: float
-    probability: float
-    share: float
-    weight: float
-
-
-def reliability_bins(
-    probabilities: FloatArray,
-    truths: npt.NDArray[np.generic],
-    weights: FloatArray | None = None,
-    bins: int = 15,
-) -> list[ReliabilityBin]:
-    """Sort predictions into bins of equal width; empty bins are left out.
-
-    Args:
-        probabilities: In [0, 1]. *Shape:* [n].
-        truths: True or 1 where it came true; a share in [0, 1] is taken as it is. *Shape:* [n].
-        weights: >= 0; 1 each by default. *Shape:* [n].
-        bins: How many.
-
-    Raises:
-        ValueError: The lengths differ, or a probability is not in [0, 1].
-    """
-    probabilities = np.asarray(probabilities, dtype=float)
-    true = np.asarray(truths, dtype=float)
-    weights = np.ones(len(probabilities)) if weights is None else np.asarray(weights, dtype=float)
-    if not len(probabilities) == len(true) == len(weights):
-        raise ValueError(
-            f"{len(probabilities)} probabilities, {len(true)} truths and {len(weights)} weights "
-            "must have one length"
-        )
-    if not ((probabilities >= 0) & (probabilities <= 1)).all():
-        raise ValueError("a probability is not in [0, 1]")
-    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
-    total = np.bincount(place, weights, minlength=bins)
-    mean = np.bincount(place, weights * probabilities, minlength=bins)
-    share = np.bincount(place, weights * true, minlength=bins)
-    return [
-        ReliabilityBin(
-            low=b / bins,
-            high=(b + 1) / bins,
-            probability=float(mean[b] / total[b]),
-            share=float(share[b] / total[b]),
-            weight=float(total[b]),
-        )
-        for b in range(bins)
-        if total[b] > 0
-    ]
-
-
-def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
-    """Return the mean over predictions of |share - probability|; None where there is none."""
-    total = sum(one.weight for one in bins)
-    if not total:
-        return None
-    return sum(one.weight * abs(one.share - one.probability) for one in bins) / total
-
-
-def roc_points(
-    score: FloatArray, positive: npt.NDArray[np.generic]
-) -> tuple[FloatArray, FloatArray]:
-    """Return false and true positive rates over all thresholds, from (0, 0) to (1, 1).
-
-    Things of equal score are flagged together, so ties are a slope and not a step.
-
-    Args:
-        score: High where positive is expected. *Shape:* [n].
-        positive: *Shape:* [n].
-
-    Raises:
-        ValueError: There is no positive or no negative.
-    """
-    truth = np.asarray(positive, dtype=bool)
-    up, down = int(truth.sum()), int((~truth).sum())
-    if not up or not down:
-        raise ValueError(f"a ROC curve needs both classes; {up} positive and {down} negative given")
-    order = np.argsort(-np.asarray(score, dtype=float), kind="stable")
-    ranked, truth = np.asarray(score, dtype=float)[order], truth[order]
-    ends = np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]]))
-    hits = np.concatenate([[0], np.cumsum(truth)[ends]])
-    misses = np.concatenate([[0], np.cumsum(~truth)[ends]])
-    return misses / down, hits / up
 
 
 def reliability_svg(
@@ -133,7 +36,7 @@ def reliability_svg(
     Bars at the foot say how the predictions are spread.
 
     Args:
-        bins: Of ``reliability_bins``.
+        bins: Result of ``reliability_bins``.
         title: Above the plot.
         before: A second curve, dashed: the same predictions before a calibration.
     """

@@ -1,0 +1,122 @@
+"""ROC points, reliability bins and calibration error, and the ranks and bins that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+BINS = 15
+"""Number of bins of equal width of every calibration error."""
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Predictions of similar probability.
+
+    Attributes:
+        low: Lower end of the bin.
+        high: Upper end, excluded unless it is 1.
+        probability: Mean predicted probability.
+        share: Share of the predictions that are true, in [0, 1].
+        weight: Sum of the predictions' weights, > 0.
+    """
+
+    low: float
+    high: float
+    probability: float
+    share: float
+    weight: float
+
+
+def bin_indices(probabilities: FloatArray, bins: int = BINS) -> IntArray:
+    """Return the bin of each probability: [b / bins, (b + 1) / bins), and 1 in the last."""
+    return np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+
+
+def tie_ends(ranked: FloatArray) -> IntArray:
+    """Return the last position of each run of equal values in a sorted array."""
+    return np.flatnonzero(np.concatenate([ranked[1:] != ranked[:-1], [True]]))
+
+
+def reliability_bins(
+    probabilities: FloatArray,
+    truths: npt.NDArray[np.generic],
+    weights: FloatArray | None = None,
+    bins: int = BINS,
+) -> list[ReliabilityBin]:
+    """Group predictions into bins of equal width; empty bins are left out.
+
+    Args:
+        probabilities: Predicted probabilities, in [0, 1]. *Shape:* [n].
+        truths: Labels, or shares of true labels in [0, 1]. *Shape:* [n].
+        weights: Weights >= 0, 1 each by default. *Shape:* [n].
+        bins: Number of bins.
+
+    Raises:
+        ValueError: The lengths differ, or a probability is not in [0, 1].
+    """
+    probabilities = np.asarray(probabilities, dtype=float)
+    true = np.asarray(truths, dtype=float)
+    weights = np.ones(len(probabilities)) if weights is None else np.asarray(weights, dtype=float)
+    if not len(probabilities) == len(true) == len(weights):
+        raise ValueError(
+            f"{len(probabilities)} probabilities, {len(true)} truths and {len(weights)} weights "
+            "must have one length"
+        )
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
+        raise ValueError("a probability is not in [0, 1]")
+    place = bin_indices(probabilities, bins)
+    total = np.bincount(place, weights, minlength=bins)
+    mean = np.bincount(place, weights * probabilities, minlength=bins)
+    share = np.bincount(place, weights * true, minlength=bins)
+    return [
+        ReliabilityBin(
+            low=b / bins,
+            high=(b + 1) / bins,
+            probability=float(mean[b] / total[b]),
+            share=float(share[b] / total[b]),
+            weight=float(total[b]),
+        )
+        for b in range(bins)
+        if total[b] > 0
+    ]
+
+
+def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
+    """Return the weighted mean of |share - probability| over bins; None without predictions."""
+    total = sum(one.weight for one in bins)
+    if not total:
+        return None
+    return sum(one.weight * abs(one.share - one.probability) for one in bins) / total
+
+
+def roc_points(
+    score: FloatArray, positive: npt.NDArray[np.generic]
+) -> tuple[FloatArray, FloatArray]:
+    """Return false and true positive rates over all thresholds, from (0, 0) to (1, 1).
+
+    Equal scores are one point, so a tie is a slope and not a step.
+
+    Args:
+        score: Scores, higher for positives. *Shape:* [n].
+        positive: Labels. *Shape:* [n].
+
+    Raises:
+        ValueError: There is no positive or no negative.
+    """
+    truth = np.asarray(positive, dtype=bool)
+    up, down = int(truth.sum()), int((~truth).sum())
+    if not up or not down:
+        raise ValueError(f"a ROC curve needs both classes; {up} positive and {down} negative given")
+    order = np.argsort(-np.asarray(score, dtype=float), kind="stable")
+    ranked, truth = np.asarray(score, dtype=float)[order], truth[order]
+    ends = tie_ends(ranked)
+    hits = np.concatenate([[0], np.cumsum(truth)[ends]])
+    misses = np.concatenate([[0], np.cumsum(~truth)[ends]])
+    return misses / down, hits / up
