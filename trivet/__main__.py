@@ -39,7 +39,8 @@ app = typer.Typer(
     name="trivet",
     help="Judge RAG answers: faithfulness, relevance, utilization, completeness.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, export, info):

@@ -15,7 +15,7 @@ from trivet.records import (
     SentenceVerdict,
     UnsupportedSpan,
 )
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]
 

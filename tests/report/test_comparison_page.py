@@ -9,7 +9,7 @@ import pytest
 
 from trivet.records import ConfigError
 from trivet.report.comparison_page import render_comparison
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]
 NAMES = ("old", "new")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.report.estimates import LEAST_GROUPS, mean_of, student
+from trivet.report.estimates import MIN_GROUPS, mean_of, student
 
 NOTHING = float("nan")
 
@@ -41,7 +41,7 @@ def test_answers_to_one_question_are_one_draw() -> None:
 
 
 def test_few_questions_have_no_interval_and_no_row_has_no_mean() -> None:
-    few = mean_of(np.linspace(0, 1, 20), np.arange(20) % (LEAST_GROUPS - 1))
+    few = mean_of(np.linspace(0, 1, 20), np.arange(20) % (MIN_GROUPS - 1))
     assert few.value == pytest.approx(0.5)
     assert (few.low, few.high) == (None, None)
     assert mean_of(np.array([NOTHING]), np.array([0])).value is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trivet.records import ConfigError
-from trivet.report.failure_kinds import CONTEXT_IGNORED, MADE_UP, RETRIEVAL_POOR, Limits
+from trivet.report.tally import CONTEXT_IGNORED, MADE_UP, RETRIEVAL_POOR, Limits
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 

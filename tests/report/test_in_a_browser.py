@@ -21,7 +21,7 @@ import pytest
 
 from trivet.records import FailedEvaluation
 from trivet.report.comparison_page import render_comparison
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts
 
 MakeRow = Callable[..., VerdictRow]

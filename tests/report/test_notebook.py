@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import read_evaluation
 
 MakeRow = Callable[..., VerdictRow]

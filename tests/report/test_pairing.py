@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from trivet.records import DataError, FailedEvaluation
-from trivet.report.failure_kinds import Limits
-from trivet.report.pairing import pair
+from trivet.report.tally import Limits
+from trivet.report.comparison_page import pair
 from trivet.report.tally import Tally, tally
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from trivet.__main__ import app
 from trivet.records import ConfigError, DataError
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.report.shown_text import shown_text
+from trivet.report.pages import shown_text
 
 
 @pytest.mark.parametrize(

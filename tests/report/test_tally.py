@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from trivet.records import DataError, FailedEvaluation
-from trivet.report.failure_kinds import MADE_UP, Limits
+from trivet.report.tally import MADE_UP, Limits
 from trivet.report.tally import tally
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]
 

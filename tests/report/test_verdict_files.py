@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from trivet.records import DataError
-from trivet.report.run_facts import read_run_facts
+from trivet.report.verdict_files import read_run_facts
 from trivet.report.verdict_files import VerdictFile
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from trivet.records import ConfigError, FailedEvaluation
-from trivet.report.failure_kinds import Limits
+from trivet.report.tally import Limits
 from trivet.report.tally import tally
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts, worst
 
 MakeRow = Callable[..., VerdictRow]

@@ -173,16 +173,15 @@ def _one(
     out: Path | None,
 ) -> None:
     """Judge one answer."""
-    from trivet.report import console, terminal
+    from trivet.report import terminal
 
     verdict = judge.evaluate(
         question, contexts, response, allow_empty_contexts=allow_empty_contexts
     )
     if out is None:
-        console.show(terminal.render_verdict(response, contexts, verdict))
+        terminal.show(terminal.render_verdict(response, contexts, verdict))
         return
-    with console.output(out) as sink:
-        sink.write(verdict.to_json().encode() + b"\n")
+    terminal.write_result(out, verdict.to_json().encode() + b"\n")
 
 
 def _check_out(file: str, out: Path | None, report: Path | None) -> None:

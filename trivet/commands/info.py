@@ -10,7 +10,7 @@ def info(bundle: BundleOption = None) -> None:
     from trivet.backends.loading import EMBEDDED_BUNDLE
     from trivet.bundle.bundle import read_bundle
     from trivet.commands.bundle_summary import render_info
-    from trivet.report import console
+    from trivet.report import terminal
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)
-    console.show(render_info(found.info, str(found.folder)))
+    terminal.show(render_info(found.info, str(found.folder)))

@@ -44,7 +44,7 @@ def report(
         parse_level(pair, f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2")
         for pair in low or []
     )
-    from trivet.report.failure_kinds import Limits
+    from trivet.report.tally import Limits
     from trivet.report.write_report import write_report
 
     write_report(

@@ -15,7 +15,7 @@ from trivet.measures.lengths import count_buckets, count_tokens, measure_by_leng
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Judged
 from trivet.records import DataError, FailedEvaluation
-from trivet.report import console
+from trivet.report import terminal
 from trivet.report.measures_page import render_measures
 
 
@@ -74,7 +74,7 @@ def measure_bundle(
     if not examples:
         raise DataError(f"{data}: no row in split {split!r} is left to judge")
     rows = []
-    with console.progress("test", total=len(examples)) as advance:
+    with terminal.progress("test", total=len(examples)) as advance:
         results = evaluator.evaluate_many(example.example for example in examples)
         for example, result in zip(examples, results, strict=True):
             rows.append(Judged(example, result))
@@ -109,6 +109,5 @@ def write_measures(
             found.rows, found.figures, found.report, found.about, found.lengths
         )
     for path, text in texts.items():
-        with console.output(path) as sink:
-            # Names of sources may hold lone surrogates, which UTF-8 does not; in JSON this escapes.
-            sink.write(f"{text.rstrip()}\n".encode(errors="backslashreplace"))
+        # UTF-8 has no lone surrogates; names of sources may.
+        terminal.write_result(path, f"{text.rstrip()}\n".encode(errors="backslashreplace"))

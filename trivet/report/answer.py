@@ -1,71 +1,111 @@
-"""One row made ready for the page: texts cut, notes written, every number checked.
+"""One evaluated row prepared for display: texts rebuilt, shortened and cut at the marked offsets.
 
-The template that draws it, ``templates/answer.html``, serves the pages and the notebook alike.
+Nothing is escaped here. ``templates/answer.html`` draws an `Answer`, on pages and in notebooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
-from trivet.records import DataError, Evaluation
-from trivet.report.cutting_marks import ContextPiece, Stretch, cut_context, cut_response
-from trivet.report.verdict_row import VerdictRow
-from trivet.report.verdict_texts import Placed, matches, rebuilt_contexts, rebuilt_response
+from trivet.records import (
+    ContextSentence,
+    DataError,
+    Evaluation,
+    SentenceVerdict,
+    UnsupportedSpan,
+)
+from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import read_evaluation, read_scores
 
-_LONGEST = 20_000  # characters of one text that a page shows
-_LONGEST_CONTEXTS = 60_000  # of all contexts of one answer
+_MAX_CHARACTERS = 20_000  # of one text on a page
+_MAX_CONTEXT_CHARACTERS = 60_000  # of all contexts of one answer
+
+
+TextSpan = SentenceVerdict | ContextSentence | UnsupportedSpan
+SpanT = TypeVar("SpanT", bound=TextSpan)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePiece:
+    """A piece of a response.
+
+    Attributes:
+        text: Its characters.
+        probability: Probability of the enclosing unsupported span; ``None`` outside of any.
+        ends: Whether that span ends here.
+    """
+
+    text: str
+    probability: float | None
+    ends: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePart:
+    """A sentence of a response, or the text between two sentences with ``verdict=None``."""
+
+    pieces: tuple[ResponsePiece, ...]
+    verdict: SentenceVerdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPart:
+    """A sentence of a context, or the text between two sentences with ``verdict=None``."""
+
+    text: str
+    verdict: ContextSentence | None
 
 
 @dataclass(frozen=True, slots=True)
 class ShownContext:
-    """A passage.
+    """A context on a page.
 
     Attributes:
-        name: Its own name, or its number.
-        relevance: ``None`` where it has no token.
-        utilization: Likewise, and without a response.
-        pieces: Its sentences and what stands between them.
-        left_out: How many of its characters are not shown.
+        name: Number from 1, followed by the context's own name if it has one.
+        relevance: Relevance; ``None`` without tokens.
+        utilization: Utilization; ``None`` without tokens or without a response.
+        parts: Sentences and the text between them.
+        left_out: Number of characters that are not shown.
     """
 
     name: str
     relevance: float | None
     utilization: float | None
-    pieces: Sequence[ContextPiece]
+    parts: Sequence[ContextPart]
     left_out: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a page says about one row.
+    """Everything a page shows about one row.
 
     Attributes:
-        row: Its number in the input.
-        id: Its name; ``None`` where it has none.
-        scores: The four, by name.
-        question: ``None`` where the text is not at hand.
-        response: Sentence by sentence; empty where there is none.
-        contexts: In order.
-        metadata: Column and value, as text.
-        notes: What was cut, windowed or rebuilt.
+        row: Row number in the input.
+        id: Identifier of the row, if it has one.
+        scores: The four scores by name.
+        question: Question; ``None`` if its text is not available.
+        response: Parts of the response; empty if there is none.
+        contexts: Contexts in order.
+        metadata: Column names and values, as text.
+        notes: Sentences about windows, cuts and rebuilt texts.
     """
 
     row: int
     id: str | None
     scores: dict[str, float | None]
     question: str | None = None
-    response: Sequence[Stretch] = ()
+    response: Sequence[ResponsePart] = ()
     contexts: Sequence[ShownContext] = ()
     metadata: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
 
 
 def read_answer(row: VerdictRow) -> Answer:
-    """Return what a page says about a row that was judged.
-
-    A verdict whose details cannot be read is shown with its scores, and says so.
+    """Prepare a row that has a verdict; unreadable details are reported in the notes.
 
     Raises:
         DataError: A score is neither a probability nor null.
@@ -77,30 +117,119 @@ def read_answer(row: VerdictRow) -> Answer:
     except DataError as error:
         notes = [f"the details of this verdict cannot be read: {error}"]
         return Answer(row.row, row.id, scores, row.question, metadata=metadata, notes=notes)
-    notes = list(_notes(verdict))
+    notes = list(evaluation_notes(verdict))
+    if verdict.windows > 1:
+        notes.insert(0, f"read in {verdict.windows} windows of {verdict.window_size} tokens")
     response, contexts = _texts(row, verdict, notes)
-    shown = response[:_LONGEST]
     for name, text in (("question", row.question or ""), ("response", response)):
-        if len(text) > _LONGEST:
-            notes.append(f"{len(text) - _LONGEST} more characters of the {name} are not shown")
+        if len(text) > _MAX_CHARACTERS:
+            more = len(text) - _MAX_CHARACTERS
+            notes.append(f"{more} more characters of the {name} are not shown")
     return Answer(
         row=row.row,
         id=row.id,
         scores=scores,
-        question=None if row.question is None else row.question[:_LONGEST],
-        response=cut_response(shown, verdict.sentences, verdict.unsupported),
-        contexts=_contexts(contexts, verdict, row.context_ids),
+        question=None if row.question is None else row.question[:_MAX_CHARACTERS],
+        response=cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported),
+        contexts=_shown_contexts(contexts, verdict, row.context_ids),
         metadata=metadata,
         notes=notes,
     )
 
 
+def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
+    """Yield sentences about input that was cut, split or replaced."""
+    if verdict.cut_question_tokens:
+        yield f"{verdict.cut_question_tokens} tokens of the question did not fit and were not read"
+    if verdict.response_chunks > 1:
+        yield f"the response was read in {verdict.response_chunks} chunks"
+    if verdict.replaced_characters:
+        yield f"{verdict.replaced_characters} characters could not be encoded, read as U+FFFD"
+
+
+def rebuilt_response(verdict: Evaluation) -> str:
+    """Return the response as far as the verdict's sentences and spans contain it."""
+    return rebuilt([*verdict.sentences, *verdict.unsupported])
+
+
+def rebuilt_contexts(verdict: Evaluation) -> tuple[str, ...]:
+    """Return each context as far as the verdict's sentences contain it."""
+    return tuple(rebuilt(context.sentences) for context in verdict.contexts)
+
+
+def rebuilt(spans: Iterable[TextSpan]) -> str:
+    """Join spans at their offsets, with spaces in the gaps."""
+    texts, length = [], 0
+    for span in sorted(spans, key=lambda span: span.start):
+        if span.end > length:
+            texts += [" " * (span.start - length), span.text[max(0, length - span.start) :]]
+            length = span.end
+    return "".join(texts)
+
+
+def matches(text: str, spans: Iterable[TextSpan]) -> bool:
+    """Return whether every span's text is found in ``text`` at its offsets."""
+    return all(text[span.start : span.end] == span.text for span in spans)
+
+
+def cut_response(
+    text: str, sentences: Sequence[SentenceVerdict], unsupported: Sequence[UnsupportedSpan]
+) -> list[ResponsePart]:
+    """Cut a response at its sentences, and each sentence at its unsupported spans.
+
+    Args:
+        text: Response.
+        sentences: Sentences in order; an earlier one wins where two overlap.
+        unsupported: Spans, likewise. Sentences and spans are clipped to the text.
+    """
+    return [
+        ResponsePart(tuple(_pieces(text, begin, end, unsupported)), sentence)
+        for begin, end, sentence in _split(0, len(text), sentences)
+    ]
+
+
+def cut_context(text: str, sentences: Sequence[ContextSentence]) -> list[ContextPart]:
+    """Cut a context at its sentences."""
+    return [
+        ContextPart(text[begin:end], sentence)
+        for begin, end, sentence in _split(0, len(text), sentences)
+    ]
+
+
+def _pieces(
+    text: str, begin: int, end: int, unsupported: Sequence[UnsupportedSpan]
+) -> Iterator[ResponsePiece]:
+    # Bisection skips the spans that end before the sentence.
+    first = bisect_right(unsupported, begin, key=lambda span: span.end)
+    for start, stop, span in _split(begin, end, islice(unsupported, first, None)):
+        if span is None:
+            yield ResponsePiece(text[start:stop], None, False)
+        else:
+            ends = stop == min(span.end, len(text))
+            yield ResponsePiece(text[start:stop], span.probability, ends)
+
+
+def _split(begin: int, end: int, spans: Iterable[SpanT]) -> Iterator[tuple[int, int, SpanT | None]]:
+    """Yield the spans and the gaps between them, covering ``begin`` to ``end``."""
+    for span in spans:
+        if span.start >= end:
+            break
+        start, stop = max(span.start, begin), min(span.end, end)
+        if start >= stop:
+            continue
+        if start > begin:
+            yield begin, start, None
+        yield start, stop, span
+        begin = stop
+    if begin < end:
+        yield begin, end, None
+
+
 def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Return response and contexts: the row's own where the verdict is on these, else rebuilt."""
+    """Return response and contexts: the row's texts if the verdict fits them, else rebuilt ones."""
     response, contexts = row.response, row.contexts
-    parts: list[Placed] = [*verdict.sentences, *verdict.unsupported]
-    if response is not None and not matches(response, parts):
-        notes.append(_OTHER_TEXT.format("the response"))
+    if response is not None and not matches(response, [*verdict.sentences, *verdict.unsupported]):
+        notes.append(_OTHER_TEXT.format("response"))
         response = None
     if contexts is not None and (
         (verdict.contexts and len(verdict.contexts) != len(contexts))
@@ -109,7 +238,7 @@ def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str,
             for text, one in zip(contexts, verdict.contexts, strict=False)
         )
     ):
-        notes.append(_OTHER_TEXT.format("the contexts"))
+        notes.append(_OTHER_TEXT.format("contexts"))
         contexts = None
     return (
         rebuilt_response(verdict) if response is None else response,
@@ -117,42 +246,26 @@ def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str,
     )
 
 
-_OTHER_TEXT = (
-    "{} at hand is not the text that was judged; shown from the sentences of the verdict instead"
-)
+_OTHER_TEXT = "the log's {} differ from the evaluated text; shown are the sentences of the verdict"
 
 
-def _contexts(
+def _shown_contexts(
     texts: Sequence[str], verdict: Evaluation, names: Sequence[str | None]
 ) -> list[ShownContext]:
-    left = _LONGEST_CONTEXTS
+    left = _MAX_CONTEXT_CHARACTERS
     shown = []
     for number, text in enumerate(texts):
-        judged = verdict.contexts[number] if number < len(verdict.contexts) else None
+        scored = verdict.contexts[number] if number < len(verdict.contexts) else None
         name = names[number] if number < len(names) else None
-        kept = text[: min(_LONGEST, left)]
+        kept = text[: min(_MAX_CHARACTERS, left)]
         left -= len(kept)
         shown.append(
             ShownContext(
                 name=f"{number + 1}" if name is None else f"{number + 1} · {name}",
-                relevance=judged.relevance if judged else None,
-                utilization=judged.utilization if judged else None,
-                pieces=cut_context(kept, judged.sentences if judged else ()),
+                relevance=scored.relevance if scored else None,
+                utilization=scored.utilization if scored else None,
+                parts=cut_context(kept, scored.sentences if scored else ()),
                 left_out=len(text) - len(kept),
             )
         )
     return shown
-
-
-def _notes(verdict: Evaluation) -> list[str]:
-    """Say what was windowed, cut or replaced before it was read."""
-    notes = []
-    if verdict.windows > 1:
-        notes.append(f"read in {verdict.windows} windows of {verdict.window_size} tokens")
-    if verdict.cut_question_tokens:
-        notes.append(f"{verdict.cut_question_tokens} tokens of the question did not fit, not read")
-    if verdict.response_chunks > 1:
-        notes.append(f"the response was read in {verdict.response_chunks} chunks")
-    if verdict.replaced_characters:
-        notes.append(f"{verdict.replaced_characters} characters could not be encoded, read as �")
-    return notes

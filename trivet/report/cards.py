@@ -1,25 +1,26 @@
-"""A page of answers, one a card, with what chooses among them. It knows no statistics."""
+"""Answers as HTML: cards on a page, with filters, or one answer in a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trivet.report.answer import Answer
-from trivet.report.environment import render
-from trivet.report.pages import Section, check_sections
+from trivet.records import Evaluation
+from trivet.report.answer import Answer, read_answer
+from trivet.report.pages import ENVIRONMENT, Section, check_sections, render
 from trivet.report.tally import Column
+from trivet.report.verdict_files import VerdictRow
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a reader can choose answers by.
+    """Values that the page's filters offer.
 
     Attributes:
-        kinds: Names that a card may bear.
-        scores: Names of a card's numbers, in their order.
-        columns: Of the metadata.
-        good: Those of the kinds that are no failure.
+        kinds: Names of the labels on cards.
+        scores: Names of a card's numbers, in order.
+        columns: Metadata columns.
+        good: Kinds that are not failures.
     """
 
     kinds: Sequence[str]
@@ -30,73 +31,45 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One answer, or the answers of two runs beside each other.
+    """One answer, or the answers of two runs side by side.
 
     Attributes:
-        title: Which row it is.
-        kinds: Those of the page's kinds that it bears.
-        kind_numbers: The same as places among them, as the page's script reads them.
-        score_numbers: Its numbers, ``-`` for none; likewise.
-        code_numbers: For each column the place of its value, -1 for none; likewise.
-        metadata: Column and value, as text.
-        answers: One, or two.
-        labels: One for each of two answers.
+        answers: One or two answers; the first one gives title and metadata.
+        kinds: Labels of the card.
+        scores: Numbers of the card, ``None`` for a missing one.
+        codes: Index of the value in each metadata column, -1 for none.
+        labels: Names of two answers.
     """
 
-    title: str
-    kinds: Sequence[str]
-    kind_numbers: str
-    score_numbers: str
-    code_numbers: str
-    metadata: Sequence[tuple[str, str]]
     answers: Sequence[Answer]
+    kinds: Sequence[str]
+    scores: Sequence[float | None]
+    codes: Sequence[int]
     labels: Sequence[str] = ()
-
-
-def make_card(
-    answers: Sequence[Answer],
-    choices: Choices,
-    kinds: Sequence[str],
-    scores: Iterable[float | None],
-    codes: Iterable[int],
-    labels: Sequence[str] = (),
-) -> Card:
-    """Return the card of one answer, or of two; the first one names it."""
-    first = answers[0]
-    return Card(
-        title=f"row {first.row}" if first.id is None else f"row {first.row} · {first.id}",
-        kinds=kinds,
-        kind_numbers=" ".join(str(choices.kinds.index(kind)) for kind in kinds),
-        score_numbers=" ".join("-" if score is None else f"{score:.4f}" for score in scores),
-        code_numbers=" ".join(map(str, codes)),
-        metadata=first.metadata,
-        answers=answers,
-        labels=labels,
-    )
 
 
 def render_cards(
     title: str,
     before: Sequence[Section],
     answers_title: str,
-    chosen: Sequence[str],
+    answers_notes: Sequence[str],
     cards: Iterable[Card],
     choices: Choices,
     after: Sequence[Section] = (),
 ) -> str:
-    """Return the page.
+    """Return a page of answers.
 
     Args:
-        title: Of the document.
-        before: The statistics.
-        answers_title: Above the cards.
-        chosen: Which answers are shown, and which are not.
-        cards: In the order that they are written in; made as they are needed.
-        choices: What they can be chosen by.
-        after: What stands below them.
+        title: Title of the document.
+        before: Sections above the cards.
+        answers_title: Heading above the cards.
+        answers_notes: Sentences about the selection of answers.
+        cards: Cards in order; consumed lazily.
+        choices: Values of the filters.
+        after: Sections below the cards.
 
     Raises:
-        ValueError: As `trivet.report.pages.render_page`.
+        ValueError: See `trivet.report.pages.render_page`.
     """
     check_sections([*before, *after])
     return render(
@@ -105,8 +78,14 @@ def render_cards(
         title=title,
         before=before,
         answers_title=answers_title,
-        chosen=chosen,
+        answers_notes=answers_notes,
         cards=cards,
         choices=choices,
         after=after,
     )
+
+
+def to_html(verdict: Evaluation) -> str:
+    """Return a verdict as an HTML fragment without a script, with the texts of its sentences."""
+    row = VerdictRow(row=1, id=verdict.id, verdict=verdict.to_dict())
+    return ENVIRONMENT.get_template("notebook.html").render(answer=read_answer(row))

@@ -1,27 +1,117 @@
-"""Two judged runs over the same questions as a page: what changed, and which answers the most."""
+"""Page of two runs over the same questions: paired differences and the largest changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.records import ConfigError
+from trivet.records import DataError
 from trivet.report.answer import read_answer
-from trivet.report.cards import Card, Choices, make_card, render_cards
-from trivet.report.failure_kinds import KINDS, Limits
+from trivet.report.cards import Card, Choices, render_cards
+from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.pages import Section
-from trivet.report.pairing import Pairing, pair
 from trivet.report.plots import interval_svg
-from trivet.report.statistic_sections import about_section, interval, number, short
-from trivet.report.tally import tally
-from trivet.report.verdict_row import VerdictRow
-from trivet.report.verdicts_page import SHOWN
+from trivet.report.tally import KINDS, BoolArray, Limits, Tally, tally
+from trivet.report.verdict_files import VerdictRow
+from trivet.report.verdicts_page import (
+    SHOWN,
+    about_section,
+    check_request,
+    interval,
+    number,
+    short,
+    take_in_turn,
+)
 from trivet.verdict_json import SCORES
 
-_SMALL = 0.05  # a change of a score that is not called a change
+_MIN_CHANGE = 0.05  # of a score that rose or fell
 _NEW, _GONE = "newly {}", "no longer {}"
 _SAME = "same kinds"
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Rows that two runs have in common; m is their number.
+
+    Attributes:
+        first: First run.
+        second: Second run.
+        places: Indices of each pair in the first and in the second run. *Shape:* [m] each.
+        by: ``id``, or ``row`` if identifiers are missing or repeated.
+        alone: Number of unpaired rows in the first and in the second run.
+    """
+
+    first: Tally
+    second: Tally
+    places: tuple[IntArray, IntArray]
+    by: str
+    alone: tuple[int, int]
+
+    @property
+    def judged(self) -> BoolArray:
+        """True for pairs with both verdicts. *Shape:* [m]."""
+        first, second = self.places
+        return ~(self.first.failed[first] | self.second.failed[second])
+
+    def scores(self, score: str) -> tuple[FloatArray, FloatArray]:
+        """Return a score of each pair in the first and in the second run. *Shape:* [m] each."""
+        first, second = self.places
+        return self.first.scores[score][first], self.second.scores[score][second]
+
+    def difference(self, score: str) -> FloatArray:
+        """Return second minus first, NaN if either is missing. *Shape:* [m]."""
+        first, second = self.scores(score)
+        return second - first
+
+    def kinds(self, kind: str) -> tuple[BoolArray, BoolArray]:
+        """Return each pair's membership in a kind of failure in both runs. *Shape:* [m] each."""
+        first, second = self.places
+        return self.first.kinds[kind][first], self.second.kinds[kind][second]
+
+    def mean_difference(self, score: str, among: BoolArray | None = None) -> Mean:
+        """Return the mean of the paired differences, over all pairs or over some."""
+        change, groups = self.difference(score), self.first.groups[self.places[0]]
+        if among is not None:
+            change, groups = change[among], groups[among]
+        return mean_of(change, groups, bounds=(-1.0, 1.0))
+
+    def other_questions(self) -> int:
+        """Return the number of pairs whose questions are known and differ."""
+        first, second = self.places
+        asked, again = self.first.questions[first], self.second.questions[second]
+        return int(((asked != again) & (asked != 0) & (again != 0)).sum())
+
+
+def pair(first: Tally, second: Tally) -> Pairing:
+    """Pair rows by identifier if these are unique in both runs, else by row number.
+
+    Raises:
+        DataError: The runs have no row in common.
+    """
+    by, found = "id", _shared(first.ids, second.ids)
+    if not found:
+        by, found = "row", _shared(first.rows.tolist(), second.rows.tolist())
+    if not found:
+        raise DataError(
+            f"no row of one run ({len(first.rows)} rows) has the id or the number of a row of the "
+            f"other ({len(second.rows)} rows): these runs cannot be compared"
+        )
+    places = np.array(found, dtype=np.int64).T
+    alone = len(first.rows) - len(found), len(second.rows) - len(found)
+    return Pairing(first, second, (places[0], places[1]), by, alone)
+
+
+def _shared(
+    first: Sequence[str | int | None], second: Sequence[str | int | None]
+) -> list[tuple[int, int]]:
+    """Return index pairs of names in both; nothing if a name is missing or repeated."""
+    for names in (first, second):
+        if None in names or len(set(names)) < len(names):
+            return []
+    places = {name: place for place, name in enumerate(second)}
+    return [(place, places[name]) for place, name in enumerate(first) if name in places]
 
 
 def render_comparison(
@@ -37,22 +127,19 @@ def render_comparison(
     """Return the page of two runs.
 
     Args:
-        runs: Each is read twice, in the same order.
-        names: What they are called.
-        abouts: What is known of each.
-        remarks: Sentences about both.
-        limits: Of the kinds of failure.
-        by: Columns of the first run's metadata to group by; all that have 2 to 20 values without.
-        shown: How many pairs the page shows, those that changed most.
+        runs: Rows of each run, iterated over twice in the same order.
+        names: Names of the runs.
+        abouts: Facts about each run.
+        remarks: Sentences about both runs.
+        limits: Limits of the kinds of failure.
+        by: Metadata columns of the first run to group by; by default all with 2 to 20 values.
+        shown: Number of pairs on the page, those with the largest changes.
 
     Raises:
         DataError: A run is empty, they have no row in common, or no row has a column of ``by``.
         ConfigError: ``shown`` is negative, or a run can be read only once.
     """
-    if shown < 0:
-        raise ConfigError(f"{shown} answers are to be shown; give 0 or more")
-    if any(iter(rows) is rows for rows in runs):
-        raise ConfigError("the rows of a report are read twice; give a list, not an iterator")
+    check_request(runs, shown)
     limits = limits or Limits()
     pairs = pair(tally(runs[0], limits, by), tally(runs[1], limits))
     labels = (f"A: {names[0]}", f"B: {names[1]}")
@@ -62,10 +149,10 @@ def render_comparison(
     choices = Choices((*changes, _SAME), scores, pairs.first.columns, good)
     numbers = _changed_most(pairs, shown)
     left_out = int(pairs.judged.sum()) - len(numbers)
-    told = [
-        f"The page shows the {len(numbers):,} pairs that changed most, by each score in turn; "
-        f"{left_out:,} more were judged twice. A change is the score in B minus the score in A."
-    ]
+    note = (
+        f"The page shows the {len(numbers):,} pairs with the largest changes, by each score in "
+        f"turn, and leaves out {left_out:,}. A change is the score in B minus the score in A."
+    )
     return render_cards(
         f"{names[0]} and {names[1]} compared",
         before=[
@@ -76,59 +163,55 @@ def render_comparison(
             *_group_sections(pairs),
         ],
         answers_title="Answers that changed most",
-        chosen=told,
-        cards=_cards(runs, pairs, numbers, choices, labels),
+        answers_notes=[note],
+        cards=_cards(runs, pairs, numbers, labels),
         choices=choices,
     )
 
 
 def _pairs_section(pairs: Pairing, remarks: Sequence[str]) -> Section:
     judged = int(pairs.judged.sum())
-    failed = len(pairs.places[0]) - judged
-    told = [
-        f"{len(pairs.places[0]):,} rows of both runs belong together, by their {pairs.by}. "
-        f"{judged:,} of them have both verdicts and are compared; {failed:,} failed in one run or "
-        f"in both. {pairs.alone[0]:,} rows of A and {pairs.alone[1]:,} of B have no partner.",
+    paragraphs = [
+        f"{len(pairs.places[0]):,} rows are paired by their {pairs.by}. {judged:,} pairs have both "
+        f"verdicts and are compared; {len(pairs.places[0]) - judged:,} failed in at least one run. "
+        f"{pairs.alone[0]:,} rows of A and {pairs.alone[1]:,} of B have no partner.",
         *remarks,
     ]
     if others := pairs.other_questions():
-        told.append(
-            f"{others:,} pairs hold two different questions: the runs are not over the same "
-            "input there, and their differences say little."
+        paragraphs.append(
+            f"{others:,} pairs have two different questions: the runs are not over the same "
+            "input, and the differences of these pairs mean little."
         )
-    return Section("Pairs", told)
+    return Section("Pairs", paragraphs)
 
 
 def _score_section(pairs: Pairing) -> Section:
     rows, points = [], []
     for score in SCORES:
-        first, second = pairs.scores(score)
         change, mean = pairs.difference(score), pairs.mean_difference(score)
-        there = np.isfinite(change)
-        means = [float(values[there].mean()) if mean.n else None for values in (first, second)]
+        both = np.isfinite(change)
+        means = [float(values[both].mean()) if mean.n else None for values in pairs.scores(score)]
         rows.append(
             (
                 score,
                 *map(number, means),
                 number(mean.value, "+.3f"),
                 interval(mean, "+.3f"),
-                str(int((change > _SMALL).sum())),
-                str(int((change < -_SMALL).sum())),
+                str(int((change > _MIN_CHANGE).sum())),
+                str(int((change < -_MIN_CHANGE).sum())),
                 str(mean.n),
             )
         )
         if mean.value is not None:
             points.append((score, mean.value, mean.low, mean.high))
     header = ("score", "A", "B", "B - A", "95 % interval", "rose", "fell", "pairs")
-    told = [
-        "Paired differences: each answer is compared with the answer to the same question. Where "
-        "the interval keeps clear of 0, the runs differ by more than the luck of these questions. "
-        f"Rose and fell count changes of more than {_SMALL:g}."
-    ]
-    drawings = (
-        [interval_svg(points, "B - A, paired", "mean difference, 95 %", 0.0)] if points else []
+    paragraph = (
+        "Paired differences: each answer is compared with the answer to the same question. An "
+        "interval without 0 means that the difference is unlikely to be chance. Rose and fell "
+        f"count changes above {_MIN_CHANGE:g}."
     )
-    return Section("Scores", told, header, rows, drawings)
+    drawings = [interval_svg(points, "B - A, paired", "mean difference, 95 %", 0.0)]
+    return Section("Scores", [paragraph], header, rows, drawings if points else ())
 
 
 def _kind_section(pairs: Pairing, limits: Limits) -> Section:
@@ -138,8 +221,8 @@ def _kind_section(pairs: Pairing, limits: Limits) -> Section:
         first, second = (shown & judged for shown in pairs.kinds(kind))
         counts = (first, second, second & ~first, first & ~second)
         rows.append((kind, *(str(int(one.sum())) for one in counts), meanings[kind]))
-    header = ("kind", "in A", "in B", "new in B", "gone in B", "what it means")
-    return Section("What is wrong", (), header, rows)
+    header = ("kind", "in A", "in B", "new in B", "gone in B", "meaning")
+    return Section("Kinds of failure", (), header, rows)
 
 
 def _group_sections(pairs: Pairing) -> list[Section]:
@@ -157,33 +240,23 @@ def _group_sections(pairs: Pairing) -> list[Section]:
             if means[0].value is not None:
                 points.append((short(value), means[0].value, means[0].low, means[0].high))
         header = (column.name, "pairs", *SCORES)
-        drawings = (
-            [interval_svg(points, f"{SCORES[0]}, B - A", "95 %", around=0.0)] if points else []
-        )
+        drawings = [interval_svg(points, f"{SCORES[0]}, B - A", "95 %", 0.0)] if points else []
         sections.append(Section(f"B - A by {column.name}", (), header, rows, drawings))
     return sections
 
 
 def _changed_most(pairs: Pairing, shown: int) -> list[int]:
-    """Return the numbers of the pairs to show: the largest changes of each score in turn."""
+    """Return the indices of the pairs to show: the largest changes of each score in turn."""
     sizes = [np.abs(pairs.difference(score)) for score in SCORES]
     largest = np.max([np.nan_to_num(size, nan=-1.0) for size in sizes], axis=0)
     orders = [np.argsort(-size, kind="stable")[: int(np.isfinite(size).sum())] for size in sizes]
-    chosen: dict[int, None] = {}
-    for rank in range(max(map(len, orders))):
-        for order in orders:
-            if rank < len(order) and len(chosen) < shown:
-                chosen[int(order[rank])] = None
-        if len(chosen) == shown:
-            break
-    return sorted(chosen, key=lambda number: (-largest[number], number))
+    return sorted(take_in_turn(orders, shown), key=lambda place: (-largest[place], place))
 
 
 def _cards(
     runs: tuple[Iterable[VerdictRow], Iterable[VerdictRow]],
     pairs: Pairing,
     numbers: Sequence[int],
-    choices: Choices,
     labels: tuple[str, str],
 ) -> Iterator[Card]:
     found = []
@@ -200,6 +273,6 @@ def _cards(
             if before != after:
                 kinds.append((_NEW if after else _GONE).format(kind))
         known = [None if np.isnan(change[one]) else float(change[one]) for change in changes]
-        codes = (int(column.codes[pairs.places[0][one]]) for column in choices.columns)
+        codes = [int(column.codes[pairs.places[0][one]]) for column in pairs.first.columns]
         answers = [read_answer(row) for row in both]
-        yield make_card(answers, choices, kinds or [_SAME], known, codes, labels)
+        yield Card(answers, kinds or [_SAME], known, codes, labels)

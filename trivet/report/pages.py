@@ -1,36 +1,44 @@
-"""Self-contained HTML pages: text, tables and drawings in one file that loads nothing.
+"""Self-contained HTML pages from the templates in ``templates/``.
 
-A page is readable in dark and light, on a narrow screen and on paper. It knows nothing of what it
-shows: tables come as text cells, drawings as finished SVG (see `trivet.report.plots`).
+Every text is made visible and escaped; a page loads nothing and runs at most one script of ours.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from trivet.report.environment import render
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-# In a page, names in another case mean the same.
-_FORBIDDEN = ("script", "foreignobject", "image", "use", "a")
-_LOADS = re.compile(
-    r"@import|url\((?!['\"]?#)", re.IGNORECASE
-)  # a url of the drawing's own part is fine
+from trivet.report.answer import ContextPart
+
+_FORBIDDEN_TAGS = ("script", "foreignobject", "image", "use", "a")
+_EXTERNAL = re.compile(r"@import|url\((?!['\"]?#)", re.IGNORECASE)  # url(#part) is internal
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?%)?( (to|±) [-+]?[\d.,]+( ?%)?)?( \([^()]*\))?|-")
+# Direction marks and characters without width make a reader see another text than the model.
+# The joiners U+200C and U+200D stay: scripts and emoji need them.
+_INVISIBLE = re.compile(
+    "[\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page; what is empty is left out.
+    """A part of a page; empty fields are left out.
 
     Attributes:
-        title: Its heading, plain text.
-        paragraphs: Plain text, above the table.
-        header: The names of the table's columns.
-        rows: The table's cells, plain text, one for each column.
-        svgs: Finished drawings, ``<svg ...>...</svg>``, below the table. They are XML whose texts
-            are escaped already; whoever draws them answers for that.
+        title: Heading.
+        paragraphs: Plain text above the table.
+        header: Names of the table's columns.
+        rows: Cells of the table, plain text, one for each column.
+        svgs: Drawings below the table, ``<svg ...>...</svg>`` with escaped texts.
     """
 
     title: str
@@ -41,25 +49,61 @@ class Section:
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return a whole HTML document, UTF-8, without a script or anything to load.
+    """Return an HTML document without a script.
 
     Args:
-        title: Of the document, plain text.
-        sections: Its parts, in order.
+        title: Title of the document.
+        sections: Parts in order.
 
     Raises:
-        ValueError: A row has not one cell a column; or a drawing is no SVG, or holds something that
-            runs or loads.
+        ValueError: A row does not have one cell for each column, or a drawing is not SVG, runs
+            something or loads something.
     """
     check_sections(sections)
     return render("page.html", title=title, sections=sections)
 
 
+def render(template: str, script: str | None = None, /, **values: object) -> str:
+    """Return a page.
+
+    Args:
+        template: File in ``templates/`` that extends ``page.html``.
+        script: File of the only script that may run, allowed by its hash.
+        values: Variables of the template.
+    """
+    code = "" if script is None else ENVIRONMENT.get_template(script).render()
+    return ENVIRONMENT.get_template(template).render(
+        script=Markup(code), content_policy=content_policy(code), **values
+    )
+
+
+def content_policy(code: str) -> str:
+    """Return a content security policy that allows inline styles and this script alone."""
+    rules = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    if not code:
+        return rules
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    return f"{rules}; script-src 'sha256-{digest}'"
+
+
+def shown_text(text: str) -> str:
+    """Return a plain text in which every character is visible.
+
+    Direction marks, characters without width and lone surrogates become ``[U+202E]``; control
+    characters except line breaks and tabs become U+FFFD.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _INVISIBLE.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
+    return _CONTROLS.sub("\ufffd", text)
+
+
 def check_sections(sections: Sequence[Section]) -> None:
-    """Refuse tables that do not fit, and drawings that hold more than a drawing.
+    """Refuse malformed tables and unsafe drawings.
 
     Raises:
-        ValueError: As `render_page`.
+        ValueError: See `render_page`.
     """
     for section in sections:
         for row in section.rows:
@@ -73,26 +117,72 @@ def check_sections(sections: Sequence[Section]) -> None:
 
 
 def _check_drawing(svg: str, where: str) -> None:
-    """Refuse what is no drawing alone: the page promises to run and to load nothing."""
     try:
         root = ElementTree.fromstring(svg)
     except ElementTree.ParseError as error:
         raise ValueError(f"section {where!r}: a drawing is not well-formed XML: {error}") from error
-    if _bare(root.tag) != "svg":
-        raise ValueError(f"section {where!r}: a drawing is <{_bare(root.tag)}>, not <svg>")
+    if _local_name(root.tag) != "svg":
+        raise ValueError(f"section {where!r}: a drawing is <{_local_name(root.tag)}>, not <svg>")
     for element in root.iter():
-        tag = _bare(element.tag)
-        # What a <text> says is no rule: a name may well read "url(...)".
-        rules = [*element.attrib.values(), (element.text or "") if tag.lower() == "style" else ""]
-        if any(map(_LOADS.search, rules)):
+        tag = _local_name(element.tag)
+        # The content of <text> is not CSS: a name may read "url(...)".
+        styles = [*element.attrib.values(), (element.text or "") if tag.lower() == "style" else ""]
+        if any(map(_EXTERNAL.search, styles)):
             raise ValueError(f"section {where!r}: a drawing must not load anything by url(...)")
-        if tag.lower() in _FORBIDDEN:
+        if tag.lower() in _FORBIDDEN_TAGS:
             raise ValueError(f"section {where!r}: a drawing must not hold <{tag}>")
-        for name in map(_bare, element.attrib):
+        for name in map(_local_name, element.attrib):
             if name.lower().startswith("on") or name.lower() == "href":
                 raise ValueError(f"section {where!r}: <{tag}> must not have {name}=")
 
 
-def _bare(name: str) -> str:
+def _local_name(name: str) -> str:
     """Return a name without its XML namespace."""
     return name.rpartition("}")[2]
+
+
+def _visible(value: object) -> object:
+    """Make a template's value visible, unless it is finished markup."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return shown_text(value)
+    return value
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _tenth(value: float | None) -> int:
+    """Return the shade of a probability, 0 to 9."""
+    return 0 if value is None else min(9, int(10 * value))
+
+
+def _shaded(parts: Iterable[ContextPart]) -> Markup:
+    """Return a context with shaded sentences; one call each, for pages have tens of thousands."""
+    html: list[str] = []  # plain strings: marking each one up is slow
+    for part in parts:
+        text, verdict = escape(shown_text(part.text)), part.verdict
+        if verdict is None:
+            html.append(text)
+            continue
+        both = (verdict.relevance, verdict.utilization)
+        classes = "tv-s tv-r{} tv-u{}".format(*map(_tenth, both))
+        numbers = "·".join(map(_number, both))
+        html.append(f'<span class="{classes}" data-n="{numbers}">{text}</span>')
+    return Markup("".join(html))
+
+
+def _is_number(cell: str) -> bool:
+    return _NUMBER.fullmatch(cell) is not None
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("trivet.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_visible,
+)
+ENVIRONMENT.filters.update(drawing=Markup, number=_number, shaded=_shaded, tenth=_tenth)
+ENVIRONMENT.tests["a_number"] = _is_number

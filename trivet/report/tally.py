@@ -1,40 +1,109 @@
-"""All rows of a judged log, reduced to what the statistics need: a few numbers a row.
+"""Rows of a log reduced to numbers: scores, kinds of failure, groups.
 
-A log is read once for its tally, and again for the texts of the few rows that a page shows; so a
-million rows need some hundred megabytes and no more.
+A page needs one pass for the tally and one for the texts of the rows it shows, so a million rows
+take a few hundred megabytes.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trivet.records import DataError, FailedEvaluation
+from trivet.records import ConfigError, DataError, FailedEvaluation
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
-from trivet.report.failure_kinds import KINDS, Limits
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import SCORES, read_scores
 
-MOST_VALUES = 20  # of a column that rows are grouped by; more are names, not groups
+MAX_VALUES = 20  # of a column to group by
+MADE_UP, RETRIEVAL_POOR, CONTEXT_IGNORED = "made up", "retrieval poor", "context ignored"
+KINDS = (MADE_UP, RETRIEVAL_POOR, CONTEXT_IGNORED)
+_MAX_FAILURES = 100  # listed one by one
 _NO_QUESTION = 0
-_MOST_FAILURES = 100  # told one by one
+_DEFAULT_ADHERENCE = 0.5  # for verdicts without ``adherent``
 
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the metadata: its values in the order of their frequency.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Scores below which an answer has a kind of failure; in [0, 1].
 
     Attributes:
-        name: As in the input.
-        values: As text.
-        codes: Which value each row has, -1 where it has none. *Shape:* [n].
+        faithfulness: Limit for "made up"; ``None`` uses the verdict's ``adherent``.
+        relevance: Limit for "retrieval poor"; low, for relevance is a share of all sentences.
+        utilization: Limit for "context ignored".
+        completeness: Limit for "context ignored".
+    """
+
+    faithfulness: float | None = None
+    relevance: float = 0.1
+    utilization: float = 0.05
+    completeness: float = 0.5
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, float]) -> Limits:
+        """Return the default limits with some replaced.
+
+        Raises:
+            ConfigError: A name is not a score, or a limit is not in [0, 1].
+        """
+        for name, limit in words.items():
+            if name not in cls.__slots__:
+                raise ConfigError(f"no score {name!r}; the scores are {', '.join(cls.__slots__)}")
+            if not 0 <= limit <= 1:
+                raise ConfigError(f"the limit of {name} is {limit:g}; it must lie in [0, 1]")
+        return cls(**words)
+
+    def meanings(self) -> dict[str, str]:
+        """Return a description of each kind of failure."""
+        limit = "the bundle's threshold" if self.faithfulness is None else f"{self.faithfulness:g}"
+        return {
+            MADE_UP: f"faithfulness below {limit}: no context supports part of the response",
+            RETRIEVAL_POOR: f"relevance below {self.relevance:g}: few sentences of the contexts "
+            "help to answer the question",
+            CONTEXT_IGNORED: f"utilization below {self.utilization:g} or completeness below "
+            f"{self.completeness:g}, relevance not low: the response does not use helpful contexts",
+        }
+
+    def kinds(
+        self, scores: Mapping[str, float | None], adherent: bool | None = None
+    ) -> tuple[str, ...]:
+        """Return the kinds of failure of an answer.
+
+        Args:
+            scores: Scores as `read_scores` returns them.
+            adherent: Adherence by the bundle's threshold, if known.
+        """
+        poor = _below(scores["relevance"], self.relevance)
+        ignored = _below(scores["utilization"], self.utilization) or _below(
+            scores["completeness"], self.completeness
+        )
+        if self.faithfulness is None and adherent is not None:
+            made_up = not adherent
+        else:
+            limit = _DEFAULT_ADHERENCE if self.faithfulness is None else self.faithfulness
+            made_up = _below(scores["faithfulness"], limit)
+        shown = {MADE_UP: made_up, RETRIEVAL_POOR: poor, CONTEXT_IGNORED: ignored and not poor}
+        return tuple(kind for kind, found in shown.items() if found)
+
+
+def _below(score: float | None, limit: float) -> bool:
+    return score is not None and score < limit
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metadata column.
+
+    Attributes:
+        name: Name in the input.
+        values: Values as text, the most frequent first.
+        codes: Index of each row's value, -1 for none. *Shape:* [n].
     """
 
     name: str
@@ -44,22 +113,21 @@ class Column:
 
 @dataclass(frozen=True)
 class Tally:
-    """The numbers of all rows; n counts them, failed ones included.
+    """Numbers of all rows; n includes failed ones.
 
     Attributes:
-        rows: The number of each row in the input. *Shape:* [n].
-        ids: The name of each, or ``None``.
-        failed: Which of them have no verdict. *Shape:* [n].
-        scores: Score to values, NaN where a row has none. *Shape:* [n] each.
-        kinds: Kind of failure to whether a row shows it. *Shape:* [n] each.
-        questions: A number that stands for the text of the question, within this process; 0 where
-            it is not at hand. *Shape:* [n].
-        groups: Rows of one question have one number, those without have their own. *Shape:* [n].
-        columns: What rows can be grouped by.
-        wide: Columns of too many values to group by.
-        codes: Error code to how many rows failed for it.
-        failures: The first failures, with the number of their row.
-        with_texts: How many rows brought a response or contexts of their own.
+        rows: Row numbers in the input. *Shape:* [n].
+        ids: Identifiers or ``None``.
+        failed: True for rows without a verdict. *Shape:* [n].
+        scores: Values of each score, NaN for none. *Shape:* [n] each.
+        kinds: Membership in each kind of failure. *Shape:* [n] each.
+        questions: Hash of the question within this process; 0 if not available. *Shape:* [n].
+        groups: Group of each row; rows of one question share a group. *Shape:* [n].
+        columns: Columns to group by.
+        wide: Names of columns with too many values.
+        codes: Number of failures for each error code.
+        failures: First failures, with their row numbers.
+        with_texts: Number of rows with a response or contexts.
     """
 
     rows: IntArray
@@ -77,36 +145,34 @@ class Tally:
 
     def mean(self, score: str, among: BoolArray | None = None) -> Mean:
         """Return the mean of a score over all rows, or over those where ``among`` is true."""
-        values = self.scores[score]
-        if among is None:
-            return mean_of(values, self.groups)
-        return mean_of(values[among], self.groups[among])
+        values, groups = self.scores[score], self.groups
+        return mean_of(values, groups) if among is None else mean_of(values[among], groups[among])
 
 
 def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) -> Tally:
-    """Count every row.
+    """Count all rows.
 
     Args:
-        rows: Read once, in order.
-        limits: Of the kinds of failure.
-        by: Columns of the metadata to group by; without any, all that have 2 to 20 values.
+        rows: Rows, read once.
+        limits: Limits of the kinds of failure.
+        by: Metadata columns to group by; by default all with 2 to `MAX_VALUES` values.
 
     Raises:
-        DataError: There is no row, or no row has a column of ``by``.
+        DataError: There is no row, no row has a column of ``by``, or it has too many values.
     """
     numbers, ids = array("q"), list[str | None]()
     scores = {name: array("d") for name in SCORES}
     kinds = {kind: array("b") for kind in KINDS}
-    questions, draws = array("q"), array("q")
+    questions, groups = array("q"), array("q")
     columns = _Columns(by)
     codes, failures = Counter[str](), list[tuple[int, FailedEvaluation]]()
     failed, with_texts = array("b"), 0
     for row in rows:
-        found, error = _judged(row)
+        found, error = _scores(row)
         failed.append(error is not None)
         if error is not None:
             codes[error.code] += 1
-            if len(failures) < _MOST_FAILURES:
+            if len(failures) < _MAX_FAILURES:
                 failures.append((row.row, error))
         adherent = (row.verdict or {}).get("adherent")
         own = limits.kinds(found, adherent if isinstance(adherent, bool) else None)
@@ -115,9 +181,8 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
             values.append(float("nan") if value is None else value)
         for kind, shown in kinds.items():
             shown.append(kind in own)
-        # A hash in place of the text: a million questions are not to be kept.
         questions.append(_NO_QUESTION if row.question is None else hash(row.question))
-        draws.append(hash(("row", row.row)) if row.question is None else questions[-1])
+        groups.append(hash(("row", row.row)) if row.question is None else questions[-1])
         columns.add(row, len(numbers))
         numbers.append(row.row)
         ids.append(row.id)
@@ -131,7 +196,7 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
         scores={name: np.array(values) for name, values in scores.items()},
         kinds={kind: np.array(shown, dtype=bool) for kind, shown in kinds.items()},
         questions=np.array(questions, dtype=np.int64),
-        groups=np.unique(np.array(draws, dtype=np.int64), return_inverse=True)[1],
+        groups=np.unique(np.array(groups, dtype=np.int64), return_inverse=True)[1],
         columns=columns.found(len(numbers)),
         wide=columns.wide,
         codes=codes,
@@ -140,8 +205,8 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
     )
 
 
-def _judged(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation | None]:
-    """Return a row's scores, and why it has none."""
+def _scores(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation | None]:
+    """Return a row's scores, or the reason why it has none."""
     nothing: dict[str, float | None] = dict.fromkeys(SCORES)
     if row.error is not None:
         return nothing, row.error
@@ -152,10 +217,10 @@ def _judged(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation 
 
 
 class _Columns:
-    """The metadata of the rows so far; a column of too many values is given up.
+    """Metadata of the rows read so far.
 
     Attributes:
-        wide: The columns that were given up.
+        wide: Columns dropped for too many values.
     """
 
     def __init__(self, by: Sequence[str]) -> None:
@@ -166,7 +231,7 @@ class _Columns:
         self.wide: list[str] = []
 
     def add(self, row: VerdictRow, place: int) -> None:
-        """Take the values of one row, which stands at ``place``."""
+        """Add the values of the row with index ``place``."""
         self._names.update(dict.fromkeys(row.metadata))
         for name, value in row.metadata.items():
             if name in self.wide or (self._by and name not in self._by):
@@ -174,37 +239,29 @@ class _Columns:
             codes = self._codes.setdefault(name, array("q"))
             values = self._values.setdefault(name, {})
             codes.extend([-1] * (place - len(codes)))
-            codes.append(values.setdefault(_text(value), len(values)))
-            if len(values) > MOST_VALUES:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            codes.append(values.setdefault(text, len(values)))
+            if len(values) > MAX_VALUES:
                 self.wide.append(name)
                 del self._codes[name], self._values[name]
 
     def found(self, n: int) -> list[Column]:
         """Return the columns that divide the n rows."""
-        asked = [name for name in self._by if name not in self._codes]
-        if asked:
-            why = f"has more than {MOST_VALUES} values" if asked[0] in self.wide else "is in no row"
+        missing = [name for name in self._by if name not in self._codes]
+        if missing:
+            wide = missing[0] in self.wide
+            why = f"has more than {MAX_VALUES} values" if wide else "is in no row"
             raise DataError(
-                f"column {asked[0]!r} {why}; columns of these verdicts: "
+                f"column {missing[0]!r} {why}; columns of these verdicts: "
                 f"{', '.join(self._names) or 'none'}"
             )
         columns = []
         for name, codes in self._codes.items():
-            every = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
-            counts = np.bincount(every[every >= 0])
-            order = np.argsort(-counts, kind="stable")
-            if len(counts) > 1 or self._by:
-                values = list(self._values[name])
-                columns.append(Column(name, [values[old] for old in order], _recoded(every, order)))
+            values = list(self._values[name])
+            if len(values) == 1 and not self._by:
+                continue
+            old = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
+            order = np.argsort(-np.bincount(old[old >= 0]), kind="stable")
+            new = np.where(old >= 0, np.argsort(order)[old], -1)
+            columns.append(Column(name, [values[place] for place in order], new))
         return columns
-
-
-def _recoded(codes: IntArray, order: IntArray) -> IntArray:
-    new = np.empty(len(order), dtype=np.int64)
-    new[order] = np.arange(len(order))
-    return np.where(codes >= 0, new[codes], -1)
-
-
-def _text(value: object) -> str:
-    """Write a value as JSON would: true, not True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,51 +1,81 @@
-"""Verdicts as rich renderables for a terminal; nothing is printed here."""
+"""Verdicts for a terminal, progress bars and result files of the command line."""
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from trivet.records import Evaluation
-from trivet.report.verdict_texts import rebuilt_contexts, rebuilt_response
+from trivet.records import DataError, Evaluation
+from trivet.report.answer import evaluation_notes, rebuilt_contexts, rebuilt_response
 
-# Shown without colours too: what is piped into a file must say it as clearly.
-_OPEN, _CLOSE = "[", "]"
-_MARK = "bold red"
+_UNSUPPORTED = "bold red"
+_UNSAFE = frozenset({"Cc", "Cf", "Cs"})
+_MAX_TEXT = 60  # characters of a sentence or context in a table
+
+
+def show(what: RenderableType) -> None:
+    """Print to stdout."""
+    Console(highlight=False).print(what)
+
+
+def write_result(path: Path, content: bytes) -> None:
+    """Write a result file.
+
+    Raises:
+        DataError: The file cannot be written.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def progress(name: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+    """Show a progress bar if stderr is a terminal; yield the function that advances it by one."""
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=total)
+        yield lambda: bar.advance(task)
 
 
 def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) -> RenderableType:
-    """Return scores, the response with its unsupported spans in brackets, and the contexts."""
+    """Return scores, the response with unsupported spans in brackets, and the contexts."""
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
         parts += [Text(), _marked(response, verdict), Text(), _sentences(verdict)]
     parts += [
         Text.assemble(
             "unsupported ",
-            (visible(span.text), _MARK),
+            (visible(span.text), _UNSUPPORTED),
             f"  characters {span.start} to {span.end}, probability {span.probability:.2f}",
         )
         for span in verdict.unsupported
     ]
     if verdict.contexts:
-        parts += [Text(), _contexts(list(contexts), verdict)]
-    parts += [Text(note, style="yellow") for note in _notes(verdict)]
+        parts += [Text(), _contexts(contexts, verdict)]
+    parts += [Text(note, style="yellow") for note in evaluation_notes(verdict)]
     return Group(*parts)
 
 
 def render_evaluation(verdict: Evaluation) -> RenderableType:
-    """Return a verdict for which no text is at hand: its own sentences stand for them."""
+    """Return a verdict with texts rebuilt from its own sentences."""
     return render_verdict(rebuilt_response(verdict), rebuilt_contexts(verdict), verdict)
 
 
 def visible(text: str) -> str:
-    """Return text that cannot command a terminal: controls and direction marks become U+FFFD.
+    """Return text that cannot control a terminal.
 
-    Line breaks and tabs stay; every other character of the categories control, format and surrogate
-    is replaced, except the joiners that emoji and scripts are written with.
+    Control, format and surrogate characters become U+FFFD, except line breaks, tabs and the
+    joiners U+200C and U+200D of emoji and scripts.
     """
     return "".join(
         character
@@ -55,14 +85,16 @@ def visible(text: str) -> str:
     )
 
 
-_UNSAFE = frozenset({"Cc", "Cf", "Cs"})
+def number(value: float | None) -> str:
+    """Format a score with three decimals, or ``-``."""
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _scores(verdict: Evaluation) -> Table:
     table = Table.grid(padding=(0, 2))
-    judged = {None: "", True: "adherent", False: "not adherent"}[verdict.adherent]
+    adherence = {None: "", True: "adherent", False: "not adherent"}[verdict.adherent]
     for name, value, remark in (
-        ("faithfulness", verdict.faithfulness, judged),
+        ("faithfulness", verdict.faithfulness, adherence),
         ("supported share", verdict.supported_share, f"{len(verdict.sentences)} sentences"),
         ("relevance", verdict.relevance, f"{len(verdict.contexts)} contexts"),
         ("utilization", verdict.utilization, ""),
@@ -76,7 +108,8 @@ def _marked(response: str, verdict: Evaluation) -> Text:
     marked, end = Text(), 0
     for span in verdict.unsupported:
         marked.append(visible(response[end : span.start]))
-        marked.append(f"{_OPEN}{visible(response[span.start : span.end])}{_CLOSE}", style=_MARK)
+        # Brackets, for output without colours.
+        marked.append(f"[{visible(response[span.start : span.end])}]", style=_UNSUPPORTED)
         end = span.end
     return marked.append(visible(response[end:]))
 
@@ -84,32 +117,22 @@ def _marked(response: str, verdict: Evaluation) -> Text:
 def _sentences(verdict: Evaluation) -> Table:
     table = Table("support", "", "sentence", box=None, padding=(0, 2, 0, 0))
     for sentence in verdict.sentences:
-        judged = Text("supported") if sentence.supported else Text("not supported", style=_MARK)
-        table.add_row(number(sentence.support), judged, Text(_start(sentence.text)))
+        supported = Text("supported" if sentence.supported else "not supported", no_wrap=True)
+        supported.style = "" if sentence.supported else _UNSUPPORTED
+        table.add_row(number(sentence.support), supported, _shortened(sentence.text))
     return table
 
 
-def _start(text: str) -> str:
-    return visible(" ".join(text.split())[:60])
-
-
-def _contexts(contexts: list[str], verdict: Evaluation) -> Table:
+def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
     table = Table("context", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
-    for at, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
+    for index, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
         shares = (number(context.relevance), number(context.utilization))
-        table.add_row(str(at), *shares, Text(_start(text)))
+        table.add_row(str(index), *shares, _shortened(text))
     return table
 
 
-def _notes(verdict: Evaluation) -> Iterable[str]:
-    if verdict.cut_question_tokens:
-        yield f"{verdict.cut_question_tokens} tokens of the question did not fit and were not read"
-    if verdict.response_chunks > 1:
-        yield f"the response was read in {verdict.response_chunks} chunks"
-    if verdict.replaced_characters:
-        yield f"{verdict.replaced_characters} characters could not be encoded, read as U+FFFD"
-
-
-def number(value: float | None) -> str:
-    """Return a score with three decimals, or ``-`` where there is none."""
-    return "-" if value is None else f"{value:.3f}"
+def _shortened(text: str) -> Text:
+    """Return the start of a text on one line; an ellipsis marks what is cut."""
+    line = " ".join(text.split())
+    line = line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1].rstrip()}…"
+    return Text(visible(line), no_wrap=True, overflow="ellipsis")

@@ -1,13 +1,15 @@
-"""Verdict files as rows for the pages, with their texts where these can be found.
+"""Verdict files as rows, with the texts of the log and the record of the run.
 
-Texts stand in the verdicts (``--texts``), or else in the log that was judged, which is read along,
-row by row. A line that is no verdict becomes a row that failed; nothing is dropped.
+Texts are in the verdicts (``--texts``) or in the evaluated log, which is read in parallel. A line
+that is not a verdict becomes a failed row.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -15,60 +17,92 @@ from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
 from trivet.data.logs.json_objects import parse_plain_line
 from trivet.data.logs.log import Format, Log, SourceRow
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
-from trivet.report.run_facts import RunFacts, read_run_facts
-from trivet.report.verdict_row import VerdictRow
 from trivet.verdict_json import SCORES
 
 logger = logging.getLogger(__name__)
 
-_VERDICT = (*SCORES, "adherent")
-_COLUMN = "metadata."  # where a Parquet file keeps a column of the metadata
+_RECORD_SUFFIX = ".run.json"
+_HASH_DIGITS = 12
+_METADATA_COLUMN = "metadata."  # prefix of metadata columns in Parquet
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """A row with its verdict or its error, and with its texts if they are available.
+
+    Attributes:
+        row: Row number in the input, from 1.
+        id: Identifier, if the row has one.
+        question: Question; ``None`` if the text is not available.
+        contexts: Contexts; likewise.
+        response: Response; likewise.
+        verdict: `Evaluation.to_dict()`, possibly with fewer fields; ``None`` for a failed row.
+        error: Reason for a missing verdict.
+        metadata: Column names and values, for grouping.
+        context_ids: Identifiers of the contexts, if they have any.
+    """
+
+    row: int
+    id: str | None = None
+    question: str | None = None
+    contexts: tuple[str, ...] | None = None
+    response: str | None = None
+    verdict: Mapping[str, Any] | None = None
+    error: FailedEvaluation | None = None
+    metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    context_ids: tuple[str | None, ...] = ()
 
 
 class VerdictFile:
-    """The rows of a verdict file; it is read anew each time it is iterated over.
+    """Rows of a verdict file; each iteration reads the file again.
 
     Attributes:
         path: JSON lines or Parquet, plain or compressed.
-        facts: What is known of the run that wrote it.
+        facts: Record of the run that wrote the file.
     """
 
     def __init__(self, path: Path, log: str | None = None) -> None:
-        """Find the file, and the log that it judged.
+        """Find the verdict file and the evaluated log.
 
         Args:
-            path: The verdicts.
-            log: Where the texts are; without it, the log that the run's record names, if it is
-                still there.
+            path: Verdict file.
+            log: Log with the texts; by default the one named in the run's record, if it exists.
 
         Raises:
-            DataError: There is no such file.
+            DataError: The verdict file or the given log does not exist.
         """
         if not path.is_file():
             raise DataError(f"no such file: {path}")
         self.path = path
-        self.facts: RunFacts = read_run_facts(path)
-        self._given = log is not None
-        named = self.facts.input
-        self._log = log if log is not None or named is None or not Path(named).exists() else named
-        if self._log is not None:
-            Log(self._log)  # a wrong --data is told before anything is read
+        self.facts = read_run_facts(path)
+        self._log_given = log is not None
+        recorded = self.facts.input
+        if log is None and recorded is not None and Path(recorded).exists():
+            log = recorded
+        self._log = log
+        if log is not None:
+            Log(log)  # refuses a missing file before any row is read
 
     def __iter__(self) -> Iterator[VerdictRow]:
         """Yield the rows, lazily and in order.
 
         Raises:
-            DataError: The file holds no verdicts, or breaks off; or the log that was given does.
+            DataError: The file has no verdicts or is truncated, or the given log is unreadable.
         """
-        texts = _Texts(self._texts())
-        verdicts = Log(str(self.path), parse=parse_plain_line)  # no name twice: we wrote them
+        log_rows = self._log_rows()
+        current = next(log_rows, None)
+        # Verdicts are our own output: no check for repeated keys.
+        verdicts = Log(str(self.path), parse=parse_plain_line)
         for number, source in enumerate(verdicts.rows(), start=1):
             row = _read(source, first=number == 1, path=self.path)
             if row.response is None and row.contexts is None:
-                row = texts.beside(row)
+                while current is not None and current.number < row.row:
+                    current = next(log_rows, None)
+                if current is not None and current.number == row.row:
+                    row = _with_texts(row, current)
             yield row
 
-    def _texts(self) -> Iterator[LogRow]:
+    def _log_rows(self) -> Iterator[LogRow]:
         if self._log is None:
             return
         form = self.facts.format if self.facts.format in get_args(Format) else None
@@ -76,37 +110,23 @@ class VerdictFile:
         try:
             yield from read_rows(Log(self._log, cast(Format | None, form)).rows(), columns)
         except DataError as error:
-            if self._given:
+            if self._log_given:
                 raise
             logger.warning("%s: %s; the report shows fewer texts", self._log, error)
 
 
-class _Texts:
-    """The rows of the log, read as far as the verdicts have come."""
-
-    def __init__(self, rows: Iterator[LogRow]) -> None:
-        self._rows = rows
-        self._current = next(rows, None)
-
-    def beside(self, row: VerdictRow) -> VerdictRow:
-        """Return a row with the texts that stand in the log under its number."""
-        while self._current is not None and self._current.number < row.row:
-            self._current = next(self._rows, None)
-        found = self._current
-        if found is None or found.number != row.row or not isinstance(found.example, RagExample):
-            return row
-        example = found.example
-        return VerdictRow(
-            row=row.row,
-            id=row.id,
-            question=example.question,
-            contexts=example.contexts,
-            response=example.response,
-            verdict=row.verdict,
-            error=row.error,
-            metadata=row.metadata,
-            context_ids=row.context_ids or found.context_ids or (),
-        )
+def _with_texts(row: VerdictRow, logged: LogRow) -> VerdictRow:
+    """Return a row with the texts of its row in the log."""
+    example = logged.example
+    if not isinstance(example, RagExample):
+        return row
+    return replace(
+        row,
+        question=example.question,
+        contexts=example.contexts,
+        response=example.response,
+        context_ids=row.context_ids or logged.context_ids or (),
+    )
 
 
 def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
@@ -114,16 +134,14 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
         problem = f"{source.place} of the verdicts: {source.fields}"
         return VerdictRow(source.number, error=FailedEvaluation(None, source.fields.code, problem))
     record = dict(source.fields)
-    number = record.get("row")
+    number, name, error = record.get("row"), record.get("id"), record.get("error")
     row = number if isinstance(number, int) and number > 0 else source.number
-    name = record.get("id")
     id_ = None if name is None else str(name)
     metadata = _metadata(record)
-    error = record.get("error")
     if isinstance(error, Mapping):
         failed = FailedEvaluation(id_, str(error.get("code")), str(error.get("message")))
         return VerdictRow(row, id_, error=failed, metadata=metadata)
-    if not any(name in record for name in _VERDICT):
+    if not any(name in record for name in (*SCORES, "adherent")):
         problem = (
             f"{source.place} holds no score (found {', '.join(record) or 'nothing'}); "
             "`trivet evaluate` writes verdicts"
@@ -131,14 +149,14 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
         if first:
             raise DataError(f"{path}: {problem}")
         return VerdictRow(row, id_, error=FailedEvaluation(id_, "no_verdict", problem))
-    question, contexts, response = _own_texts(record.get("texts"))
-    ids = record.get("context_ids")
+    texts, ids = _part(record, "texts"), record.get("context_ids")
+    question, contexts, response = (texts.get(n) for n in ("question", "contexts", "response"))
     return VerdictRow(
         row=row,
         id=id_,
-        question=question,
-        contexts=contexts,
-        response=response,
+        question=question if isinstance(question, str) else None,
+        contexts=tuple(map(str, contexts)) if isinstance(contexts, list) else None,
+        response=response if isinstance(response, str) else None,
         verdict=record,
         metadata=metadata,
         context_ids=tuple(None if i is None else str(i) for i in ids)
@@ -148,20 +166,88 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
 
 
 def _metadata(record: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    own = record.get("metadata")
-    columns = dict(own) if isinstance(own, Mapping) else {}
+    columns = dict(_part(record, "metadata"))
     for name, value in record.items():
-        if name.startswith(_COLUMN):
-            columns[name.removeprefix(_COLUMN)] = value
+        if name.startswith(_METADATA_COLUMN):
+            columns[name.removeprefix(_METADATA_COLUMN)] = value
     return {name: value for name, value in columns.items() if isinstance(value, str | int | float)}
 
 
-def _own_texts(texts: Any) -> tuple[str | None, tuple[str, ...] | None, str | None]:
-    if not isinstance(texts, Mapping):
-        return None, None, None
-    question, contexts, response = (texts.get(n) for n in ("question", "contexts", "response"))
-    return (
-        question if isinstance(question, str) else None,
-        tuple(map(str, contexts)) if isinstance(contexts, list) else None,
-        response if isinstance(response, str) else None,
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Record of the run that wrote a verdict file.
+
+    Attributes:
+        about: Names and values, for a table.
+        remarks: Sentences that a reader needs before any figure.
+        input: Path of the evaluated log; ``None`` for stdin.
+        mapping: Our field names to the log's.
+        format: Format of the log, if it was given.
+        judge: Hash of the bundle's manifest, and the precision.
+    """
+
+    about: dict[str, str]
+    remarks: tuple[str, ...]
+    input: str | None = None
+    mapping: Mapping[str, str] | None = None
+    format: str | None = None
+    judge: tuple[str, ...] = ()
+
+
+def read_run_facts(verdicts: Path) -> RunFacts:
+    """Read ``OUT.run.json``; a missing or damaged record gives fewer facts and never an error."""
+    path = verdicts.with_name(f"{verdicts.name}{_RECORD_SUFFIX}")
+    about = {"verdicts": verdicts.name}
+    try:
+        record = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return RunFacts(about, (f"There is no {path.name}: bundle and settings are unknown.",))
+    except (OSError, ValueError, RecursionError):
+        record = None
+    if not isinstance(record, Mapping):
+        return RunFacts(about, (f"{path.name} cannot be read: bundle and settings are unknown.",))
+    log, bundle, backend = (_part(record, name) for name in ("input", "bundle", "backend"))
+    settings = _part(record, "settings")
+    source, manifest = log.get("path"), str(bundle.get("manifest_sha256"))
+    about |= {
+        "input": "stdin" if source == "-" else Path(str(source or "unknown")).name,
+        "bundle": f"{bundle.get('name')}, manifest {manifest[:_HASH_DIGITS]}",
+        "thresholds": _list(_part(bundle, "thresholds")),
+        "backend": ", ".join(str(value) for value in backend.values() if value is not None),
+        "settings": _list(settings) or "defaults",
+        "started": f"{record.get('started')}, by trivet {record.get('trivet')}",
+    }
+    remarks = []
+    if record.get("finished") is not True:
+        remarks.append("The run is not finished: all figures cover the rows evaluated so far.")
+    changed = record.get("changed")
+    if isinstance(changed, list) and changed:
+        remarks.append(f"The run was resumed after changes: {'; '.join(map(str, changed))}.")
+    return RunFacts(
+        about=about,
+        remarks=tuple(remarks),
+        input=source if isinstance(source, str) and source != "-" else None,
+        mapping={str(our): str(their) for our, their in _part(settings, "mapping").items()},
+        format=settings["format"] if isinstance(settings.get("format"), str) else None,
+        judge=(manifest, str(backend.get("precision"))),
     )
+
+
+def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = record.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _list(values: Mapping[str, Any]) -> str:
+    """Return the values that differ from empty defaults, as one line."""
+    return ", ".join(
+        f"{name} {_value(value)}"
+        for name, value in values.items()
+        if value not in (None, False, {}, [])
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

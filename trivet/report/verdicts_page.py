@@ -1,28 +1,26 @@
-"""A judged log as a page: what it scored, what is wrong with it, and its worst answers."""
+"""Page of a run: scores, kinds of failure, groups and the worst answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from trivet.records import ConfigError
 from trivet.report.answer import read_answer
-from trivet.report.cards import Card, Choices, make_card, render_cards
-from trivet.report.failure_kinds import KINDS, Limits
-from trivet.report.statistic_sections import (
-    about_section,
-    failure_section,
-    group_sections,
-    kind_section,
-    score_section,
-)
-from trivet.report.tally import Tally, tally
-from trivet.report.verdict_row import VerdictRow
+from trivet.report.cards import Card, Choices, render_cards
+from trivet.report.estimates import MIN_GROUPS, Mean
+from trivet.report.pages import Section, shown_text
+from trivet.report.plots import histogram_svg, interval_svg
+from trivet.report.tally import KINDS, MAX_VALUES, Column, Limits, Tally, tally
+from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import SCORES
 
-SHOWN = 500  # answers on a page, if not told otherwise
+SHOWN = 500  # answers on a page
 _SOUND = "none of these"
+_MAX_NAME = 40  # characters of a value in a drawing
+_MAX_MESSAGE = 500  # characters of an error message
 
 
 def render_verdicts(
@@ -38,23 +36,19 @@ def render_verdicts(
     """Return the page of one run.
 
     Args:
-        rows: Read twice, in the same order: a list, or what begins anew each time it is iterated
-            over. All of them are counted.
-        about: What is known of the run: bundle, engine, input...
-        title: Of the document.
+        rows: Rows, iterated over twice in the same order; all are counted.
+        about: Facts about the run: bundle, backend, input.
+        title: Title of the document.
         remarks: Sentences about the run.
-        limits: Of the kinds of failure.
-        by: Columns of the metadata to group by; without any, all that have 2 to 20 values.
-        shown: How many answers the page shows, the worst ones.
+        limits: Limits of the kinds of failure.
+        by: Metadata columns to group by; by default all with 2 to 20 values.
+        shown: Number of answers on the page, the worst first.
 
     Raises:
         DataError: There is no row, or no row has a column of ``by``.
         ConfigError: ``shown`` is negative, or ``rows`` can be read only once.
     """
-    if shown < 0:
-        raise ConfigError(f"{shown} answers are to be shown; give 0 or more")
-    if iter(rows) is rows:
-        raise ConfigError("the rows of a report are read twice; give a list, not an iterator")
+    check_request([rows], shown)
     limits = limits or Limits()
     counted = tally(rows, limits, by)
     judged, failed = int((~counted.failed).sum()), int(counted.failed.sum())
@@ -65,62 +59,192 @@ def render_verdicts(
         title,
         before=[
             about_section("The run", {**about, "failed": f"{failed:,}"}, remarks),
-            score_section(counted),
-            kind_section(counted, limits),
-            *group_sections(counted),
+            _score_section(counted),
+            _kind_section(counted, limits),
+            *_group_sections(counted),
         ],
         answers_title="Answers, the worst first",
-        chosen=_chosen(counted, len(places), judged),
-        cards=_cards(rows, counted, places, choices),
+        answers_notes=_answers_notes(counted, len(places), judged),
+        cards=_cards(rows, counted, places),
         choices=choices,
-        after=[failure_section(counted)],
+        after=[_failure_section(counted)],
     )
 
 
-def worst(counted: Tally, shown: int) -> list[int]:
-    """Return the places of the rows to show: the lowest by each score in turn.
+def check_request(runs: Sequence[Iterable[VerdictRow]], shown: int) -> None:
+    """Refuse a negative number of answers, and rows that can be read only once.
 
-    So every kind of failure has its examples, however many rows show the most frequent one. They
-    are ordered by faithfulness, those without last.
+    Raises:
+        ConfigError: See above.
+    """
+    if shown < 0:
+        raise ConfigError(f"{shown} answers are to be shown; give 0 or more")
+    if any(iter(rows) is rows for rows in runs):
+        raise ConfigError("the rows of a report are read twice; give a list, not an iterator")
+
+
+def worst(counted: Tally, shown: int) -> list[int]:
+    """Return the indices of the rows to show: the lowest by each score in turn.
+
+    Every kind of failure gets examples, however frequent another one is. The rows are ordered by
+    faithfulness, those without it last.
     """
     lowest = []
     for values in counted.scores.values():
-        order = np.argsort(values, kind="stable")  # NaN stands last
-        lowest.append(order[: int(np.isfinite(values).sum())][:shown])
-    chosen: dict[int, None] = {}
-    for rank in range(max(map(len, lowest))):
-        for order in lowest:
-            if rank < len(order) and len(chosen) < shown:
-                chosen[int(order[rank])] = None
+        order = np.argsort(values, kind="stable")  # NaN last
+        lowest.append(order[: int(np.isfinite(values).sum())])
     faithfulness = counted.scores["faithfulness"]
-    return sorted(chosen, key=lambda place: (np.nan_to_num(faithfulness[place], nan=2.0), place))
+    return sorted(
+        take_in_turn(lowest, shown),
+        key=lambda place: (np.nan_to_num(faithfulness[place], nan=2.0), place),
+    )
 
 
-def _chosen(counted: Tally, shown: int, judged: int) -> list[str]:
-    told = []
+def take_in_turn(orders: Sequence[npt.NDArray[np.intp]], most: int) -> set[int]:
+    """Return up to ``most`` different indices: the first of each order, then the second of each."""
+    chosen: set[int] = set()
+    for rank in range(min(most, max(map(len, orders)))):
+        for order in orders:
+            if rank < len(order) and len(chosen) < most:
+                chosen.add(int(order[rank]))
+    return chosen
+
+
+def _answers_notes(counted: Tally, shown: int, judged: int) -> list[str]:
+    notes = []
     if shown < judged:
-        told.append(
+        notes.append(
             f"The page shows {shown:,} of {judged:,} judged rows: the lowest by faithfulness, "
             f"relevance, utilization and completeness in turn. It leaves out {judged - shown:,}; "
-            "they are in every figure above."
+            "the figures above include them."
         )
     if counted.with_texts < len(counted.rows):
         without = len(counted.rows) - counted.with_texts
-        told.append(
-            f"The texts of {without:,} rows are not at hand: what is shown of them is put together "
-            "from the sentences of their verdicts, and the question is missing. `--data INPUT` "
-            "names the file they came from; `trivet evaluate --texts` keeps texts with verdicts."
+        notes.append(
+            f"The texts of {without:,} rows are not available. They are rebuilt from the sentences "
+            "of the verdicts, without the question. `--data INPUT` names the evaluated file; "
+            "`trivet evaluate --texts` writes the texts into the verdicts."
         )
-    return told
+    return notes
 
 
 def _cards(
-    rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int], choices: Choices
+    rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]
 ) -> Iterator[Card]:
     wanted = set(places)
     found = {place: row for place, row in enumerate(rows) if place in wanted}
     for place in places:
         answer = read_answer(found[place])
         kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
-        codes = (int(column.codes[place]) for column in counted.columns)
-        yield make_card([answer], choices, kinds or (_SOUND,), answer.scores.values(), codes)
+        codes = [int(column.codes[place]) for column in counted.columns]
+        yield Card([answer], kinds or (_SOUND,), list(answer.scores.values()), codes)
+
+
+def about_section(title: str, about: Mapping[str, str], remarks: Sequence[str]) -> Section:
+    """Return the facts about a run."""
+    return Section(title, remarks, ("", ""), list(about.items()))
+
+
+def _score_section(counted: Tally) -> Section:
+    failed = int(counted.failed.sum())
+    rows, drawings = [], []
+    for score in SCORES:
+        mean = counted.mean(score)
+        none = len(counted.rows) - failed - mean.n
+        rows.append(
+            (score, number(mean.value), interval(mean), str(mean.n), str(failed), str(none))
+        )
+        values = counted.scores[score]
+        drawings.append(histogram_svg(values[np.isfinite(values)], score, "rows"))
+    paragraph = (
+        "Means over all rows that have the score, without failed rows. Answers to the same "
+        "question count as one draw in the 95 % interval; there is no interval for fewer than "
+        f"{MIN_GROUPS} questions. Rows without a response have relevance only."
+    )
+    header = ("score", "mean", "95 % interval", "rows", "failed", "without the score")
+    return Section("Scores", [paragraph], header, rows, drawings)
+
+
+def _kind_section(counted: Tally, limits: Limits) -> Section:
+    judged = int((~counted.failed).sum())
+    meanings = limits.meanings()
+    rows = [
+        (kind, str(int(found.sum())), _share(int(found.sum()), judged), meanings[kind])
+        for kind, found in counted.kinds.items()
+    ]
+    sound = judged - int(np.logical_or.reduce(list(counted.kinds.values())).sum())
+    rows.append((_SOUND, str(sound), _share(sound, judged), "all other judged rows"))
+    header = ("kind", "rows", "share", "meaning")
+    return Section("Kinds of failure", ["A row can have several kinds."], header, rows)
+
+
+def _group_sections(counted: Tally) -> list[Section]:
+    """Return a section for each metadata column, with its values side by side."""
+    sections = [_group_section(counted, column) for column in counted.columns]
+    if counted.wide:
+        names = ", ".join(counted.wide)
+        paragraph = f"Not grouped by, with more than {MAX_VALUES} values: {names}."
+        sections.append(Section("Other columns", [paragraph]))
+    return sections
+
+
+def _group_section(counted: Tally, column: Column) -> Section:
+    rows = []
+    points: dict[str, list[tuple[str, float, float | None, float | None]]] = {}
+    for place, value in [*enumerate(column.values), (-1, "(none)")]:
+        among = column.codes == place
+        if not among.any():
+            continue
+        judged = int((among & ~counted.failed).sum())
+        means = {score: counted.mean(score, among) for score in SCORES}
+        shares = [_share(int((counted.kinds[kind] & among).sum()), judged) for kind in KINDS]
+        cells = [
+            number(mean.value) if mean.low is None else f"{number(mean.value)} ({interval(mean)})"
+            for mean in means.values()
+        ]
+        rows.append((value, str(judged), str(int(among.sum()) - judged), *cells, *shares))
+        for score, mean in means.items():
+            if mean.value is not None:
+                point = (short(value), mean.value, mean.low, mean.high)
+                points.setdefault(score, []).append(point)
+    drawings = [interval_svg(found, score, "mean, 95 %") for score, found in points.items()]
+    header = (column.name, "rows", "failed", *SCORES, *KINDS)
+    paragraph = "Means with 95 % intervals, and the share of the judged rows with each kind."
+    return Section(f"By {column.name}", [paragraph], header, rows, drawings)
+
+
+def _failure_section(counted: Tally) -> Section:
+    failed = int(counted.failed.sum())
+    if not failed:
+        return Section("Failed rows", ["None."])
+    counts = ", ".join(f"{count} {code}" for code, count in counted.codes.most_common())
+    paragraphs = [f"{failed} of {len(counted.rows)} rows have no verdict: {counts}."]
+    if failed > len(counted.failures):
+        paragraphs.append(f"The first {len(counted.failures)} of them:")
+    rows = [
+        (str(row), error.id or "-", error.code, error.message[:_MAX_MESSAGE])
+        for row, error in counted.failures
+    ]
+    return Section("Failed rows", paragraphs, ("row", "id", "code", "message"), rows)
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """Format a score; ``-`` for none."""
+    return "-" if value is None else f"{value:{form}}"
+
+
+def interval(mean: Mean, form: str = ".3f") -> str:
+    """Format an interval; ``-`` for none."""
+    if mean.low is None or mean.high is None:
+        return "-"
+    return f"{mean.low:{form}} to {mean.high:{form}}"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{100 * count / of:.1f} %" if of else "-"
+
+
+def short(value: str) -> str:
+    """Return a value on one line, short enough for a drawing."""
+    text = shown_text(value).replace("\n", " ").replace("\t", " ")
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"

@@ -1,4 +1,4 @@
-"""Verdict files in, one page out: what ``trivet report`` and ``trivet evaluate --report`` do."""
+"""Reports from verdict files, for ``trivet report`` and ``trivet evaluate --report``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trivet.records import DataError
 from trivet.report.comparison_page import render_comparison
-from trivet.report.failure_kinds import Limits
+from trivet.report.tally import Limits
 from trivet.report.verdict_files import VerdictFile
 from trivet.report.verdicts_page import SHOWN, render_verdicts
 
@@ -21,59 +21,58 @@ def write_report(
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> None:
-    """Write the page of one verdict file, or of two compared.
+    """Write the page of one verdict file, or the comparison of two.
 
     Args:
-        verdicts: One file of ``trivet evaluate``, or two over the same questions.
-        out: The page.
-        logs: Where the texts are, for each file or for both; without any, the logs that the runs'
-            records name.
-        limits: Of the kinds of failure.
-        by: Columns of the metadata to group by.
-        shown: How many answers the page shows.
+        verdicts: One or two files of ``trivet evaluate``.
+        out: Page to write.
+        logs: Logs with the texts, one for each file or one for both; by default those named in
+            the runs' records.
+        limits: Limits of the kinds of failure.
+        by: Metadata columns to group by.
+        shown: Number of answers on the page.
 
     Raises:
-        DataError: A file cannot be read, holds no verdicts, or would be overwritten by the page;
-            or two runs have no row in common.
+        DataError: A file cannot be read, has no verdicts or would be overwritten, or two runs have
+            no row in common.
         ConfigError: ``shown`` is negative.
         OSError: The page cannot be written.
     """
     check_page(out, verdicts, logs)
     if len(verdicts) not in (1, 2) or len(logs) > len(verdicts):
         raise DataError(
-            f"{len(verdicts)} verdict files and {len(logs)} logs were given; a report is of one "
-            "verdict file, or compares two, each with one log at most"
+            f"{len(verdicts)} verdict files and {len(logs)} logs were given; a report takes one or "
+            "two verdict files, each with one log at most"
         )
     own = [logs[min(place, len(logs) - 1)] if logs else None for place in range(len(verdicts))]
     files = [VerdictFile(path, log) for path, log in zip(verdicts, own, strict=True)]
-    first, *others = files
-    if not others:
+    if len(files) == 2:
+        page = _compare(files[0], files[1], limits, by, shown)
+    else:
         page = render_verdicts(
-            first,
-            first.facts.about,
-            title=f"Verdicts: {first.path.name}",
-            remarks=first.facts.remarks,
+            files[0],
+            files[0].facts.about,
+            title=f"Verdicts: {files[0].path.name}",
+            remarks=files[0].facts.remarks,
             limits=limits,
             by=by,
             shown=shown,
         )
-    else:
-        page = _compare(first, others[0], limits, by, shown)
     out.write_text(page, encoding="utf-8")
 
 
 def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str] = ()) -> None:
-    """Refuse, before anything is judged or read, a page that could not be written.
+    """Refuse a page that cannot be written, before any row is read.
 
     Raises:
-        DataError: Its folder does not exist, a folder stands in its place, or it is an input.
+        DataError: Its folder does not exist, or it is a folder or an input.
     """
     if not out.parent.is_dir():
         raise DataError(f"{out}: there is no folder {out.parent} to write it into")
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file to write")
     if out.resolve() in [path.resolve() for path in (*verdicts, *map(Path, logs))]:
-        raise DataError(f"{out} would overwrite what the report is about; name another file")
+        raise DataError(f"{out} is an input of the report and would be overwritten")
 
 
 def _compare(
@@ -89,8 +88,8 @@ def _compare(
     judges = (first.facts.judge, second.facts.judge)
     if all(judges) and judges[0] != judges[1]:
         remarks.append(
-            "The runs were judged by different bundles or precisions: a difference may be the "
-            "judge's and not the answers'."
+            "The runs used different bundles or precisions: differences may come from the "
+            "evaluator, not from the answers."
         )
     return render_comparison(
         (first, second),

@@ -68,7 +68,7 @@
       for (const one of card ? card.querySelectorAll("details") : []) one.open = !one.open;
     }
   });
-  // Paper cannot unfold.
+  // Unfold everything for printing.
   let folded = [];
   window.addEventListener("beforeprint", () => {
     folded = Array.from(list.querySelectorAll("details:not([open])"));

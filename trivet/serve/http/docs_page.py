@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from trivet.records import to_json_text
-from trivet.report.environment import ENVIRONMENT, content_policy
+from trivet.report.pages import ENVIRONMENT, content_policy
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.openapi import openapi
 from trivet.serve.http.route_list import ROUTES, RouteFacts
