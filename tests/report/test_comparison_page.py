@@ -38,7 +38,7 @@ def test_differences_kinds_and_cards(make_row: MakeRow) -> None:
     row = re.findall(r"<td[^>]*>([^<]*)</td>", scores)[:8]
     assert row[:4] == ["faithfulness", "0.450", "0.475", "+0.025"]
     assert row[5:] == ["9", "3", "12"]
-    kinds = page.partition("<h2>What is wrong</h2>")[2].partition("</section>")[0]
+    kinds = page.partition("<h2>Kinds of failure</h2>")[2].partition("</section>")[0]
     assert re.findall(r"<td[^>]*>([^<]*)</td>", kinds)[:5] == ["made up", "12", "3", "0", "9"]
     assert "<h2>B - A by topic</h2>" in page
     cards = page.partition('<div id="answers">')[2]
@@ -54,9 +54,9 @@ def test_rows_alone_and_other_questions_are_told(make_row: MakeRow) -> None:
     first = run(make_row, lambda n: 0.0)
     second = [make_row(n, id_=f"q{n}", question="Another?") for n in range(5, 20)]
     page = render_comparison((first, second), NAMES, ABOUTS, remarks=["A: not finished."])
-    assert "8 rows of both runs belong together, by their id" in page
+    assert "8 rows are paired by their id" in page
     assert "4 rows of A and 7 of B have no partner" in page
-    assert "8 pairs hold two different questions" in page
+    assert "8 pairs have two different questions" in page
     assert "A: not finished." in page
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.records import ContextSentence, SentenceVerdict, UnsupportedSpan
-from trivet.report.answer import cut_context, cut_response
-from trivet.report.answer import matches, rebuilt
+from trivet.report.answer import cut_context, cut_response, matches, rebuilt
 
 offsets = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6)
 

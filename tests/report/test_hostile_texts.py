@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import pytest
 
 from trivet.records import FailedEvaluation
-from trivet.report.comparison_page import render_comparison
 from trivet.report.cards import to_html
+from trivet.report.comparison_page import render_comparison
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts
 from trivet.verdict_json import read_evaluation

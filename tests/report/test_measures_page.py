@@ -69,7 +69,7 @@ def headings(page: str) -> list[str]:
 
 def test_a_source_has_its_figures_and_its_curves() -> None:
     page = page_of(rows_of("logs"))
-    assert headings(page) == ["What was measured", "logs"]
+    assert headings(page) == ["Evaluated rows", "logs"]
     assert titles(page) == [
         "hallucination: ROC, with its area",
         "hallucination: reliability",

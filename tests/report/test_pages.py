@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.report.pages import Section, render_page
-from trivet.report.pages import shown_text
+from trivet.report.pages import Section, render_page, shown_text
 
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" role="img"><title>a &amp; b</title><g id="p"/></svg>'

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from trivet.records import DataError, FailedEvaluation
-from trivet.report.tally import Limits
 from trivet.report.comparison_page import pair
-from trivet.report.tally import Tally, tally
+from trivet.report.tally import Limits, Tally, tally
 from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]

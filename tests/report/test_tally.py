@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from trivet.records import DataError, FailedEvaluation
-from trivet.report.tally import MADE_UP, Limits
-from trivet.report.tally import tally
+from trivet.report.tally import MADE_UP, Limits, tally
 from trivet.report.verdict_files import VerdictRow
 
 MakeRow = Callable[..., VerdictRow]

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from trivet.records import DataError
-from trivet.report.verdict_files import read_run_facts
-from trivet.report.verdict_files import VerdictFile
-from trivet.report.verdict_files import VerdictRow
+from trivet.report.verdict_files import VerdictFile, VerdictRow, read_run_facts
 
 MakeRow = Callable[..., VerdictRow]
 
@@ -132,7 +130,7 @@ def test_a_log_that_breaks_off_costs_texts_and_not_the_report(
 
 def test_the_facts_of_a_run(tmp_path: Path) -> None:
     out = tmp_path / "v.jsonl"
-    assert "is unknown" in read_run_facts(out).remarks[0]
+    assert "are unknown" in read_run_facts(out).remarks[0]
     write_record(out, tmp_path / "log.jsonl", finished=False, changed=["trivet was 1, is 2"])
     facts = read_run_facts(out)
     assert facts.about["bundle"] == "tiny, manifest 0123456789ab"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from trivet.records import ConfigError, FailedEvaluation
-from trivet.report.tally import Limits
-from trivet.report.tally import tally
+from trivet.report.tally import Limits, tally
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts, worst
 
@@ -86,7 +85,7 @@ def test_groups_stand_side_by_side(make_row: MakeRow) -> None:
 
 def test_without_texts_the_page_says_so_and_shows_the_sentences(make_row: MakeRow) -> None:
     page = render_verdicts([make_row(texts=False)], ABOUT)
-    assert "The texts of 1 rows are not at hand" in page
+    assert "The texts of 1 rows are not available" in page
     assert "It was built of stone in 1817." in page
     assert "When was the mill built?" not in page
 
@@ -95,7 +94,7 @@ def test_other_texts_than_were_judged_are_not_marked(make_row: MakeRow) -> None:
     row = make_row()
     other = VerdictRow(1, "mill", "Q?", ("Another passage, quite.",), "Other answer.", row.verdict)
     page = render_verdicts([other], ABOUT)
-    assert page.count("is not the text that was judged") == 2
+    assert page.count("differ from the evaluated text") == 2
     assert "Other answer" not in page and "1871" in page
 
 

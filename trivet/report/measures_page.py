@@ -1,4 +1,4 @@
-"""What ``trivet test`` found as a page: the figures of each source, with its curves."""
+"""Page of ``trivet test``: figures and curves of each source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trivet.records import FailedEvaluation
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg, roc_svg
 
-_CURVES_TOGETHER = 5  # ROC curves in one plot; more cannot be told apart
+_MAX_CURVES = 5  # in one plot
 
 
 def render_measures(
@@ -25,11 +25,11 @@ def render_measures(
     """Return the page.
 
     Args:
-        rows: What was judged.
+        rows: Predictions.
         figures: Figures of `trivet.measures.metrics` and, by length, `trivet.measures.lengths`.
-        report: What was read and what was left out.
-        about: What to say of the run: bundle, engine, data, split.
-        lengths: How many rows fall into each length.
+        report: Counts of rows read and left out.
+        about: Names of bundle, backend, data and split.
+        lengths: Number of rows of each length.
     """
     sections = [_summary(rows, report, about)]
     for source in dict.fromkeys(figure.source for figure in figures):
@@ -40,39 +40,33 @@ def render_measures(
             )
     if lengths is not None:
         counts = ", ".join(f"{name}: {count}" for name, count in lengths.items())
-        by_length = [figure for figure in figures if figure.length]
-        told = f"Rows by tokens of contexts, question and response: {counts}."
-        sections.append(
-            Section("By length", [told], HEADER, [figure.to_cells() for figure in by_length])
-        )
-    return render_page("What the bundle scored", sections)
+        paragraph = f"Rows by tokens of contexts, question and response: {counts}."
+        cells = [figure.to_cells() for figure in figures if figure.length]
+        sections.append(Section("By length", [paragraph], HEADER, cells))
+    return render_page("Scores of the bundle", sections)
 
 
 def _summary(rows: Sequence[Judged], report: SourceReport, about: Mapping[str, str]) -> Section:
     failures = [row.evaluation for row in rows if isinstance(row.evaluation, FailedEvaluation)]
-    told = [f"{name.capitalize()}: {value}." for name, value in about.items()]
-    told.append(
+    paragraphs = [f"{name.capitalize()}: {value}." for name, value in about.items()]
+    paragraphs.append(
         f"{report.rows} rows read, {report.outside_split} of them outside the split; "
         f"{len(rows) - len(failures)} judged, {len(failures)} failed. Intervals are 95 %, by a "
         "bootstrap over source documents."
     )
-    lost = [
-        *(("dropped", reason, count) for reason, count in report.dropped.items()),
-        *(("noted", kind, count) for kind, count in report.noted.items()),
-    ]
     cells = [
         (what, reason, str(count), ", ".join(report.places.get(reason, ())))
-        for what, reason, count in lost
+        for what, reasons in (("dropped", report.dropped), ("noted", report.noted))
+        for reason, count in reasons.items()
     ]
-    codes = dict.fromkeys(failure.code for failure in failures)
-    for code in codes:
+    for code in dict.fromkeys(failure.code for failure in failures):
         same = [failure for failure in failures if failure.code == code]
         cells.append(("failed", code, str(len(same)), f"{same[0].id}: {same[0].message}"))
-    return Section("What was measured", told, ("", "what", "rows", "first at"), cells)
+    return Section("Evaluated rows", paragraphs, ("", "reason", "rows", "first at"), cells)
 
 
 def _cells(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
-    """Return the cells without the source; a generator stands beside the measure."""
+    """Return the cells without the source, with the generator after the measure."""
     return [
         (", ".join(filter(None, (figure.measure, figure.generator))), *figure.to_cells()[2:])
         for figure in figures
@@ -80,24 +74,22 @@ def _cells(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
 
 
 def _curves(rows: Sequence[Judged], source: str) -> list[str]:
-    """Draw the reliability of each judgement, and the ROC of responses; none without truths."""
+    """Draw the ROC curves of hallucination, and the reliability of each kind of prediction."""
     family, _, part = source.partition("/")
     if part in ("pooled", "mean"):
-        sources = sorted({one.example.source for one in rows if _of(one, family)})
-        own = [row for row in rows if _of(row, family)]
+        own = [row for row in rows if row.example.source.split("/")[0] == family]
     else:
-        sources = [source]
         own = [row for row in rows if row.example.source == source]
     curves = {}
-    for name in sources:
+    for name in sorted({row.example.source for row in own}):
         units = judged_units([row for row in own if row.example.source == name])["hallucination"]
         if units.positive.any() and not units.positive.all():
             curves[_printable(name)] = roc_points(units.probs, units.positive)
     drawings = []
-    for number in range(0, len(curves), _CURVES_TOGETHER):
-        some = dict(list(curves.items())[number : number + _CURVES_TOGETHER])
+    for number in range(0, len(curves), _MAX_CURVES):
+        some = dict(list(curves.items())[number : number + _MAX_CURVES])
         drawings.append(roc_svg(some, "hallucination: ROC, with its area"))
-    if part == "mean":  # the mean is over sets: no rows of its own
+    if part == "mean":  # over sets, without rows
         return drawings
     for name, units in judged_units(own).items():
         if len(units.probs):
@@ -106,10 +98,6 @@ def _curves(rows: Sequence[Judged], source: str) -> list[str]:
     return drawings
 
 
-def _of(row: Judged, family: str) -> bool:
-    return row.example.source.split("/")[0] == family
-
-
 def _printable(name: str) -> str:
-    """Replace what XML cannot hold."""
+    """Replace characters that are invalid in XML."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

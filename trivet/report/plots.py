@@ -1,10 +1,7 @@
-"""Small plots as inline SVG text: reliability, ROC, intervals and histograms.
+"""Plots as inline SVG: reliability, ROC, intervals and histograms.
 
-No script and no plotting library.
-
-Text and axes take the page's own colour (``currentColor``) and the series take CSS variables
-(``--series-1`` to ``--series-5``) with fallbacks that read on light and on dark; series differ by
-their dashes too. Sizes are in pixels of a ``viewBox`` that shrinks with the page.
+Text and axes use ``currentColor``, series the CSS variables ``--series-1`` to ``--series-5`` and
+dashes. Sizes are pixels of a ``viewBox`` that shrinks with the page.
 """
 
 from __future__ import annotations
@@ -21,35 +18,32 @@ from trivet.measures.curves import ReliabilityBin, expected_calibration_error
 FloatArray = npt.NDArray[np.float64]
 
 _SIDE = 240  # of a square plot
-_LEFT, _TOP, _BELOW, _RIGHT = 46, 30, 40, 14  # around it
-_LETTER = 6.4  # width of a letter at 11 pixels, on the wide side
+_LEFT, _TOP, _BELOW, _RIGHT = 46, 30, 40, 14  # margins
+_LETTER = 6.4  # width of a wide letter at 11 pixels
 _FALLBACKS = ("#3b82c4", "#d97706", "#0f9d76", "#b455c0", "#c2410c")
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2")
-_POINTS = 400  # most points of one curve
+_MAX_POINTS = 400  # of one curve
 
 
 def reliability_svg(
     bins: Sequence[ReliabilityBin], title: str, before: Sequence[ReliabilityBin] = ()
 ) -> str:
-    """Draw how often predictions of like probability come true; the diagonal is the ideal.
+    """Draw the share of true predictions over the predicted probability.
 
-    Bars at the foot say how the predictions are spread.
+    Bars show the distribution of the predictions.
 
     Args:
-        bins: Result of ``reliability_bins``.
-        title: Above the plot.
-        before: A second curve, dashed: the same predictions before a calibration.
+        bins: Bins as `trivet.measures.curves.reliability_bins` returns them.
+        title: Title of the plot.
+        before: Bins before a calibration, drawn as a dashed curve.
     """
     parts = _square("predicted probability", "share that is true")
-    parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
     most = max((one.weight for one in bins), default=1.0)
-    parts += [
-        f'<rect x="{_number(_x(one.low))}" y="{_number(_y(one.weight / most * 0.2))}" '
-        f'width="{_number((one.high - one.low) * _SIDE - 1)}" '
-        f'height="{_number(one.weight / most * 0.2 * _SIDE)}" '
-        'fill="currentColor" fill-opacity=".16"/>'
-        for one in bins
-    ]
+    for one in bins:
+        height = one.weight / most * 0.2 * _SIDE
+        width = (one.high - one.low) * _SIDE - 1
+        fill = 'fill="currentColor" fill-opacity=".16"'
+        parts.append(_bar(_x(one.low), _TOP + _SIDE - height, width, height, fill))
     legend = []
     for number, (name, found) in enumerate((("", bins), ("before", before))):
         if found:
@@ -68,24 +62,22 @@ def reliability_svg(
 
 
 def roc_svg(curves: Mapping[str, tuple[FloatArray, FloatArray]], title: str) -> str:
-    """Draw ROC curves by name, each with its area.
+    """Draw ROC curves, with their areas in the legend.
 
     Args:
-        curves: Name to false and true positive rates, as ``roc_points`` returns them.
-        title: Above the plot.
+        curves: Name to false and true positive rates, from `trivet.measures.curves.roc_points`.
+        title: Title of the plot.
     """
     parts = _square("false positive rate", "true positive rate")
-    parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
     foot = _TOP + _SIDE + _BELOW + 6
     width = float(_LEFT + _SIDE + _RIGHT)
     for number, (name, (false, true)) in enumerate(curves.items()):
-        kept = np.unique(np.linspace(0, len(false) - 1, min(len(false), _POINTS)).round())
+        kept = np.unique(np.linspace(0, len(false) - 1, min(len(false), _MAX_POINTS)).round())
         points = [(float(false[i]), float(true[i])) for i in kept.astype(int)]
         parts.append(_line(points, _stroke(number)))
         area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
         y = foot + 16 * number
-        stroke = _stroke(number)
-        parts.append(f'<path d="M{_LEFT} {y}h24" fill="none" {stroke}/>')
+        parts.append(f'<path d="M{_LEFT} {y}h24" fill="none" {_stroke(number)}/>')
         words = f"{name} {area:.3f}"
         parts.append(_text(_LEFT + 30, y + 4, words))
         width = max(width, _LEFT + 30 + _LETTER * len(words))
@@ -98,13 +90,13 @@ def interval_svg(
     unit: str,
     around: float | None = None,
 ) -> str:
-    """Draw one dot a row, with its interval where there is one.
+    """Draw a dot for each row, with its interval if there is one.
 
     Args:
         rows: Name, value, lower and upper end; both ends may be None.
-        title: Above the plot.
-        unit: What the values are, below the axis.
-        around: A value that the axis must hold, such as 0 for differences.
+        title: Title of the plot.
+        unit: Label of the axis.
+        around: Value that the axis must contain, such as 0 for differences.
 
     Raises:
         ValueError: A number is not finite.
@@ -144,26 +136,24 @@ def interval_svg(
 
 
 def histogram_svg(values: FloatArray, title: str, unit: str, bins: int = 20) -> str:
-    """Draw how many values lie where between 0 and 1.
+    """Draw a histogram.
 
     Args:
-        values: In [0, 1]. *Shape:* [n].
-        title: Above the plot.
-        unit: What is counted.
-        bins: How many bars, of equal width.
+        values: Values in [0, 1]. *Shape:* [n].
+        title: Title of the plot.
+        unit: Label of the counts.
+        bins: Number of bars, of equal width.
     """
     counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
     most = max(int(counts.max()), 1)
     wide, high = 200, 90
     step = wide / bins
     foot = _TOP + high
-    parts = [
-        f'<rect x="{_number(_LEFT + step * place)}" y="{_number(foot - high * count / most)}" '
-        f'width="{_number(step - 1)}" height="{_number(high * count / most)}" '
-        f'style="fill:{_colour(0)}"/>'
-        for place, count in enumerate(counts.tolist())
-        if count
-    ]
+    parts = []
+    for place, count in enumerate(counts.tolist()):
+        if count:
+            height, fill = high * count / most, f'style="fill:{_colour(0)}"'
+            parts.append(_bar(_LEFT + step * place, foot - height, step - 1, height, fill))
     parts.append(f'<path d="M{_LEFT} {foot}h{wide}" stroke="currentColor" stroke-opacity=".5"/>')
     for tick in (0.0, 0.5, 1.0):
         parts.append(_text(_LEFT + wide * tick, foot + 15, f"{tick:g}", anchor="middle"))
@@ -185,7 +175,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _square(across: str, up: str) -> list[str]:
-    """Return the frame, the ticks and the names of the axes of a plot from 0 to 1."""
+    """Return frame, ticks, axis names and diagonal of a plot from 0 to 1."""
     parts = [
         f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" '
         'stroke="currentColor" stroke-opacity=".5"/>'
@@ -197,6 +187,7 @@ def _square(across: str, up: str) -> list[str]:
     middle = _TOP + _SIDE // 2
     turned = f'transform="rotate(-90 12 {middle})"'
     parts.append(_text(12, middle, up, anchor="middle", more=turned))
+    parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
     return parts
 
 
@@ -216,13 +207,18 @@ def _colour(number: int) -> str:
 def _stroke(number: int) -> str:
     dash = _DASHES[number % len(_DASHES)]
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    # A variable is read in a style, not in an attribute.
+    # CSS variables work in a style, not in an attribute.
     return f'style="stroke:{_colour(number)}" stroke-width="2"{dashes}'
 
 
 def _line(points: Iterable[tuple[float, float]], stroke: str) -> str:
     steps = " ".join(f"{_number(_x(x))},{_number(_y(y))}" for x, y in points)
     return f'<polyline points="{steps}" fill="none" {stroke}/>'
+
+
+def _bar(x: float, y: float, width: float, height: float, fill: str) -> str:
+    place = f'x="{_number(x)}" y="{_number(y)}"'
+    return f'<rect {place} width="{_number(width)}" height="{_number(height)}" {fill}/>'
 
 
 def _dot(x: float, y: float, number: int) -> str:
@@ -238,7 +234,6 @@ def _text(
 
 
 def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
-    # A long title must not be cut off.
     width = max(width, 16 + 7.4 * len(title))
     size = f'width="{_number(width)}" height="{_number(height)}"'
     return (
@@ -252,5 +247,5 @@ def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
 
 
 def _number(value: float) -> str:
-    """Write a length with one decimal at most."""
+    """Format a length with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")

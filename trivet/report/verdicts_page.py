@@ -128,9 +128,7 @@ def _answers_notes(counted: Tally, shown: int, judged: int) -> list[str]:
     return notes
 
 
-def _cards(
-    rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]
-) -> Iterator[Card]:
+def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) -> Iterator[Card]:
     wanted = set(places)
     found = {place: row for place, row in enumerate(rows) if place in wanted}
     for place in places:
