@@ -1,4 +1,4 @@
-"""What ``trivet test`` does: a bundle judges labelled rows, and what it scored goes into files."""
+"""Evaluation of a bundle on labelled rows and its result files, for ``trivet test``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from trivet.report.measures_page import render_measures
 
 @dataclass(frozen=True)
 class MeasuredBundle:
-    """A bundle's verdicts on labelled rows and the figures they make.
+    """Predictions of a bundle on labelled rows, with their figures.
 
     Attributes:
-        rows: What was judged.
-        figures: Of `trivet.measures.metrics`, then of `measures.lengths` where lengths were asked for.
-        report: What was read and what was left out.
-        about: The names of bundle, engine, data and split.
-        lengths: How many rows fall into each length, where lengths were asked for.
+        rows: Predictions and labels.
+        figures: Figures of `trivet.measures.metrics`, then those of `trivet.measures.lengths`.
+        report: Counts of rows read and left out.
+        about: Names of bundle, backend, data and split.
+        lengths: Number of rows of each length, if measured by length.
     """
 
     rows: Sequence[Judged]
@@ -39,15 +39,15 @@ class MeasuredBundle:
 
     @property
     def failed(self) -> int:
-        """How many rows have no verdict."""
+        """Number of rows without a verdict."""
         return sum(isinstance(row.evaluation, FailedEvaluation) for row in self.rows)
 
 
 def check_files(*files: Path | None) -> None:
-    """Refuse, before hours of judging, files that could not be written afterwards.
+    """Refuse result files that cannot be written, before the evaluation starts.
 
     Raises:
-        DataError: A file's folder does not exist, or a folder stands in its place.
+        DataError: A file's folder does not exist, or the file is a folder.
     """
     for file in files:
         if file is not None and not file.parent.is_dir():
@@ -59,16 +59,16 @@ def check_files(*files: Path | None) -> None:
 def measure_bundle(
     evaluator: Evaluator, data: str, split: str, by_length: bool = False
 ) -> MeasuredBundle:
-    """Judge the rows of a source and measure the verdicts, with a bar on stderr.
+    """Evaluate the rows of a source and measure the verdicts, with a progress bar on stderr.
 
     Args:
-        evaluator: With the bundle.
-        data: The source, as `trivet.data.labelled.sources` takes it.
-        split: Likewise.
-        by_length: Measure within each length too.
+        evaluator: Evaluator with the bundle.
+        data: Source, as `trivet.data.labelled.sources` takes it.
+        split: Split of the source.
+        by_length: Whether to measure each range of lengths as well.
 
     Raises:
-        DataError: The source is refused, or no row is left to judge.
+        DataError: The source is refused, or no row is left to evaluate.
     """
     examples, report = load_source(data, split)
     if not examples:
@@ -93,7 +93,7 @@ def measure_bundle(
 def write_measures(
     found: MeasuredBundle, json: Path | None, markdown: Path | None, html: Path | None
 ) -> None:
-    """Write what was found into the files that are asked for.
+    """Write the figures into the given files.
 
     Raises:
         DataError: A file cannot be written.
