@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.metrics import Judged, measure, to_markdown
+from trivet.measures.figures import to_markdown
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Prediction
 from trivet.records import LabelledExample, RagExample
 
 
@@ -24,7 +26,7 @@ def measured(
         measures: Names of measures.
     """
     rows = [
-        Judged(known, result)
+        Prediction(known, result)
         for known, result in zip(labelled, evaluator.evaluate_many(inputs), strict=True)
     ]
     return to_markdown(

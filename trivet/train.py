@@ -1,4 +1,4 @@
-"""Training: ``train(config)`` reads the data, runs Lightning and ends in a bundle."""
+"""Training: ``train(config)`` reads the data, runs Lightning and writes a bundle."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     """Train, choose the best checkpoint and the thresholds on dev, and write a bundle.
 
     Args:
-        config: Everything that can be told.
-        resume: Go on from the folder's last checkpoint, if there is one.
-        command: What was typed; stands in the bundle, so that it can be typed again.
+        config: Configuration.
+        resume: Whether to continue from the folder's last checkpoint, if there is one.
+        command: Command line, recorded in the bundle.
 
     Returns:
         The bundle's folder.
 
     Raises:
-        ConfigError: Something asked for cannot be had; the message names the key.
+        ConfigError: The configuration cannot be met; the message names the key.
         DataError: A source cannot be read.
-        DivergedError: A loss is no number any more; ``diverged.json`` in the folder says where.
+        DivergedError: A loss is NaN or infinite; ``diverged.json`` in the folder names the batch.
     """
     keep_freed_memory()
     lightning.seed_everything(config.run.seed, workers=True)
@@ -77,12 +77,12 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         config.encoder.trunk.value,
         config.encoder.shared_layers,
         config.granularity.value,
-        config.encoder.matches,
+        config.encoder.exact_match_embedding,
     )
     model.trunk.check_window(config.window.size)
     settings = WindowSettings(
         config.window.size,
-        config.window.overlap,
+        config.window.stride_overlap,
         tuple(config.window.sizes),
         break_even(model.trunk.config),
     )
@@ -91,7 +91,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     items = prepare(taught, tokenizer, settings, use_evidence)
     dev = prepare(_load(config.data.dev, config.run.seed)[0], tokenizer, settings, use_evidence)
     _refuse_shared_groups(items, dev)
-    choosing = _chosen_sources(dev, config.data.thresholds_from)
+    choosing = _threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
     training = _training(config, model)
@@ -115,7 +115,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         default_root_dir=folder,
         accelerator=config.run.accelerator,
         devices=config.run.devices,
-        # Nothing in the model changes but its weights: no buffer needs to be sent around.
+        # Buffers never change.
         strategy=DDPStrategy(broadcast_buffers=False) if config.run.devices > 1 else "auto",
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
@@ -135,8 +135,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     trainer.fit(training, data, ckpt_path=newest)
     bundle = folder / "bundle"
     if not trainer.is_global_zero:
-        return bundle  # the first device writes it
-    _take_best(training, best)
+        return bundle  # written by the first device
+    _load_best(training, best)
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     thresholds = _choose(model, choosing, tokenizer.special.pad)
@@ -161,9 +161,9 @@ def _training(config: TrainConfig, model: RagModel) -> RagTraining:
     )
 
 
-def _take_best(training: RagTraining, best: ModelCheckpoint) -> None:
+def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:
     if not best.best_model_path:
-        logger.warning("the run ended before dev was judged once; the last weights are kept")
+        logger.warning("the run ended before the first validation; the last weights are kept")
     elif damage := damage_of(Path(best.best_model_path)):
         logger.warning(
             "%s is damaged (%s); the last weights are kept", best.best_model_path, damage
@@ -174,10 +174,7 @@ def _take_best(training: RagTraining, best: ModelCheckpoint) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory instead of asking the kernel for every large tensor anew.
-
-    Its default costs torch on a CPU much of its speed. Other C libraries need nothing.
-    """
+    """Let glibc keep freed memory, since requesting it anew for each tensor slows torch on CPUs."""
     if platform.libc_ver()[0] != "glibc":
         return
     mallopt = ctypes.CDLL(None).mallopt
@@ -189,7 +186,7 @@ def keep_freed_memory() -> None:
 def _load(
     sources: Sequence[SourceConfig], seed: int
 ) -> tuple[list[LabelledExample], list[DataInfo]]:
-    """Return the rows of all sources, and what the bundle will say of each data set."""
+    """Return the rows of all sources, and the bundle's record of each data set."""
     examples: list[LabelledExample] = []
     used: list[DataInfo] = []
     for source in sources:
@@ -217,12 +214,12 @@ def _refuse_shared_groups(train_items: Sequence[Item], dev: Sequence[Item]) -> N
     if shared:
         source, group = shared[0]
         raise ConfigError(
-            f"data: {len(shared)} groups stand in both train and dev, first {group!r} of {source}; "
+            f"data: {len(shared)} groups are in both train and dev, first {group!r} of {source}; "
             "give them different splits, such as fit and dev"
         )
 
 
-def _chosen_sources(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
+def _threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
     chosen = [
         item for item in dev if not prefixes or item.labelled.source.startswith(tuple(prefixes))
     ]

@@ -16,7 +16,8 @@ from trivet.ablation.page import to_html, to_markdown
 from trivet.ablation.scores import RowScore, read_scores, score_row, write_scores
 from trivet.ablation.table import Cost, Table, Value, t_interval, values_of
 from trivet.configs.schema import TrainConfig
-from trivet.measures.metrics import Judged, measure
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Prediction
 from trivet.records import (
     ContextSentence,
     ContextSpan,
@@ -156,7 +157,7 @@ RESPONSE_SENTENCES = (Span(0, 10), Span(11, 21))
 CONTEXT_SENTENCES = (Span(0, 10), Span(11, 21), Span(22, 27))
 
 
-def judged(number: int, random: np.random.Generator) -> Judged:
+def judged(number: int, random: np.random.Generator) -> Prediction:
     """Return a made-up row of one of three sources, with labels, and a verdict or a failure."""
     support, relevance, utilization = random.random(2), random.random(3), random.random(3)
     flagged = [span for span, value in zip(RESPONSE_SENTENCES, support, strict=True) if value < 0.5]
@@ -173,7 +174,7 @@ def judged(number: int, random: np.random.Generator) -> Judged:
     example = RagExample("?", (CONTEXT,), RESPONSE, id=str(number))
     labelled = LabelledExample(example, labels, source, f"g{number % 11}")
     if number % 13 == 5:
-        return Judged(labelled, FailedEvaluation(str(number), "too_long", "far too long"))
+        return Prediction(labelled, FailedEvaluation(str(number), "too_long", "far too long"))
     sentences = tuple(
         SentenceVerdict(s.start, s.end, RESPONSE[s.start : s.end], float(v), bool(v >= 0.5))
         for s, v in zip(RESPONSE_SENTENCES, support, strict=True)
@@ -200,7 +201,7 @@ def judged(number: int, random: np.random.Generator) -> Judged:
         response_chunks=1,
         replaced_characters=0,
     )
-    return Judged(labelled, verdict)
+    return Prediction(labelled, verdict)
 
 
 def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
 
-from trivet.heads.context_loss import share_error
-from trivet.heads.relevance import relevance_loss
-from trivet.heads.utilization import utilization_loss
+from trivet.heads.context_loss import sentence_cross_entropy, share_error
 
-Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-@pytest.fixture(params=[relevance_loss, utilization_loss])
-def loss(request: pytest.FixtureRequest) -> Loss:
-    function: Loss = request.param
-    return function
+loss = sentence_cross_entropy
 
 
 def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-def test_each_sentence_counts_once(loss: Loss) -> None:
+def test_each_sentence_counts_once() -> None:
     # A sentence of one token, and one of two.
     logits = torch.tensor([[logit(0.8), logit(0.6), logit(0.3)]])
     marks = torch.tensor([[1, 0, 1]])
@@ -35,7 +25,7 @@ def test_each_sentence_counts_once(loss: Loss) -> None:
     assert loss(logits, marks, weight, torch.ones(1)).item() == pytest.approx(wanted)
 
 
-def test_padding_and_unknown_labels_have_no_gradient(loss: Loss) -> None:
+def test_padding_and_unknown_labels_have_no_gradient() -> None:
     logits = torch.zeros(3, 3, requires_grad=True)
     # Padding in the first, nothing known of the second, one token unknown in the third.
     marks = torch.tensor([[1, 0, -1], [-1, -1, -1], [1, -1, 1]])
@@ -47,7 +37,7 @@ def test_padding_and_unknown_labels_have_no_gradient(loss: Loss) -> None:
     assert (logits.grad != 0).tolist() == [[True, True, False], [False] * 3, [True, False, True]]
 
 
-def test_where_nothing_is_known_nothing_is_trained(loss: Loss) -> None:
+def test_where_nothing_is_known_nothing_is_trained() -> None:
     logits = torch.ones(2, 2, requires_grad=True)
     found = loss(logits, torch.full((2, 2), -1), torch.full((2, 2), 0.5), torch.ones(2))
     assert found.item() == 0.0
@@ -56,7 +46,7 @@ def test_where_nothing_is_known_nothing_is_trained(loss: Loss) -> None:
     assert logits.grad.abs().sum() == 0
 
 
-def test_examples_count_by_their_weight(loss: Loss) -> None:
+def test_examples_count_by_their_weight() -> None:
     logits = torch.tensor([[logit(0.8)], [logit(0.6)]])
     marks, ones = torch.tensor([[1], [1]]), torch.ones(2, 1)
     found = loss(logits, marks, ones, torch.tensor([1.0, 0.0]))

@@ -12,13 +12,13 @@ from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.lengths import bucket_of, count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Judged
+from trivet.measures.predictions import Prediction
 from trivet.records import Evaluation, LabelledExample, Labels, RagExample
 
 SHORT, MIDDLE, LONG = 4_000, 5_001, 20_000
 
 
-def judged(source: str, adherent: bool, faithfulness: float, group: str) -> Judged:
+def judged(source: str, adherent: bool, faithfulness: float, group: str) -> Prediction:
     example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=group)
     verdict = Evaluation(
         id=group,
@@ -38,10 +38,10 @@ def judged(source: str, adherent: bool, faithfulness: float, group: str) -> Judg
         replaced_characters=0,
     )
     labels = Labels(adherent=adherent, relevance=1.0)
-    return Judged(LabelledExample(example, labels, source, group), verdict)
+    return Prediction(LabelledExample(example, labels, source, group), verdict)
 
 
-def bucket_rows(source: str, wrong: int, count: int = 20) -> list[Judged]:
+def bucket_rows(source: str, wrong: int, count: int = 20) -> list[Prediction]:
     """Half hallucinated at .4; adherent at .8, but ``wrong`` of them at .2."""
     rows = [judged(source, False, 0.4, f"{source} bad {i}") for i in range(count // 2)]
     return rows + [
@@ -75,7 +75,7 @@ def test_a_length_has_one_bucket(tokens: int, name: str) -> None:
 
 def test_figures_of_a_bucket_are_those_of_its_rows_alone() -> None:
     short, middle = bucket_rows("logs", 0), bucket_rows("logs ", 2)
-    middle = [Judged(_renamed(row.example), row.evaluation) for row in middle]
+    middle = [Prediction(_renamed(row.example), row.evaluation) for row in middle]
     rows = [row for pair in zip(short, middle, strict=True) for row in pair]
     found = named(measure_by_length(rows, [SHORT, MIDDLE] * 20, resamples=200))
     # Two of ten adherent rows stand below every hallucinated one: 8 of 10 pairs are right.

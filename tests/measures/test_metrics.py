@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
-from trivet.measures.metrics import Figure, Judged, measure
+from trivet.measures.figures import Figure
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Prediction
 from trivet.records import (
     ContextSentence,
     ContextSpan,
@@ -85,9 +87,9 @@ def judged(
     source: str = "logs",
     group: str = "g",
     generator: str | None = None,
-) -> Judged:
+) -> Prediction:
     example = RagExample(question="Who sleeps?", contexts=(CONTEXT,), response=RESPONSE, id="x")
-    return Judged(LabelledExample(example, labels, source, group, generator), evaluation)
+    return Prediction(LabelledExample(example, labels, source, group, generator), evaluation)
 
 
 def table(figures: list[Figure]) -> dict[str, Figure]:
@@ -263,7 +265,7 @@ def test_no_known_truth_gives_no_figure() -> None:
     assert measure([]) == []
 
 
-def sets(shift: float = 0.0) -> list[Judged]:
+def sets(shift: float = 0.0) -> list[Prediction]:
     """Three component sets of 30 groups each; the third knows one class alone."""
     random = np.random.default_rng(9)
     rows = []
@@ -306,7 +308,7 @@ def test_two_models_meet_the_same_resamples() -> None:
     assert first[name] == second[name]
 
 
-def halved(row: Judged, by: float) -> Evaluation:
+def halved(row: Prediction, by: float) -> Evaluation:
     assert isinstance(row.evaluation, Evaluation)
     assert row.evaluation.faithfulness is not None
     return verdict(row.evaluation.faithfulness * by)

@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from trivet.measures.figures import Figure
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Judged, judged_units
+from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import (
     Evaluation,
     FailedEvaluation,
@@ -18,7 +18,7 @@ from trivet.records import (
 )
 
 
-def judged(source: str, adherent: bool, faithfulness: float | None, group: str) -> Judged:
+def judged(source: str, adherent: bool, faithfulness: float | None, group: str) -> Prediction:
     example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=group)
     verdict: Evaluation | FailedEvaluation = FailedEvaluation(group, "too_long", "too long")
     if faithfulness is not None:
@@ -39,10 +39,10 @@ def judged(source: str, adherent: bool, faithfulness: float | None, group: str) 
             response_chunks=1,
             replaced_characters=0,
         )
-    return Judged(LabelledExample(example, Labels(adherent=adherent), source, group), verdict)
+    return Prediction(LabelledExample(example, Labels(adherent=adherent), source, group), verdict)
 
 
-def random_rows(source: str, count: int, seed: int) -> list[Judged]:
+def random_rows(source: str, count: int, seed: int) -> list[Prediction]:
     random = np.random.default_rng(seed)
     return [
         judged(
@@ -64,8 +64,8 @@ def test_halubench_is_told_per_source_pooled_and_as_a_mean() -> None:
     lost = judged("halubench/b", False, None, "lost")
     found = named(measure([*second, lost, *first], resamples=100))
 
-    def by_library(rows: list[Judged]) -> tuple[float, float]:
-        units = judged_units(rows)["hallucination"]
+    def by_library(rows: list[Prediction]) -> tuple[float, float]:
+        units = scored_units(rows)["hallucination"]
         flagged = units.probs > 0.5
         accuracy = accuracy_score(units.positive, flagged)
         return float(accuracy), float(roc_auc_score(units.positive, units.probs))
@@ -96,7 +96,7 @@ def test_accuracy_needs_no_second_class() -> None:
 
 def test_units_are_probabilities_of_the_positive_class_beside_the_truth() -> None:
     rows = [judged("logs", False, 0.25, "a"), judged("logs", True, None, "b")]
-    units = judged_units(rows)
+    units = scored_units(rows)
     assert units["hallucination"].probs.tolist() == [0.75]
     assert units["hallucination"].positive.tolist() == [True]
     assert (units["hallucination"].rows.tolist(), units["hallucination"].failed) == ([0], 1)

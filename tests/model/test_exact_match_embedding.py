@@ -48,7 +48,7 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
         "weakest_sentence",
         trunk=trunk,
         shared_layers=layers,
-        matches=True,
+        exact_match=True,
     )
     model.eval()
     again = RagModel.from_architecture(model.architecture()).eval()

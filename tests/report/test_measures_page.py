@@ -7,7 +7,7 @@ import re
 from trivet.data.labelled.source_report import SourceReport
 from trivet.measures.lengths import measure_by_length
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Judged
+from trivet.measures.predictions import Prediction
 from trivet.records import (
     Evaluation,
     FailedEvaluation,
@@ -21,7 +21,7 @@ from trivet.report.measures_page import render_measures
 ABOUT = {"bundle": "tiny", "backend": "half", "data": "jsonl:<rows>", "split": "all"}
 
 
-def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Judged:
+def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Prediction:
     example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=str(number))
     verdict = Evaluation(
         id=str(number),
@@ -41,14 +41,14 @@ def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Jud
         replaced_characters=0,
     )
     labels = Labels(adherent=adherent, unsupported=() if adherent else None)
-    return Judged(LabelledExample(example, labels, source, f"{source} {number}"), verdict)
+    return Prediction(LabelledExample(example, labels, source, f"{source} {number}"), verdict)
 
 
-def rows_of(source: str, count: int = 12) -> list[Judged]:
+def rows_of(source: str, count: int = 12) -> list[Prediction]:
     return [judged(source, n, n % 3 > 0, 0.1 + 0.8 * n / count) for n in range(count)]
 
 
-def page_of(rows: list[Judged], lengths: dict[str, int] | None = None) -> str:
+def page_of(rows: list[Prediction], lengths: dict[str, int] | None = None) -> str:
     report = SourceReport("jsonl:rows", rows=len(rows) + 2, kept=len(rows))
     report.drop("unsupported leaves its text", "line 7: [0, 99) of 9 characters")
     report.note("overlapping spans were merged", "line <3>", 2)
@@ -89,7 +89,9 @@ def test_a_source_has_its_figures_and_its_curves() -> None:
 def test_what_failed_is_told_by_its_reason() -> None:
     rows = rows_of("logs")
     failed = FailedEvaluation("x", "too_long", "has 9 <million> characters")
-    page = page_of([*rows, Judged(rows[0].example, failed), Judged(rows[1].example, failed)])
+    page = page_of(
+        [*rows, Prediction(rows[0].example, failed), Prediction(rows[1].example, failed)]
+    )
     assert "12 judged, 2 failed" in page
     assert "x: has 9 &lt;million&gt; characters" in page
 

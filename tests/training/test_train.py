@@ -138,9 +138,7 @@ def test_a_group_on_both_sides_is_refused_by_name(
     encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
 ) -> None:
     config = config_of(encoder, (data[0], data[0]), tmp_path / "run")
-    with pytest.raises(
-        ConfigError, match=r"1 groups? stand.* in both train and dev, .*'train' of tiny"
-    ):
+    with pytest.raises(ConfigError, match=r"1 groups? .*in both train and dev, .*'train' of tiny"):
         train(config)
     assert not (tmp_path / "run" / "bundle").exists()
 

@@ -1,55 +1,59 @@
-"""The typed configuration: these dataclasses are the truth, YAML and command line override them.
+"""The typed training configuration: defaults here, overridden by YAML and command line.
 
-``load_config`` merges, refuses unknown keys and wrong types by name, and then runs the checks of
-ranges and combinations that stand in each ``__post_init__``.
+``load_config`` merges them and refuses unknown keys and wrong types by name; ranges are checked in
+each ``__post_init__``.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from trivet.configs.nearest_key import nearest_keys
 from trivet.records import ConfigError
+
+_SIMILARITY = 0.75  # least similarity of a misspelt key's last word, in [0, 1]
 
 
 class Init(Enum):
-    """Where the weights start from."""
+    """Source of the initial weights."""
 
-    plain = "plain"  # an encoder; the heads are random
-    nli = "nli"  # a sequence-classification checkpoint; its NLI head becomes the support head
-    bundle = "bundle"  # a bundle that was trained before, heads included
+    plain = "plain"  # encoder; random heads
+    nli = "nli"  # sequence-classification checkpoint; its NLI head becomes the support head
+    bundle = "bundle"  # trained bundle, heads included
 
 
 class Faithfulness(Enum):
-    """Which part of a response decides on it."""
+    """The part of a response that decides on its faithfulness."""
 
     weakest_token = "weakest_token"
     weakest_sentence = "weakest_sentence"
 
 
 class Trunk(Enum):
-    """What the heads share of the encoder."""
+    """The part of the encoder that the heads share."""
 
-    shared = "shared"  # all of it
-    separate = "separate"  # nothing: one whole encoder a head
-    partial = "partial"  # the embeddings and the lower encoder.shared_layers layers
+    shared = "shared"  # the whole encoder
+    separate = "separate"  # nothing: one encoder per head
+    partial = "partial"  # embeddings and the lowest encoder.shared_layers layers
 
 
 class Granularity(Enum):
-    """What a head decides on."""
+    """The unit of a head's decision."""
 
     token = "token"
-    example = "example"  # once a window, from its first position; the verdict alone teaches support
+    example = "example"  # one decision per window; support is trained by the verdict alone
 
 
 class RunLogger(Enum):
-    """Where a run is told of, each an extra of the package by that name."""
+    """Experiment trackers; each is an extra of the package."""
 
     tensorboard = "tensorboard"
     wandb = "wandb"
@@ -57,7 +61,7 @@ class RunLogger(Enum):
 
 
 class Precision(Enum):
-    """What the encoder computes in; the heads and the losses are always fp32."""
+    """Precision of the encoder; heads and losses are always fp32."""
 
     fp32 = "fp32"
     bf16 = "bf16"
@@ -65,17 +69,17 @@ class Precision(Enum):
 
 @dataclass
 class EncoderConfig:
-    """The encoder and where its weights come from."""
+    """The encoder and its initial weights."""
 
-    name: str = MISSING  # a folder or a hub name; a bundle's folder for init: bundle
+    name: str = MISSING  # folder or hub name; the bundle's folder for init: bundle
     init: Init = Init.plain
-    source: str | None = None  # what the model card calls it; null: the name
+    source: str | None = None  # name in the model card; null: encoder.name
     licence: str = "unknown"
-    attention_dropout: float | None = None  # null keeps the checkpoint's own
+    attention_dropout: float | None = None  # null: the checkpoint's own
     head_dropout: float = 0.1
-    matches: bool = False  # tell the encoder which words stand on both sides of a window
+    exact_match_embedding: bool = False  # mark words that occur on both sides of a window
     trunk: Trunk = Trunk.shared
-    shared_layers: int | None = None  # read by trunk: partial alone; 1 to the encoder's layers - 1
+    shared_layers: int | None = None  # for trunk: partial; 1 to the encoder's layers - 1
 
     def __post_init__(self) -> None:
         _check(
@@ -91,11 +95,11 @@ class EncoderConfig:
 
 @dataclass
 class WindowConfig:
-    """How long inputs are cut; stored in the bundle."""
+    """How long inputs are cut into windows; stored in the bundle."""
 
     size: int = 512
-    overlap: int = 0
-    # Lengths of which each example takes the cheapest, size the last; empty: size alone.
+    stride_overlap: int = 0  # tokens shared by neighbouring windows
+    # Window sizes, the last is size; each example uses the cheapest. Empty: size alone.
     sizes: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -103,18 +107,19 @@ class WindowConfig:
         _check(rises, "window.sizes", self.sizes, f"rising, the last window.size ({self.size})")
         _check(min(self.sizes, default=32) >= 32, "window.sizes", self.sizes, "32 tokens or more")
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
-        _check(0 <= self.overlap < self.size, "window.overlap", self.overlap, "in [0, window.size)")
+        shared = self.stride_overlap
+        _check(0 <= shared < self.size, "window.stride_overlap", shared, "in [0, window.size)")
 
 
 @dataclass
 class SourceConfig:
     """One source of training rows."""
 
-    spec: str = MISSING  # ragbench:, ragtruth:, halubench: or jsonl:, and where it is
+    spec: str = MISSING  # ragbench:, ragtruth:, halubench: or jsonl:, followed by the place
     split: str = "fit"
-    weight: float = 1.0  # multiplies the weight of each row in the loss
-    only: list[str] = field(default_factory=list)  # sources by prefix; empty: all of the file's
-    limit: int | None = None  # at most so many rows, chosen by the seed
+    weight: float = 1.0  # factor on the weight of each row in the loss
+    only: list[str] = field(default_factory=list)  # prefixes of sources; empty: all
+    limit: int | None = None  # largest number of rows, drawn by the seed
     licence: str = "unknown"
 
     def __post_init__(self) -> None:
@@ -124,13 +129,13 @@ class SourceConfig:
 
 @dataclass
 class AugmentConfig:
-    """How probable each alteration of a training row is; drawn anew in each epoch."""
+    """Probabilities of alterations of training rows, drawn anew in each epoch."""
 
-    drop_contexts: float = 0.0  # some of several; what loses its evidence becomes unsupported
-    insert_contexts: float = 0.0  # of a row of another group
-    shuffle: float = 0.0  # the question and the response of a row of another group
+    drop_contexts: float = 0.0  # some of several; spans without evidence become unsupported
+    insert_contexts: float = 0.0  # from a row of another group
+    shuffle: float = 0.0  # question and response from a row of another group
     permute_contexts: float = 0.0
-    cut_response: float = 0.0  # to its first sentences
+    cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
 
     def __post_init__(self) -> None:
@@ -140,13 +145,13 @@ class AugmentConfig:
 
 @dataclass
 class DataConfig:
-    """What is trained on, and what chooses."""
+    """Training rows, and dev rows that choose the checkpoint and the thresholds."""
 
     train: list[SourceConfig] = field(default_factory=list)
     dev: list[SourceConfig] = field(default_factory=list)
-    thresholds_from: list[str] = field(default_factory=list)  # sources by prefix; empty: all of dev
-    use_evidence: bool = True  # per-window labels where the evidence is known
-    augment: AugmentConfig = field(default_factory=AugmentConfig)  # of data.train alone
+    thresholds_from: list[str] = field(default_factory=list)  # prefixes of dev sources; empty: all
+    use_evidence: bool = True  # labels per window where the evidence is known
+    augment: AugmentConfig = field(default_factory=AugmentConfig)  # for data.train only
 
     def __post_init__(self) -> None:
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
@@ -155,31 +160,23 @@ class DataConfig:
 
 @dataclass
 class LossConfig:
-    """Weight of each part of the loss, >= 0; logged each by its own name."""
+    """Weights of the parts of the loss, >= 0."""
 
     window: float = 1.0  # support, evidence known
     token: float = 1.0  # support, tokens known
-    verdict: float = 1.0  # the joined faithfulness
-    verdict_always: bool = False  # also where tokens are known
+    verdict: float = 1.0  # joined faithfulness
+    verdict_always: bool = False  # verdict loss also where tokens are known
     relevance: float = 1.0
     utilization: float = 1.0
     share: float = 0.0  # squared error of an example's relevance and utilization
-    unsupported_weight: float = 1.0  # of an unsupported token beside a supported one
-    learned: bool = False  # each head's sum is weighted once more, by its learned uncertainty
-    learned_lr: float = 1e-3  # of these weights' logarithms
+    unsupported_weight: float = 1.0  # of an unsupported token relative to a supported one
+    learned: bool = False  # further weight of each head, learned from its uncertainty
+    learned_lr: float = 1e-3  # learning rate of these weights' logarithms
 
     def __post_init__(self) -> None:
-        for key in (
-            "window",
-            "token",
-            "verdict",
-            "relevance",
-            "utilization",
-            "share",
-            "unsupported_weight",
-        ):
-            value = getattr(self, key)
-            _check(value >= 0, f"loss.{key}", value, ">= 0")
+        for key, value in vars(self).items():
+            if key not in ("verdict_always", "learned", "learned_lr"):
+                _check(value >= 0, f"loss.{key}", value, ">= 0")
         _check(self.learned_lr > 0, "loss.learned_lr", self.learned_lr, "> 0")
 
 
@@ -191,11 +188,11 @@ class OptimConfig:
     head_lr: float = 2e-5
     weight_decay: float = 0.01
     warmup_share: float = 0.06
-    clip: float = 1.0  # of the gradient's norm
+    clip: float = 1.0  # largest norm of the gradient
     epochs: int = 3
-    max_steps: int = -1  # -1: as many as the epochs hold
-    batch_windows: int = 16  # an example with more windows is a batch of its own
-    call_windows: int | None = None  # the encoder reads at most so many at once; null: a batch's
+    max_steps: int = -1  # -1: no limit but the epochs
+    batch_windows: int = 16  # windows per batch; an example with more is one batch
+    call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
 
     def __post_init__(self) -> None:
         for key in ("encoder_lr", "head_lr", "clip", "epochs", "batch_windows"):
@@ -204,30 +201,26 @@ class OptimConfig:
         calls = self.call_windows
         _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
         _check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, ">= 0")
-        _check(
-            self.max_steps == -1 or self.max_steps > 0,
-            "optim.max_steps",
-            self.max_steps,
-            "-1 or > 0",
-        )
+        steps = self.max_steps
+        _check(steps == -1 or steps > 0, "optim.max_steps", steps, "-1 or > 0")
         _check(0 <= self.warmup_share <= 1, "optim.warmup_share", self.warmup_share, "in [0, 1]")
 
 
 @dataclass
 class RunConfig:
-    """Where and how the run goes."""
+    """Folder, device and logging of a run."""
 
-    folder: str = MISSING  # checkpoints, logs and the bundle
-    name: str = "trivet"  # of the bundle
+    folder: str = MISSING  # for checkpoints, logs and the bundle
+    name: str = "trivet"  # name of the bundle
     seed: int = 0
     precision: Precision = Precision.fp32
     accelerator: str = "auto"
-    devices: int = 1  # more than one: each has its share of the batches
-    checks_per_epoch: int = 1  # how often dev is judged
+    devices: int = 1  # each of several processes a share of the batches
+    checks_per_epoch: int = 1  # validations per epoch
     checkpoint_minutes: float = 10.0
     log_steps: int = 10
-    loggers: list[RunLogger] = field(default_factory=list)  # beside the CSV file
-    gradient_cosine_steps: int = 0  # log every n steps how the heads' gradients agree; 0: never
+    loggers: list[RunLogger] = field(default_factory=list)  # in addition to the CSV file
+    gradient_cosine_steps: int = 0  # steps between logs of the heads' gradient cosines; 0: never
 
     def __post_init__(self) -> None:
         for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps", "devices"):
@@ -239,7 +232,7 @@ class RunConfig:
 
 @dataclass
 class TrainConfig:
-    """Everything ``trivet train`` can be told."""
+    """The whole configuration of ``trivet train``."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     window: WindowConfig = field(default_factory=WindowConfig)
@@ -252,13 +245,13 @@ class TrainConfig:
 
 
 def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainConfig:
-    """Merge YAML files and ``key=value`` overrides, later ones winning, onto the defaults.
+    """Merge YAML files and ``key=value`` overrides onto the defaults; later ones win.
 
-    A path that does not exist but is the name of a file beside this one means that file.
+    The name of a shipped file is enough as a path.
 
     Raises:
         ConfigError: A file cannot be read, a key does not exist, a value has the wrong type or is
-            out of range, or a value that must be given is missing. The message names the key.
+            out of range, or a required value is missing. The message names the key.
     """
     try:
         merged = OmegaConf.merge(
@@ -274,24 +267,24 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
         config = OmegaConf.to_object(merged)
     except ConfigKeyError as error:
         key = str(error.full_key or error.key)
-        near = nearest_keys(key, TrainConfig)
+        near = _nearest_keys(key)
         hint = f"; the nearest: {', '.join(near)}" if near else ""
         raise ConfigError(f"{key}: there is no such key{hint}") from error
     except OmegaConfBaseException as error:
-        said = str(error.msg or error).splitlines()[0]  # the rest repeats the key and the types
+        said = str(error.msg or error).splitlines()[0]  # without the key and the types
         raise ConfigError(f"{error.full_key or 'configuration'}: {said}") from error
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from error
     except ConfigError:
         raise
-    except Exception as error:  # a YAML parser's own errors
+    except Exception as error:  # errors of the YAML parser
         raise ConfigError(f"configuration cannot be read: {error}") from error
     assert isinstance(config, TrainConfig)
     return config
 
 
 def dump_config(config: TrainConfig) -> str:
-    """Return the whole configuration as YAML, to be stored beside a run."""
+    """Return the whole configuration as YAML."""
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
@@ -303,7 +296,31 @@ def _find(path: Path) -> Path:
         if path.name == str(path) and path.stem == file.stem:
             return file
     names = ", ".join(file.name for file in shipped)
-    raise ConfigError(f"{path}: no such file, and not one of those that come along: {names}")
+    raise ConfigError(f"{path}: no such file, and not one of the shipped ones: {names}")
+
+
+def _nearest_keys(key: str) -> list[str]:
+    """Return at most three existing keys, the nearest first.
+
+    A key is near by its last word (``epochs``: ``optim.epochs``) or as a whole.
+    """
+    known = _keys(TrainConfig)
+    last = {name.rpartition(".")[2]: name for name in reversed(known)}
+    word = key.rpartition(".")[2]
+    near = [last[found] for found in difflib.get_close_matches(word, last, 1, _SIMILARITY)]
+    near += difflib.get_close_matches(re.sub(r"\[\d+\]", "", key), known, 2)
+    return list(dict.fromkeys(near))
+
+
+def _keys(part: type) -> list[str]:
+    """Return the dotted names of all keys; those of a list's items follow the list's name."""
+    names = []
+    for name, kind in get_type_hints(part).items():
+        inner = next((one for one in (kind, *get_args(kind)) if is_dataclass(one)), None)
+        names.append(name)
+        if isinstance(inner, type):
+            names += [f"{name}.{key}" for key in _keys(inner)]
+    return names
 
 
 def _check(holds: bool, key: str, value: object, must: str) -> None:

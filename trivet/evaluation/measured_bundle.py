@@ -13,7 +13,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.figures import Figure, to_json, to_markdown
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Judged
+from trivet.measures.predictions import Prediction
 from trivet.records import DataError, FailedEvaluation
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
@@ -31,7 +31,7 @@ class MeasuredBundle:
         lengths: Number of rows of each length, if measured by length.
     """
 
-    rows: Sequence[Judged]
+    rows: Sequence[Prediction]
     figures: Sequence[Figure]
     report: SourceReport
     about: Mapping[str, str]
@@ -77,7 +77,7 @@ def measure_bundle(
     with terminal.progress("test", total=len(examples)) as advance:
         results = evaluator.evaluate_many(example.example for example in examples)
         for example, result in zip(examples, results, strict=True):
-            rows.append(Judged(example, result))
+            rows.append(Prediction(example, result))
             advance()
     figures = measure(rows)
     lengths = None

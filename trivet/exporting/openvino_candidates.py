@@ -12,7 +12,7 @@ from trivet.bundle.openvino_info import MOST_LOSS, OpenVinoCandidate
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Judged
+from trivet.measures.predictions import Prediction
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     BackendError,
@@ -86,7 +86,7 @@ def overall(
     pairs = zip(rows, results, strict=True)
     figures = [
         figure
-        for figure in measure([Judged(row, result) for row, result in pairs], resamples=1)
+        for figure in measure([Prediction(row, result) for row, result in pairs], resamples=1)
         if figure.measure in _RMSES | {_AUROC}
         and figure.generator is None
         and figure.value is not None

@@ -1,1 +1,1 @@
-"""The heads: what each reads, its target and its loss."""
+"""The three heads and their losses."""

@@ -1,4 +1,8 @@
-"""The losses that the two context heads share: of tokens, and of an example's share."""
+"""Losses of the relevance and utilization heads: TRACe (arXiv 2407.11005), section 3.2.
+
+Both heads have one logit per context token. Relevance: the token helps to answer the question.
+Utilization: the response draws on the token.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,13 @@ from trivet.heads.token_head import mean_of_known
 def sentence_cross_entropy(
     logits: Tensor, marks: Tensor, context_weight: Tensor, weight: Tensor
 ) -> Tensor:
-    """Binary cross-entropy of context tokens in which each sentence counts once.
-
-    TRACe counts sentences; a long sentence is one sentence.
+    """Return the binary cross-entropy of context tokens, in which each sentence counts once.
 
     Args:
-        logits: *Shape:* [B, C].
-        marks: 1, 0, or -1 where unknown. *Shape:* [B, C].
-        context_weight: Sums to 1 over an example's tokens, 0 on padding. *Shape:* [B, C].
-        weight: *Shape:* [B].
+        logits: Logits of the context tokens. *Shape:* [B, C].
+        marks: Labels 1, 0, or -1 where unknown. *Shape:* [B, C].
+        context_weight: Token weights; sum to 1 per example, 0 on padding. *Shape:* [B, C].
+        weight: Example weights. *Shape:* [B].
     """
     loss = nn.functional.binary_cross_entropy_with_logits(
         logits, marks.clamp(min=0).float(), reduction="none"
@@ -27,14 +29,14 @@ def sentence_cross_entropy(
 
 
 def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
-    """Squared error of an example's expected share of sentences: the measure itself.
+    """Return the squared error of each example's expected share of sentences.
 
-    Tokens of one example err together, and a loss of tokens does not see how far their mean is off.
+    Errors of an example's tokens are correlated; a loss of tokens ignores the error of their mean.
 
     Args:
-        shares: In [0, 1]. *Shape:* [B].
-        true: In [0, 1], NaN where unknown. *Shape:* [B].
-        weight: *Shape:* [B].
+        shares: Predicted shares in [0, 1]. *Shape:* [B].
+        true: True shares in [0, 1], NaN where unknown. *Shape:* [B].
+        weight: Example weights. *Shape:* [B].
     """
     known = ~true.isnan()
     error = (shares - true.nan_to_num()).square()

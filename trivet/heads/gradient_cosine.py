@@ -1,7 +1,6 @@
-"""Do the heads pull what they share the same way? The cosine between their gradients.
+"""Cosines between the heads' gradients of shared parameters (Yu et al., arXiv 2001.06782, 2).
 
-1: the same way; 0: they do not meet; below 0: what helps one head harms the other. Yu et al.,
-arXiv 2001.06782, section 2.
+Below 0, a step that helps one head harms the other.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ def gradient_cosines(
 ) -> dict[str, Tensor]:
     """Return the cosine of each pair of heads, ``support_relevance`` and so on, in [-1, 1].
 
-    Only parameters that **every** head's loss reaches count: what is shared. A head whose loss is 0
-    has no direction, and its pairs are absent. Leaves the parameters' own gradients alone, and the
-    graph for the backward pass that follows.
+    Only parameters that every head's loss reaches count. Heads with a loss of 0 are left out. The
+    parameters' gradients and the graph are left unchanged.
 
     Args:
-        losses: Each head's loss. *Shape of each:* [].
-        parameters: Of the trunk.
+        losses: Loss of each head. *Shape of each:* [].
+        parameters: Parameters of the trunk.
     """
     asked = [parameter for parameter in parameters if parameter.requires_grad]
     found: dict[str, tuple[Tensor | None, ...]] = {

@@ -1,7 +1,6 @@
-"""Weights of the heads' losses that are learned with the model: homoscedastic uncertainty.
+"""Learned weights of the heads' losses (Kendall, Gal and Cipolla, arXiv 1705.07115, eq. 10).
 
-Kendall, Gal and Cipolla, arXiv 1705.07115, eq. 10: exp(-s) * loss + s / 2, with s the logarithm of
-a head's variance. A head whose labels are noisy comes to count less.
+exp(-s) * loss + s / 2, where s is the logarithm of a head's variance: noisy heads count less.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 
 class LearnedWeights(nn.Module):
-    """One log-variance a head, 0 at the start: a weight of 1."""
+    """One log-variance per head, initially 0: a weight of 1."""
 
     def __init__(self, heads: Iterable[str]) -> None:
         super().__init__()
@@ -22,8 +21,8 @@ class LearnedWeights(nn.Module):
     def forward(self, losses: Mapping[str, Tensor]) -> Tensor:
         """Return the sum over heads of exp(-s) * loss + s / 2. *Shapes:* [] each -> [].
 
-        A head of which the batch knows nothing has a loss of 0 and moves nothing: without that, its
-        variance would shrink with every batch that does not speak of it.
+        A head without labels in the batch has a loss of 0 and is left out; otherwise its variance
+        would shrink.
         """
         terms = []
         for head, loss in losses.items():
@@ -33,5 +32,5 @@ class LearnedWeights(nn.Module):
         return torch.stack(terms).sum()
 
     def weights(self) -> dict[str, Tensor]:
-        """Return what each head's loss is multiplied by. *Shape of each:* []."""
+        """Return the current weight of each head's loss. *Shape of each:* []."""
         return {head: torch.exp(-value.detach()) for head, value in self.log_variance.items()}

@@ -1,7 +1,7 @@
-"""The support head: is this response token supported by what this window shows?
+"""Losses of the support head: is a response token supported by the contexts in its window?
 
-Three classes as in natural language inference, in the order entailment, neutral, contradiction;
-p = P(entailment). Luna (arXiv 2406.00975), 3.3.
+Classes of natural language inference: entailment, neutral, contradiction; p = P(entailment). See
+Luna (arXiv 2406.00975), 3.3.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 def window_loss(
     logits: Tensor, window_class: Tensor, weight: Tensor, unsupported_weight: float
 ) -> Tensor:
-    """Cross-entropy in every window, where the evidence is known.
+    """Return the cross-entropy in each window, where the place of the evidence is known.
 
     Args:
         logits: Logits of each copy of each response token. *Shape:* [B, R, K, 3].
-        window_class: 0 to 2, or -1 where unknown. *Shape:* [B, R, K].
-        weight: *Shape:* [B].
-        unsupported_weight: How much a contradicted token counts beside a supported one.
+        window_class: Class 0 to 2, or -1 where unknown. *Shape:* [B, R, K].
+        weight: Example weights. *Shape:* [B].
+        unsupported_weight: Weight of a contradicted token relative to a supported one.
     """
     known = window_class >= 0
     loss = nn.functional.cross_entropy(
@@ -45,17 +45,17 @@ def token_loss(
     weight: Tensor,
     unsupported_weight: float,
 ) -> Tensor:
-    """Loss of tokens whose label is known, but not where the evidence stands.
+    """Return the loss of tokens with a known label and unknown place of the evidence.
 
-    A supported token needs one window that supports it: -log of the joined probability. An
-    unsupported token is wrong in all: cross-entropy of contradiction in every window.
+    Supported tokens: -log of the joined probability, since one supporting window is enough.
+    Unsupported tokens: cross-entropy of contradiction in every window.
 
     Args:
-        logits: *Shape:* [B, R, K, 3].
-        response_at: -1 where there is no k-th copy. *Shape:* [B, R, K].
-        token_supported: 1, 0, or -1 where unknown. *Shape:* [B, R].
-        weight: *Shape:* [B].
-        unsupported_weight: How much an unsupported token counts beside a supported one.
+        logits: Logits of each copy of each response token. *Shape:* [B, R, K, 3].
+        response_at: Window position of each copy, -1 for none. *Shape:* [B, R, K].
+        token_supported: Labels 1, 0, or -1 where unknown. *Shape:* [B, R].
+        weight: Example weights. *Shape:* [B].
+        unsupported_weight: Weight of an unsupported token relative to a supported one.
     """
     log_probs = logits.log_softmax(dim=-1)
     shown = response_at >= 0
@@ -69,16 +69,16 @@ def token_loss(
 
 
 def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tensor:
-    """Binary cross-entropy of the joined faithfulness, where the example's verdict is known.
+    """Return the binary cross-entropy of the joined faithfulness, where adherence is known.
 
     Args:
         faithfulness: Joined probability. *Shape:* [B].
-        adherent: 1, 0, or -1 where unknown. *Shape:* [B].
-        weight: *Shape:* [B].
+        adherent: Labels 1, 0, or -1 where unknown. *Shape:* [B].
+        weight: Example weights. *Shape:* [B].
     """
     known = (adherent >= 0).float()
     probs = faithfulness.float().clamp(_SMALLEST, 1 - _SMALLEST)
-    # Written out: the library refuses its own cross-entropy of probabilities under CUDA's autocast.
+    # torch refuses its own cross-entropy of probabilities under CUDA autocast.
     loss = -torch.where(adherent == 1, probs, 1 - probs).log()
     return mean_of_known(loss[:, None], known[:, None], weight)
 
@@ -86,14 +86,12 @@ def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tens
 def copy_nli_head(
     head: TokenHead, state: Mapping[str, Tensor], label2id: Mapping[str, int]
 ) -> None:
-    """Initialise the head from a sequence-classification checkpoint's NLI head.
-
-    Classes are found by name in ``label2id``, never by position: checkpoints differ in their order.
+    """Initialise the head from a checkpoint's NLI head; classes are matched by name.
 
     Args:
-        head: Must have been made with ``pooled=True``.
-        state: The checkpoint's tensors: ``pooler.dense.*`` and ``classifier.*``.
-        label2id: The checkpoint's names of its classes.
+        head: Head made with ``pooled=True``.
+        state: Tensors of the checkpoint: ``pooler.dense.*`` and ``classifier.*``.
+        label2id: Class names of the checkpoint.
 
     Raises:
         ConfigError: A class or a tensor is missing, or the shapes differ.

@@ -1,4 +1,4 @@
-"""One head over one token's hidden state, and the two ways a loss is averaged over tokens."""
+"""A head over hidden states of tokens, and the mean of all losses."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 
 class TokenHead(nn.Module):
-    """Hidden state of a token to logits, in fp32 whatever the encoder computed in.
+    """Hidden states of tokens to logits, always in fp32.
 
-    ``pooled`` puts a dense layer and a GELU before the classifier, as DeBERTa's sequence
-    classifiers have them, so that a checkpoint's NLI head can be copied whole.
+    ``pooled`` adds a dense layer and a GELU before the classifier, as in DeBERTa's sequence
+    classifiers, so that a checkpoint's NLI head can be copied.
     """
 
     def __init__(
@@ -30,15 +30,15 @@ class TokenHead(nn.Module):
 
 
 def mean_of_known(loss: Tensor, known: Tensor, weight: Tensor) -> Tensor:
-    """Average over each example's known tokens, then the weighted examples over their number.
+    """Return the mean over each example's known tokens, then the weighted mean over examples.
 
-    So a long response counts as much as a short one, and a weight counts whatever stands beside it
-    in a batch. 0 where nothing is known in the whole batch.
+    So long and short responses count alike, and a weight is independent of the rest of the batch.
+    0 if nothing is known in the whole batch.
 
     Args:
-        loss: *Shape:* [B, T].
-        known: How much each token counts; 0 where unknown. *Shape:* [B, T].
-        weight: *Shape:* [B].
+        loss: Loss of each token. *Shape:* [B, T].
+        known: Weight of each token; 0 where unknown. *Shape:* [B, T].
+        weight: Example weights. *Shape:* [B].
     """
     counts = known.sum(dim=-1)
     each = (loss * known).sum(dim=-1) / counts.clamp(min=1e-9)

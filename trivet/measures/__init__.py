@@ -1,1 +1,1 @@
-"""What is measured, on which rows, and how sure it is."""
+"""Measures, their samples and their intervals."""

@@ -1,4 +1,4 @@
-"""A measured figure, and figures as JSON and as a table. How they are measured stands elsewhere."""
+"""Measured figures, as JSON and as tables."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number with everything needed to trust it or not. Every number is finite or ``None``.
+    """One measure of some rows with its interval; every number is finite or ``None``.
 
     Attributes:
-        measure: ``hallucination_auroc``, ``relevance_rmse``... see `trivet.measures.metrics`.
-        source: The source measured, or ``FAMILY/mean``, ``FAMILY/pooled``.
-        value: The figure; ``None`` where it is undefined, and then ``note`` says why.
-        low: 2.5th percentile of the bootstrap; ``None`` where there is no honest interval.
+        measure: Name, such as ``hallucination_auroc``; see `trivet.measures.metrics`.
+        source: Source measured, or ``FAMILY/mean``, ``FAMILY/pooled``.
+        value: Value; ``None`` where undefined, with the reason in ``note``.
+        low: 2.5th percentile of the bootstrap; ``None`` without an interval.
         high: 97.5th percentile.
-        n: How many rows the value was computed on.
-        positives: How many of them hold the positive class; ``None`` for a measure without classes.
-        groups: How many source documents the ``n`` rows come from: what was resampled.
-        failed: How many more rows have a known truth but no verdict; they are in no other number.
-        note: Why something is undefined, or how to read the value.
-        generator: Set where the rows of one generator alone were measured.
-        length: Set where the rows of one length alone were measured, see `trivet.measures.lengths`.
+        n: Number of rows measured.
+        positives: Number of rows of the positive class; ``None`` without classes.
+        groups: Number of source documents of these rows, the units of resampling.
+        failed: Number of further rows with a known truth and no verdict.
+        note: Reason for an undefined value, or a reading hint.
+        generator: Generator, if only its rows were measured.
+        length: Length bucket, if only its rows were measured.
     """
 
     measure: str
@@ -76,7 +76,7 @@ class Figure:
 
 
 def to_json(figures: Iterable[Figure], **about: Any) -> str:
-    """Return figures as JSON text, one object with ``about`` beside the list ``figures``.
+    """Return JSON text: one object with the items of ``about`` and the list ``figures``.
 
     Raises:
         ValueError: A number is NaN or infinite.
@@ -86,13 +86,13 @@ def to_json(figures: Iterable[Figure], **about: Any) -> str:
 
 
 def to_markdown(figures: Iterable[Figure]) -> str:
-    """Return figures as a Markdown table; columns that are empty for all of them are left out."""
+    """Return figures as a Markdown table; an empty note column is left out."""
     rows = [figure.to_cells() for figure in figures]
     kept = [i for i in range(len(HEADER)) if i < len(HEADER) - 1 or any(row[i] for row in rows)]
     lines = [
         [HEADER[i] for i in kept],
         ["---" if i < 2 or HEADER[i] == "note" else "---:" for i in kept],
-        # A bar in a name would open a new column.
+        # An unescaped bar would open a new column.
         *([row[i].replace("|", r"\|") for i in kept] for row in rows),
     ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,9 +1,8 @@
 """Statistics of weighted rows, and their bootstrap by group.
 
-A resample is a weight for each row: how often its group was drawn. So each statistic is written
-once, for T sets of weights at a time, and the point value is the case of T = 1 with all weights 1.
-Here n counts rows and T resamples. NaN means "undefined for these weights" inside this file and
-never leaves it.
+A resample is a weight for each row: how often its group was drawn. Each statistic is computed for T
+sets of weights at once; the point value is the case T = 1 with all weights 1. n counts rows. NaN
+means "undefined for these weights" and does not leave the measures.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ BoolArray = npt.NDArray[np.bool_]
 Statistic = Callable[[FloatArray], FloatArray]
 """Weights [T, n] of n rows -> values [T]."""
 
-# Less than this share of defined resamples means three documents or fewer hold a class: an interval
-# over what is left would be a statement about luck.
+# With fewer defined resamples, three documents or fewer hold a class: too few for an interval.
 DEFINED_SHARE = 0.95
-_BLOCK = 100  # resamples at a time: 100 x 20,000 rows of float64 are 16 MB
+_BLOCK = 100  # resamples per call: 100 x 20,000 rows of float64 are 16 MB
 
 
 def auroc(scores: FloatArray, positive: BoolArray) -> Statistic:
@@ -55,11 +53,7 @@ def root_mean_square(errors: FloatArray) -> Statistic:
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray, needed: FloatArray) -> Statistic:
-    """Ratio of sums over all rows; undefined where the sum of ``needed`` is 0.
-
-    Precision, recall and F1 of hits, predicted and gold amounts are such ratios: hits / predicted,
-    hits / gold and 2 hits / (predicted + gold).
-    """
+    """Ratio of sums over all rows; undefined where the sum of ``needed`` is 0."""
 
     def statistic(weights: FloatArray) -> FloatArray:
         values = _ratio(weights @ numerator, weights @ denominator)
@@ -69,7 +63,7 @@ def ratio(numerator: FloatArray, denominator: FloatArray, needed: FloatArray) ->
 
 
 def best_f1(scores: FloatArray, positive: BoolArray) -> Statistic:
-    """F1 of the positives at the threshold that is best for the very weights at hand."""
+    """F1 of the positives at the threshold that is best for each set of weights."""
     order, starts = _tied(-scores)
     truth = positive[order]
 
@@ -88,14 +82,23 @@ def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: 
     """Expected calibration error in 15 bins of equal width: sum |share - mean prob| x bin share.
 
     Args:
-        row: [U] which of the n rows each judged unit (a response, a sentence) belongs to.
-        probs: [U] its probability, in [0, 1].
-        positive: [U] whether it is positive.
-        n: How many rows there are.
+        row: Row of each scored unit (a response or a sentence). *Shape:* [U].
+        probs: Probabilities, in [0, 1]. *Shape:* [U].
+        positive: Labels. *Shape:* [U].
+        n: Number of rows.
     """
     place = row * BINS + bin_indices(probs)
-    gaps = np.bincount(place, positive - probs, minlength=n * BINS).reshape(n, BINS)
-    counts = np.bincount(row, minlength=n)
+    gaps = np.bincount(place, positive - probs, minlength=n * BINS).astype(np.float64, copy=False)
+    return binned_calibration_error(gaps.reshape(n, BINS), np.bincount(row, minlength=n))
+
+
+def binned_calibration_error(gaps: FloatArray, counts: IntArray) -> Statistic:
+    """Expected calibration error of units that are summed by row and bin.
+
+    Args:
+        gaps: Sums of label minus probability. *Shape:* [n, 15].
+        counts: Number of units. *Shape:* [n].
+    """
 
     def statistic(weights: FloatArray) -> FloatArray:
         return _ratio(np.abs(weights @ gaps).sum(axis=1), weights @ counts)
@@ -105,7 +108,7 @@ def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and the same statistic of every resample; ``None`` and NaN where undefined."""
+    """Value of a statistic and its T resampled values; ``None`` and NaN where undefined."""
 
     value: float | None
     resampled: FloatArray
@@ -122,10 +125,10 @@ class Estimate:
         return float(low), float(high)
 
     def only_defined(self) -> FloatArray:
-        """Return T resampled values, the undefined ones replaced by defined ones in turn.
+        """Return T resampled values in which defined values replace the undefined ones.
 
-        This is what drawing again until the statistic is defined would give; it is needed where
-        several sets are averaged and one of them has few positives.
+        Equivalent to drawing again until the statistic is defined; needed for a mean over sets of
+        which one has few positives.
         """
         defined = np.isfinite(self.resampled)
         if defined.all() or not defined.any():
@@ -138,15 +141,14 @@ class Estimate:
 class Draws:
     """Resamples of groups, with replacement: the same for the same groups, name and seed.
 
-    The groups are taken in the order of their names, and every row counts, judged or not. So the
-    order of rows changes nothing, and two models measured on the same rows meet the same resamples:
-    their differences are paired.
+    Groups are sorted and rows without a verdict count as well. So the order of rows is irrelevant,
+    and differences between models on the same rows are paired.
 
     Args:
-        groups: [n] the group of each row.
-        name: What is resampled, usually the source; different names draw differently.
-        resamples: How many, T.
-        seed: Any non-negative integer.
+        groups: Group of each row. *Shape:* [n].
+        name: Name that the random numbers depend on, usually the source.
+        resamples: Number of resamples, T.
+        seed: Non-negative integer.
     """
 
     def __init__(self, groups: Sequence[str], name: str, resamples: int, seed: int) -> None:
@@ -164,14 +166,11 @@ class Draws:
         self._counts = counts.reshape(resamples, size).astype(np.uint16)
 
     def count(self, rows: IntArray) -> int:
-        """Return how many groups some rows come from."""
+        """Return the number of groups of some rows."""
         return len(np.unique(self.groups[rows]))
 
     def estimate(self, statistic: Statistic, rows: IntArray) -> Estimate:
-        """Return a statistic of some of the rows, and its resampled values.
-
-        Rows of a single group leave nothing to resample: every resampled value is NaN then.
-        """
+        """Return a statistic of some rows; rows of a single group have NaN as resampled values."""
         resampled = np.full(len(self._counts), np.nan)
         if not len(rows):
             return Estimate(None, resampled)
@@ -186,9 +185,9 @@ class Draws:
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of the estimates that are defined, resampled within each of them.
+    """Return the mean of the defined estimates, resampled within each of them.
 
-    An estimate without any defined resample (a single group) stands still at its value.
+    An estimate without a defined resample (a single group) is constant.
     """
     values, columns, moving = [], [], False
     for estimate in estimates:
@@ -207,7 +206,7 @@ def average(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _tied(scores: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the rising order of scores [n] and where each run of equal scores starts in it."""
+    """Return the rising order of scores and the start of each run of equal scores in it."""
     order = np.argsort(scores, kind="stable")
     return order, np.concatenate([[0], tie_ends(scores[order])[:-1] + 1])
 

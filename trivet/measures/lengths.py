@@ -1,7 +1,7 @@
-"""The same measures by length: what becomes of them where contexts are long.
+"""Measures by input length.
 
-Length counts the tokens of contexts, question and response, by the tokenizer of the bundle that is
-measured. The buckets are those of Luna (arXiv 2406.00975, table 3).
+The length is the number of tokens of contexts, question and response, by the bundle's tokenizer.
+The buckets are those of Luna (arXiv 2406.00975, table 3).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import Estimate
-from trivet.measures.measured import Measured, draws_of, measured_rows, to_figure
-from trivet.measures.predictions import Judged
+from trivet.measures.metrics import Measured, draws_of, measured_rows, to_figure
+from trivet.measures.predictions import Prediction
 from trivet.records import RagExample
 
 BUCKETS: tuple[tuple[str, float], ...] = (
@@ -24,7 +24,7 @@ BUCKETS: tuple[tuple[str, float], ...] = (
     ("5k-16k", 16_000),
     ("over 16k", float("inf")),
 )
-"""Name and most tokens of each bucket, the shortest first."""
+"""Name and largest number of tokens of each bucket, rising."""
 
 BY_LENGTH = (
     "hallucination_auroc",
@@ -41,12 +41,12 @@ _READ_AT_ONCE = 64  # examples tokenized in one batch
 
 
 def bucket_of(tokens: int) -> str:
-    """Return the name of the bucket that a length falls into."""
+    """Return the name of the bucket of a length."""
     return next(name for name, most in BUCKETS if tokens <= most)
 
 
 def count_tokens(examples: Iterable[RagExample], tokenizer: SegmentTokenizer) -> list[int]:
-    """Return the tokens of contexts, question and response of each example, in order."""
+    """Return the length of each example, in order."""
     counts = []
     waiting = iter(examples)
     while block := list(islice(waiting, _READ_AT_ONCE)):
@@ -57,30 +57,28 @@ def count_tokens(examples: Iterable[RagExample], tokenizer: SegmentTokenizer) ->
 
 
 def count_buckets(tokens: Iterable[int]) -> dict[str, int]:
-    """Return how many examples fall into each bucket, the empty ones included."""
+    """Return the number of examples in each bucket, empty ones included."""
     found = Counter(map(bucket_of, tokens))
     return {name: found[name] for name, _ in BUCKETS}
 
 
 def measure_by_length(
-    rows: Sequence[Judged], tokens: Sequence[int], *, resamples: int = 1000, seed: int = 0
+    rows: Sequence[Prediction], tokens: Sequence[int], *, resamples: int = 1000, seed: int = 0
 ) -> list[Figure]:
-    """Return the measures of each bucket, and how they change against the shortest bucket.
+    """Return the measures of each bucket, and their changes against the shortest bucket.
 
-    A change is a share: -0.1 where the value is a tenth less than in the shortest bucket that has
-    rows; its interval comes from the same resamples for both. For an AUROC less is worse, for an
-    RMSE better.
+    A change is relative: -0.1 for a value a tenth below that of the shortest bucket with rows. Its
+    interval uses the same resamples for both values.
 
     Args:
-        rows: Examples and verdicts, of any mix of sources.
-        tokens: The length of each.
-        resamples: How many resamples make an interval.
-        seed: Of the resamples.
+        rows: Predictions of any mix of sources.
+        tokens: Length of each.
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
 
     Returns:
-        For each source in order of name, then for each family of several sources all its rows
-        together (``FAMILY/pooled``): the figures of each bucket that has rows; behind those of
-        every bucket but the shortest, their changes (``MEASURE_change``).
+        For each source by name, then for each family of several sources (``FAMILY/pooled``): the
+        figures of each bucket that has rows, followed by their changes (``MEASURE_change``).
 
     Raises:
         ValueError: There is not one length a row, or a verdict holds a number that is not finite.
@@ -123,7 +121,7 @@ def measure_by_length(
 def _change(
     source: str, bucket: str, measured: Measured, shortest: str, base: Measured | None
 ) -> Figure:
-    """Return the change of a measure as a share of its value in the shortest bucket."""
+    """Return the relative change of a measure against the shortest bucket."""
     value = None
     resampled = np.full_like(measured.estimate.resampled, np.nan)
     if base is not None and base.estimate.value and measured.estimate.value is not None:

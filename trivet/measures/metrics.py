@@ -1,67 +1,45 @@
-"""From judged rows to figures, each with its interval: the front of everything that is measured.
+"""Predictions -> figures, each with its interval.
 
-Measures, each taken wherever its truth is known:
+Measures, each computed where its truth is known:
 
 - ``hallucination_auroc``: positive = not adherent, score = 1 - faithfulness.
-- ``hallucination_accuracy``, ``_precision``, ``_recall``, ``_f1``: of responses, by the verdict's
-  own ``adherent``, that is at the bundle's own threshold.
-- ``hallucination_f1_best_threshold``: at the threshold that is best on these very rows, as some
-  published figures are; resamples choose again. Never the figure to promise.
-- ``span_precision``, ``_recall``, ``_f1``: of unsupported characters, sums over all rows.
-- ``relevance_rmse``, ``utilization_rmse``, ``completeness_rmse``: of the example scores.
+- ``hallucination_accuracy``, ``_precision``, ``_recall``, ``_f1``: responses, by the verdict's
+  ``adherent``, that is at the bundle's threshold.
+- ``hallucination_f1_best_threshold``: at the threshold that is best on these very rows; resamples
+  choose again. For comparison with published figures only.
+- ``span_precision``, ``_recall``, ``_f1``: unsupported characters, summed over all rows.
+- ``relevance_rmse``, ``utilization_rmse``, ``completeness_rmse``: example scores.
 - ``hallucination_ece``, ``support_ece``, ``relevance_ece``, ``utilization_ece``: expected
-  calibration error, 15 bins, of responses, of response sentences and of context sentences. It is
-  biased upwards in small samples, and its interval more so.
+  calibration error, 15 bins, of responses, response sentences and context sentences. It is biased
+  upwards in small samples.
 
-Intervals are the 2.5th to 97.5th percentile of 1000 resamples of **groups** (source documents). A
-row without a verdict is counted in ``failed`` and in no mean. What is undefined is None with the
-reason, never NaN. Torch stays outside: the training loop's figures are in `training.validation`.
+Intervals are the 2.5th to 97.5th percentile of 1000 resamples of groups (source documents). A row
+without a verdict counts as ``failed`` and in no mean. Undefined values are None with a reason.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from trivet.measures.figures import HEADER, Figure, to_json, to_markdown
-from trivet.measures.intervals import Draws, average
-from trivet.measures.measured import Measured, draws_of, measured_rows, to_figure
-from trivet.measures.predictions import Judged
-from trivet.measures.thresholds import (
-    ChosenThresholds,
-    DevScores,
-    best_threshold,
-    choose_thresholds,
-)
-
-__all__ = [
-    "HEADER",
-    "PROTOCOLS",
-    "ChosenThresholds",
-    "DevScores",
-    "Figure",
-    "Judged",
-    "Protocol",
-    "best_threshold",
-    "choose_thresholds",
-    "measure",
-    "to_json",
-    "to_markdown",
-]
+from trivet.measures.figures import Figure
+from trivet.measures.intervals import DEFINED_SHARE, Draws, Estimate, IntArray, average
+from trivet.measures.predictions import Prediction
+from trivet.measures.samples import Sample, samples
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the sources of one family (``FAMILY/SET``) become one figure.
+    """Rules for the figures of a family of sources (``FAMILY/SET``).
 
     Attributes:
-        overall: ``mean`` of the sets' figures, or one figure of all rows ``pooled``, or both.
-        by_generator: Whether the hallucination and span measures are also taken within the rows of
-            each generator, where style alone cannot tell right from wrong.
+        overall: ``mean`` of the sets' figures, one figure of all rows ``pooled``, or both.
+        by_generator: Whether hallucination and span measures are also taken by generator, where
+            style alone cannot tell right from wrong.
     """
 
     overall: Literal["mean", "pooled", "both"]
@@ -76,26 +54,33 @@ PROTOCOLS = {
 }
 
 
-def measure(rows: Iterable[Judged], *, resamples: int = 1000, seed: int = 0) -> list[Figure]:
-    """Return every figure that the labels of some rows allow: per source, then per family.
+@dataclass(frozen=True)
+class Measured:
+    """A sample, its estimate and its number of groups."""
 
-    The order of the rows changes nothing. Two models measured on the same rows with the same seed
-    meet the same resamples.
+    sample: Sample
+    estimate: Estimate
+    groups: int
+
+
+def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0) -> list[Figure]:
+    """Return all figures that the labels allow: per source, then per family.
+
+    The order of rows is irrelevant, and the resamples of the same rows and seed are the same.
 
     Args:
-        rows: Examples and verdicts, of any mix of sources; failures included.
-        resamples: How many resamples make an interval.
-        seed: Of the resamples.
+        rows: Predictions of any mix of sources, failures included.
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
 
     Returns:
-        For each family its sources in order of name, each followed by its generators where the
-        protocol asks for them; then ``FAMILY/pooled``, ``FAMILY/mean`` or both where the family
-        has several sources. Empty where no label is known.
+        For each family its sources by name, each followed by its generators if the protocol asks
+        for them; then ``FAMILY/pooled``, ``FAMILY/mean`` or both if there are several sources.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
     """
-    families: dict[str, dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
+    families: dict[str, dict[str, list[Prediction]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         source = row.example.source
         families[source.split("/")[0]][source].append(row)
@@ -121,7 +106,7 @@ def measure(rows: Iterable[Judged], *, resamples: int = 1000, seed: int = 0) -> 
 
 def _figures(
     source: str,
-    rows: Sequence[Judged],
+    rows: Sequence[Prediction],
     draws: Draws,
     measured: dict[str, Measured],
     protocol: Protocol,
@@ -144,14 +129,13 @@ def _figures(
     return figures
 
 
-def _means(name: str, measured: dict[str, dict[str, Measured]]) -> list[Figure]:
+def _means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Figure]:
     """Return the mean over sets of each measure, its groups resampled within each set."""
     order = dict.fromkeys(measure for one in measured.values() for measure in one)
     figures = []
     for measure_name in order:
         parts = {source: one.get(measure_name) for source, one in measured.items()}
         found = [part for part in parts.values() if part is not None]
-        # The mean of `unknown` and `undefined` sets is over the others, and says so.
         left_out = [
             source.split("/", 1)[-1]
             for source, part in parts.items()
@@ -187,3 +171,65 @@ def _means(name: str, measured: dict[str, dict[str, Measured]]) -> list[Figure]:
             )
         )
     return figures
+
+
+def draws_of(rows: Sequence[Prediction], name: str, resamples: int, seed: int) -> Draws:
+    """Return resamples of the groups of some rows."""
+    return Draws([row.example.group for row in rows], name, resamples, seed)
+
+
+def measured_rows(
+    rows: Sequence[Prediction], draws: Draws, positions: IntArray | None = None
+) -> dict[str, Measured]:
+    """Return all measures that the labels of some rows allow, by name.
+
+    Args:
+        rows: Predictions.
+        draws: Resamples of these rows, or of a list that contains them.
+        positions: Positions in that list, by default in order. *Shape:* [n].
+    """
+    positions = np.arange(len(rows)) if positions is None else positions
+    found = {}
+    for sample in samples(rows):
+        place = positions[sample.rows]
+        estimate = draws.estimate(sample.statistic, place)
+        found[sample.measure] = Measured(sample, estimate, draws.count(place))
+    return found
+
+
+def to_figure(
+    source: str, measured: Measured, generator: str | None = None, length: str | None = None
+) -> Figure:
+    """Return a measure as a figure; the note explains what is undefined."""
+    sample, estimate = measured.sample, measured.estimate
+    interval = estimate.interval()
+    notes = [sample.note] if sample.note else []
+    if estimate.value is None:
+        reason = sample.undefined or "it has no value"
+        notes = ["undefined: " + (reason if len(sample.rows) else "every row failed")]
+    elif interval is None:
+        notes.append(_no_interval(measured.groups, estimate))
+    low, high = interval or (None, None)
+    return Figure(
+        measure=sample.measure,
+        source=source,
+        value=estimate.value,
+        low=low,
+        high=high,
+        n=len(sample.rows),
+        positives=sample.positives,
+        groups=measured.groups,
+        failed=sample.failed,
+        note="; ".join(notes) or None,
+        generator=generator,
+        length=length,
+    )
+
+
+def _no_interval(groups: int, estimate: Estimate) -> str:
+    if groups < 2:
+        return "no interval: all rows come from one group"
+    return (
+        f"no interval: defined in {estimate.defined_share():.0%} of the resamples, "
+        f"less than {DEFINED_SHARE:.0%}"
+    )

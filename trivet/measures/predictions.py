@@ -1,4 +1,4 @@
-"""Judged rows, and their probabilities beside the truth: where every measure and curve starts."""
+"""Labelled examples with their verdicts, and probabilities with their labels."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ import numpy as np
 
 from trivet.data.spans import mark_tokens
 from trivet.measures.intervals import BoolArray, FloatArray, IntArray
-from trivet.records import ContextSpan, Evaluation, FailedEvaluation, LabelledExample, Labels, Span
+from trivet.records import (
+    ContextSpan,
+    Evaluation,
+    FailedEvaluation,
+    LabelledExample,
+    Labels,
+    Span,
+    UnsupportedSpan,
+)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """An example with its labels, and the verdict on it or the failure in the verdict's place."""
+class Prediction:
+    """A labelled example and its verdict, or the failure to give one."""
 
     example: LabelledExample
     evaluation: Evaluation | FailedEvaluation
@@ -22,14 +30,14 @@ class Judged:
 
 @dataclass(frozen=True)
 class Units:
-    """What was judged with a probability: responses, or their or the contexts' sentences.
+    """Scored units of one kind: responses, response sentences or context sentences.
 
     Attributes:
-        rows: [n] positions, in the list given, of the rows that are compared.
-        row: [U] which of these n each unit belongs to.
-        probs: [U] probability of the positive class, in [0, 1].
-        positive: [U] the truth.
-        failed: How many rows have a truth and no verdict.
+        rows: Positions of the compared rows in the given list. *Shape:* [n].
+        row: Index into ``rows`` of each unit. *Shape:* [U].
+        probs: Probability of the positive class, in [0, 1]. *Shape:* [U].
+        positive: Labels. *Shape:* [U].
+        failed: Number of rows with a truth and no verdict.
     """
 
     rows: IntArray
@@ -39,12 +47,12 @@ class Units:
     failed: int
 
 
-def judged_units(rows: Sequence[Judged]) -> dict[str, Units]:
-    """Return what was judged with a probability and has a truth, by the name of the judgement.
+def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
+    """Return the units that have a probability and a label, by kind.
 
     ``hallucination``: responses, positive = not adherent. ``support``: response sentences, positive
     = touched by an unsupported span. ``relevance``, ``utilization``: context sentences, positive =
-    touched by such a span.
+    touched by a span of that label.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
@@ -57,36 +65,36 @@ def judged_units(rows: Sequence[Judged]) -> dict[str, Units]:
     }
 
 
-def _response_units(rows: Sequence[Judged]) -> Units:
+def _response_units(rows: Sequence[Prediction]) -> Units:
     kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: labels.adherent is not None,
-        judged=lambda verdict: verdict.faithfulness is not None,
+        scored=lambda verdict: verdict.faithfulness is not None,
     )
     scores = 1 - finite(verdicts, [verdict.faithfulness for verdict in verdicts])
     positive = np.array([rows[i].example.labels.adherent is False for i in kept], dtype=bool)
     return Units(kept, np.arange(len(kept)), scores, positive, failed)
 
 
-def _support_units(rows: Sequence[Judged]) -> Units:
+def _support_units(rows: Sequence[Prediction]) -> Units:
     kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: labels.unsupported is not None,
-        judged=lambda verdict: verdict.faithfulness is not None,
+        scored=lambda verdict: verdict.faithfulness is not None,
     )
     probs, positive = [], []
     for row, verdict in zip(kept, verdicts, strict=True):
         probs.append(1 - finite([verdict], [sentence.support for sentence in verdict.sentences]))
         spans = [Span(sentence.start, sentence.end) for sentence in verdict.sentences]
-        positive.append(_touched(spans, rows[row].example.labels.unsupported or ()))
+        positive.append(touched_sentences(spans, rows[row].example.labels.unsupported or ()))
     return _sentence_units(kept, probs, positive, failed)
 
 
-def _context_units(rows: Sequence[Judged], name: str, label: str) -> Units:
+def _context_units(rows: Sequence[Prediction], name: str, label: str) -> Units:
     kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: getattr(labels, label) is not None,
-        judged=lambda verdict: getattr(verdict, name) is not None,
+        scored=lambda verdict: getattr(verdict, name) is not None,
     )
     probs, positive = [], []
     for row, verdict in zip(kept, verdicts, strict=True):
@@ -110,16 +118,16 @@ def _sentence_units(
 
 
 def verdicts_of(
-    rows: Sequence[Judged],
+    rows: Sequence[Prediction],
     known: Callable[[Labels], bool],
-    judged: Callable[[Evaluation], bool],
+    scored: Callable[[Evaluation], bool],
 ) -> tuple[IntArray, list[Evaluation], int]:
-    """Return the rows with truth and verdict, their verdicts, and how many have truth alone."""
+    """Return the rows with truth and verdict, their verdicts, and the number with truth alone."""
     kept, verdicts, failed = [], [], 0
     for i, row in enumerate(rows):
         if not known(row.example.labels):
             continue
-        if isinstance(row.evaluation, Evaluation) and judged(row.evaluation):
+        if isinstance(row.evaluation, Evaluation) and scored(row.evaluation):
             kept.append(i)
             verdicts.append(row.evaluation)
         else:
@@ -128,27 +136,36 @@ def verdicts_of(
 
 
 def finite(verdicts: Sequence[Evaluation], values: Sequence[float | None]) -> FloatArray:
-    """Return values of verdicts as an array; a verdict never holds NaN, so one here is a fault."""
+    """Return values of verdicts as an array, or refuse those that are missing or not finite."""
     array = np.array(values, dtype=float)
     if not np.isfinite(array).all():
         ids = [verdict.id for verdict in verdicts][:5]
         raise ValueError(
             f"{int((~np.isfinite(array)).sum())} of {len(array)} numbers in the verdicts on {ids} "
-            "are missing or not finite; the engine that made them must not be measured"
+            "are missing or not finite; the backend that made them must not be measured"
         )
     return array
 
 
 def marked_sentences(verdict: Evaluation, spans: Sequence[ContextSpan]) -> BoolArray:
-    """Return, for every context sentence in order, whether a span touches it."""
+    """Return whether a span touches each context sentence, in order."""
     marks = [np.zeros(0, dtype=bool)]
     for number, context in enumerate(verdict.contexts):
         sentences = [Span(one.start, one.end) for one in context.sentences]
         here = [Span(span.start, span.end) for span in spans if span.context == number]
-        marks.append(_touched(sentences, here))
+        marks.append(touched_sentences(sentences, here))
     return np.concatenate(marks)
 
 
-def _touched(sentences: Sequence[Span], spans: Sequence[Span]) -> BoolArray:
+def marked_characters(length: int, spans: Sequence[Span | UnsupportedSpan]) -> BoolArray:
+    """Return whether a span covers each character of a text. *Shape:* [length]."""
+    marks = np.zeros(length, dtype=bool)
+    for span in spans:
+        marks[span.start : span.end] = True
+    return marks
+
+
+def touched_sentences(sentences: Sequence[Span], spans: Sequence[Span]) -> BoolArray:
+    """Return whether a span touches each sentence. *Shape:* [sentences]."""
     offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
     return mark_tokens(offsets.reshape(-1, 2), spans)

@@ -1,6 +1,6 @@
-"""Thresholds on support: of the best F1 of what is unsupported, or of a precision, on a dev split.
+"""Thresholds on support, chosen on a dev split for the best F1 or for a precision.
 
-Everywhere in the house a thing is unsupported when its support is **below** the threshold.
+Everywhere, a thing is unsupported when its support is **below** the threshold.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trivet.data.spans import mark_tokens
-from trivet.measures.curves import tie_ends
+from trivet.measures.curves import FloatArray, tie_ends
+from trivet.measures.predictions import marked_characters, touched_sentences
 from trivet.records import LabelledExample, Span
 
 logger = logging.getLogger(__name__)
 
-FloatArray = npt.NDArray[np.float64]
 DEFAULT_THRESHOLD = 0.5
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class BestThreshold:
-    """A threshold on support and the F1 of the unsupported below it."""
+    """A threshold on support, and the F1 of flagging what is below it."""
 
     threshold: float
     f1: float
@@ -34,14 +33,14 @@ class BestThreshold:
 
 @dataclass(frozen=True)
 class Column:
-    """The things that one threshold judges: responses, sentences or words.
+    """The items of one threshold: responses, sentences or words.
 
     Attributes:
-        support: In [0, 1]. *Shape:* [n].
-        unsupported: How much of each is truly unsupported: 0 or 1, or characters. *Shape:* [n].
-        size: How much each counts when flagged, >= unsupported. *Shape:* [n].
-        example: Which of the examples each belongs to. *Shape:* [n].
-        examples: How many examples have known labels.
+        support: Support in [0, 1]. *Shape:* [n].
+        unsupported: Unsupported amount: 0 or 1, or characters. *Shape:* [n].
+        size: Amount flagged with the item, >= unsupported. *Shape:* [n].
+        example: Index of the item's example. *Shape:* [n].
+        examples: Number of examples with known labels.
     """
 
     support: FloatArray
@@ -53,15 +52,15 @@ class Column:
 
 @dataclass(frozen=True)
 class DevScores:
-    """What a model said of one labelled example, before any threshold.
+    """The scores of one labelled example, before any threshold.
 
     Attributes:
-        example: The example and its labels.
-        faithfulness: In [0, 1]; None without a response.
-        sentence_spans: [S] the sentences of the response.
-        sentence_support: [S] in [0, 1].
-        token_offsets: [R, 2] characters of the response.
-        token_support: [R] in [0, 1].
+        example: Example and labels.
+        faithfulness: Score in [0, 1]; None without a response.
+        sentence_spans: Sentences of the response. *Length:* S.
+        sentence_support: Support in [0, 1]. *Shape:* [S].
+        token_offsets: Characters of the response tokens. *Shape:* [R, 2].
+        token_support: Support in [0, 1]. *Shape:* [R].
     """
 
     example: LabelledExample
@@ -74,15 +73,15 @@ class DevScores:
 
 @dataclass(frozen=True)
 class ChosenThresholds:
-    """The thresholds of a bundle and the dev F1 of each; F1 is None where the default was kept.
+    """The thresholds of a bundle and the dev F1 of each; F1 is None for a default threshold.
 
     Attributes:
-        adherence: A response with a faithfulness below it is hallucinated.
-        sentence: A sentence with a support below it is unsupported.
-        span: A token with a support below it is unsupported.
-        adherence_f1: Of hallucinated responses.
-        sentence_f1: Of unsupported sentences.
-        span_f1: Of unsupported characters.
+        adherence: Threshold on the faithfulness of responses.
+        sentence: Threshold on the support of sentences.
+        span: Threshold on the support of tokens.
+        adherence_f1: F1 of hallucinated responses.
+        sentence_f1: F1 of unsupported sentences.
+        span_f1: F1 of unsupported characters.
     """
 
     adherence: float
@@ -96,17 +95,17 @@ class ChosenThresholds:
 def best_threshold(
     support: FloatArray, unsupported: FloatArray, size: FloatArray | None = None
 ) -> BestThreshold | None:
-    """Return the threshold on support whose flagged things have the best F1.
+    """Return the threshold on support with the best F1 of the flagged items.
 
     Args:
-        support: [n] in [0, 1].
-        unsupported: [n] how much of each is truly unsupported: 0 or 1, or characters.
-        size: [n] how much each counts when flagged, >= unsupported; 1 each by default.
+        support: Support in [0, 1]. *Shape:* [n].
+        unsupported: Unsupported amount of each item. *Shape:* [n].
+        size: Amount flagged with each item, >= unsupported; 1 by default. *Shape:* [n].
 
     Returns:
-        The threshold, half way between the two neighbouring values it separates and at most 1, so
-        that a support of exactly 1 is never flagged; among equals the one that flags least. None
-        where nothing or everything is unsupported: then there is no choice to make.
+        The threshold, half way between the two values it separates and at most 1, so that a support
+        of exactly 1 is never flagged; among equals the one that flags least. None if nothing or
+        everything is unsupported.
     """
     ranked = _flagged_below(support, unsupported, size)
     if ranked is None:
@@ -124,21 +123,14 @@ def precise_threshold(
     least_precision: float,
     size: FloatArray | None = None,
 ) -> BestThreshold | None:
-    """Return the threshold that flags most while the flagged are unsupported often enough.
+    """Return the threshold that flags most with at least a given precision, in (0, 1].
 
-    Args:
-        support: As of ``best_threshold``.
-        unsupported: Likewise.
-        least_precision: Of what is flagged, the share that must truly be unsupported, in (0, 1].
-        size: As of ``best_threshold``.
-
-    Returns:
-        As ``best_threshold``; None also where no threshold has that precision.
+    Arguments and result are those of ``best_threshold``; None also if no threshold is that precise.
     """
     ranked = _flagged_below(support, unsupported, size)
     if ranked is None:
         return None
-    # A hair of slack: 9 of 10 must count as 0.9 in floating point.
+    # Floating-point slack, so that 9 of 10 counts as 0.9.
     precise = ranked.flaggable & (ranked.hits >= (least_precision - 1e-12) * ranked.flagged)
     if not precise.any():
         return None
@@ -149,7 +141,7 @@ def precise_threshold(
 
 @dataclass(frozen=True)
 class _Flagged:
-    """What is flagged below each possible threshold; thresholds rise. *Shape of each:* [m]."""
+    """Flagged amounts for each possible threshold, rising. *Shape of each:* [m]."""
 
     below: FloatArray  # the highest support that is flagged
     hits: FloatArray
@@ -162,18 +154,18 @@ class _Flagged:
         return self.below < 1
 
     def threshold(self, place: int) -> float:
-        """Return the middle between what is flagged and what is not."""
+        """Return the middle between the flagged and the next higher support."""
         below = self.below[place]
         above = self.below[place + 1] if place + 1 < len(self.below) else 1.0
         middle = (below + above) / 2
-        # Of two adjacent floating-point numbers the middle may round down to the lower one.
+        # The middle of two adjacent floating-point numbers may round down to the lower one.
         return float(middle if middle > below else above)
 
 
 def _flagged_below(
     support: FloatArray, unsupported: FloatArray, size: FloatArray | None
 ) -> _Flagged | None:
-    """Rank by support; None where nothing or everything is unsupported."""
+    """Rank by support; None if nothing or everything is unsupported."""
     size = np.ones(len(support)) if size is None else size
     gold = unsupported.sum()
     if not 0 < gold < size.sum():
@@ -188,13 +180,9 @@ def _flagged_below(
 def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
     """Choose all three thresholds for best F1 on a dev split; unknown labels are left out.
 
-    Spans are snapped to whole words when they are read off, so a word is flagged as soon as one of
-    its tokens is: its support is the least of theirs and its size its characters. What is finer
-    than that is not seen here: the spaces inside a flagged run, runs that are dropped because they
-    are punctuation alone, and scripts without spaces, which are not snapped.
-
-    Where the labels leave no choice (none known, or one class only) the threshold is 0.5, and a
-    warning says so.
+    Spans are snapped to whole words, so the support of a word is the least of its tokens and its
+    size its characters. Spaces inside a flagged run, dropped runs of punctuation and scripts
+    without spaces are not considered. Without both classes a threshold is 0.5, with a warning.
     """
     columns = threshold_columns(scores)
     best = {
@@ -222,10 +210,7 @@ def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
 
 
 def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
-    """Return what the thresholds of ``adherence``, ``sentence`` and ``span`` judge, where known.
-
-    See ``choose_thresholds`` for what a word's support is.
-    """
+    """Return the items with known labels of each threshold, by its name."""
     found: dict[str, list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]] = {
         "adherence": [],
         "sentence": [],
@@ -256,9 +241,8 @@ def _column(parts: Sequence[tuple[int, tuple[FloatArray, FloatArray, FloatArray]
 def _sentences(
     one: DevScores, unsupported: Sequence[Span]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    offsets = np.array([(span.start, span.end) for span in one.sentence_spans], dtype=np.int64)
-    truth = mark_tokens(offsets.reshape(-1, 2), unsupported)
     support = np.asarray(one.sentence_support, dtype=float)
+    truth = touched_sentences(one.sentence_spans, unsupported)
     return support, truth.astype(float), np.ones(len(support))
 
 
@@ -266,9 +250,6 @@ def _words(
     one: DevScores, unsupported: Sequence[Span]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     response = one.example.example.response
-    marks = np.zeros(len(response), dtype=bool)
-    for span in unsupported:
-        marks[span.start : span.end] = True
     words = np.array([match.span() for match in _WORD.finditer(response)], dtype=np.int64)
     words = words.reshape(-1, 2)
     support = np.ones(len(words))
@@ -277,6 +258,6 @@ def _words(
     home = np.searchsorted(words[:, 0], one.token_offsets[:, 1], side="left") - 1
     real = home >= 0
     np.minimum.at(support, home[real], np.asarray(one.token_support, dtype=float)[real])
-    totals = np.concatenate([[0], np.cumsum(marks)])
+    totals = np.concatenate([[0], np.cumsum(marked_characters(len(response), unsupported))])
     gold = (totals[words[:, 1]] - totals[words[:, 0]]).astype(float)
     return support, gold, (words[:, 1] - words[:, 0]).astype(float)

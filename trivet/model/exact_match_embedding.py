@@ -13,7 +13,7 @@ from torch import Tensor, nn
 _KINDS = 3
 
 
-class MatchEmbedding(nn.Module):
+class ExactMatchEmbedding(nn.Module):
     """What is added to a word's embedding for where else its window holds it.
 
     Args:

@@ -108,10 +108,10 @@ class RagModel(nn.Module):
         """Whether the encoder sees which words stand on both sides of a window."""
         return any(part.matches is not None for part in self._encoders())
 
-    def add_matches(self) -> None:
+    def add_exact_match(self) -> None:
         """Let every encoder see them, from random weights; nothing where it does already."""
         for part in self._encoders():
-            part.add_matches()
+            part.add_exact_match()
 
     def _encoders(self) -> list[Trunk]:
         return [part for part in self.trunk.modules() if isinstance(part, Trunk)]
@@ -124,7 +124,7 @@ class RagModel(nn.Module):
         """
         encoder = Trunk.from_encoder_config(architecture["encoder"])
         if architecture.get("matches", False):
-            encoder.add_matches()
+            encoder.add_exact_match()
         return cls(
             make_trunk(
                 encoder,

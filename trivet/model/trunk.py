@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from trivet.model.architecture import TrunkKind
-from trivet.model.exact_match_embedding import MatchEmbedding
+from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.records import ConfigError, WindowError
 
 # Large enough to vanish after softmax, finite in fp16 and bf16.
@@ -42,7 +42,7 @@ class Trunk(nn.Module):
     def __init__(self, encoder: PreTrainedModel) -> None:
         super().__init__()
         self.encoder = encoder
-        self.matches: MatchEmbedding | None = None
+        self.matches: ExactMatchEmbedding | None = None
         self.hidden = int(encoder.config.hidden_size)
         self._segments = int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1
         self._bool_mask = encoder.config.model_type == "deberta-v2"
@@ -96,9 +96,9 @@ class Trunk(nn.Module):
             AutoModel.from_config(config, trust_remote_code=False, **_without_pooler(model_type))
         )
 
-    def add_matches(self) -> None:
+    def add_exact_match(self) -> None:
         """Let the encoder see which words stand on both sides of a window; see ``matches``."""
-        self.matches = self.matches or MatchEmbedding(self._words.embedding_dim)
+        self.matches = self.matches or ExactMatchEmbedding(self._words.embedding_dim)
 
     @property
     def _words(self) -> nn.Embedding:

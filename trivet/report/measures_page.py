@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trivet.data.labelled.source_report import SourceReport
 from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
-from trivet.measures.predictions import Judged, judged_units
+from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import FailedEvaluation
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg, roc_svg
@@ -16,7 +16,7 @@ _MAX_CURVES = 5  # in one plot
 
 
 def render_measures(
-    rows: Sequence[Judged],
+    rows: Sequence[Prediction],
     figures: Sequence[Figure],
     report: SourceReport,
     about: Mapping[str, str],
@@ -46,7 +46,7 @@ def render_measures(
     return render_page("Scores of the bundle", sections)
 
 
-def _summary(rows: Sequence[Judged], report: SourceReport, about: Mapping[str, str]) -> Section:
+def _summary(rows: Sequence[Prediction], report: SourceReport, about: Mapping[str, str]) -> Section:
     failures = [row.evaluation for row in rows if isinstance(row.evaluation, FailedEvaluation)]
     paragraphs = [f"{name.capitalize()}: {value}." for name, value in about.items()]
     paragraphs.append(
@@ -73,7 +73,7 @@ def _cells(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
     ]
 
 
-def _curves(rows: Sequence[Judged], source: str) -> list[str]:
+def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
     """Draw the ROC curves of hallucination, and the reliability of each kind of prediction."""
     family, _, part = source.partition("/")
     if part in ("pooled", "mean"):
@@ -82,7 +82,7 @@ def _curves(rows: Sequence[Judged], source: str) -> list[str]:
         own = [row for row in rows if row.example.source == source]
     curves = {}
     for name in sorted({row.example.source for row in own}):
-        units = judged_units([row for row in own if row.example.source == name])["hallucination"]
+        units = scored_units([row for row in own if row.example.source == name])["hallucination"]
         if units.positive.any() and not units.positive.all():
             curves[_printable(name)] = roc_points(units.probs, units.positive)
     drawings = []
@@ -91,7 +91,7 @@ def _curves(rows: Sequence[Judged], source: str) -> list[str]:
         drawings.append(roc_svg(some, "hallucination: ROC, with its area"))
     if part == "mean":  # over sets, without rows
         return drawings
-    for name, units in judged_units(own).items():
+    for name, units in scored_units(own).items():
         if len(units.probs):
             bins = reliability_bins(units.probs, units.positive)
             drawings.append(reliability_svg(bins, f"{name}: reliability"))

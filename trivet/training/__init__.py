@@ -1,1 +1,1 @@
-"""What surrounds the model while it is trained."""
+"""Training: the Lightning module, its callbacks and the bundle of a run."""

@@ -1,4 +1,4 @@
-"""A run's checkpoints: written whole or not at all, and only read where they are whole and ours."""
+"""Checkpoints of a run: atomic writes, and checks before one is read."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LAST, _BEFORE = "last.ckpt", "last-before.ckpt"
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and renames it; the ``last`` before it is kept as well.
+    """Atomic checkpoint writes that also keep the previous ``last``.
 
-    Whenever the run is killed, one whole checkpoint stands in the folder.
+    A killed run always leaves one complete checkpoint.
     """
 
     def save_checkpoint(
@@ -34,7 +34,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         path: str | os.PathLike[str],
         storage_options: Any | None = None,
     ) -> None:
-        """Write to ``path``.half, let the disk have it, and rename."""
+        """Write to ``path``.half, flush it to disk, and rename it."""
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         half = place.with_name(place.name + ".half")
@@ -48,11 +48,11 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def checkpoint_callbacks(folder: Path, minutes: float) -> tuple[ModelCheckpoint, ModelCheckpoint]:
-    """Return what writes ``best.ckpt`` and ``last.ckpt`` after dev, and what writes ``last`` often.
+    """Return the callbacks for ``best`` and ``last`` after validation, and for ``last`` in between.
 
     Args:
-        folder: Of the checkpoints.
-        minutes: Between two of the second kind.
+        folder: Folder of the checkpoints.
+        minutes: Minutes between two checkpoints of the second callback.
     """
     best = ModelCheckpoint(
         folder,
@@ -72,12 +72,10 @@ def checkpoint_callbacks(folder: Path, minutes: float) -> tuple[ModelCheckpoint,
 
 
 def newest_whole(folder: Path) -> Path | None:
-    """Return the newest checkpoint that can be read, or None where there is none at all.
-
-    A damaged one is passed over with a warning.
+    """Return the newest readable checkpoint, or None if there is none; warn of damaged ones.
 
     Raises:
-        ConfigError: There are checkpoints, and not one of them can be read.
+        ConfigError: There are checkpoints, and none of them can be read.
     """
     found = sorted(
         folder.glob("*.ckpt"),
@@ -98,15 +96,15 @@ def newest_whole(folder: Path) -> Path | None:
 
 
 def damage_of(path: Path) -> str | None:
-    """Say what is wrong with a checkpoint's bytes, or None: torch itself checks no sums."""
+    """Return a description of a checkpoint's damage, or None; torch itself checks no sums."""
     try:
         with zipfile.ZipFile(path) as archive:
             part = archive.testzip()
         if part is not None:
             return f"the bytes of {part} do not have their checksum"
-        # What describes the parts has no sum; the tensors themselves are not read here.
+        # The pickled description has no checksum; the tensors are not read here.
         torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # of damaged bytes both libraries raise almost anything
+    except Exception as error:  # damaged bytes can raise almost anything
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return None
 
@@ -114,12 +112,12 @@ def damage_of(path: Path) -> str | None:
 def refuse_another_architecture(
     path: Path, architecture: Mapping[str, Any], state: Mapping[str, Tensor]
 ) -> None:
-    """Refuse to go on from a checkpoint whose model is not the one that was built.
+    """Refuse a checkpoint of another model.
 
     Args:
-        path: The checkpoint.
-        architecture: What was built, as JSON types; see ``RagTraining.architecture``.
-        state: Its weights; for checkpoints that do not say their architecture.
+        path: Checkpoint.
+        architecture: Result of ``RagTraining.architecture``.
+        state: Weights; compared by shape, since older checkpoints have no architecture.
 
     Raises:
         ConfigError: They differ; the message names both.

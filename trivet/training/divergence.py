@@ -1,4 +1,4 @@
-"""When a loss or a gradient is no number any more: stop, and say which examples were read."""
+"""Stop a diverged run and record the examples of its last batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def stop_if_diverged(
     step: int,
     file: Path,
 ) -> None:
-    """Go on if every figure is finite, on this device and on all others; else write and raise.
+    """Raise if a figure of any device is not finite, after writing the batch to a file.
 
-    Every device of a run answers alike: none is left waiting for one that stopped.
+    All devices of a run raise together.
 
     Args:
-        figures: The losses and the gradient's norm, by name. *Shape of each:* [].
-        examples: The batch that was read.
-        step: Steps made before this one.
-        file: Where the batch's ids, groups and sources are written, as JSON.
+        figures: Losses and gradient norm, by name. *Shape of each:* [].
+        examples: Current batch.
+        step: Number of finished steps.
+        file: JSON file for the ids, groups and sources of the batch.
 
     Raises:
         DivergedError: A figure is NaN or infinite; the message names the file.

@@ -1,4 +1,4 @@
-"""What training starts from: an encoder, an NLI checkpoint, or a bundle trained before."""
+"""Initial models: from an encoder, an NLI checkpoint or a trained bundle."""
 
 from __future__ import annotations
 
@@ -29,26 +29,24 @@ def initial_model(
     trunk: TrunkKind = "shared",
     shared_layers: int | None = None,
     granularity: Granularity = "token",
-    matches: bool = False,
+    exact_match: bool = False,
 ) -> tuple[RagModel, SegmentTokenizer]:
-    """Build the model that training starts from, and its tokenizer.
+    """Build the initial model and its tokenizer.
 
     Args:
-        name: A folder or a hub name; for ``bundle``, a bundle's folder.
+        name: Folder or hub name of the encoder; for ``bundle``, the bundle's folder.
         init: ``plain``: random heads. ``nli``: the support head is the checkpoint's NLI head.
-            ``bundle``: all weights of a bundle; from a shared trunk copies are made for any other.
-        faithfulness: Which part of the response decides.
-        head_dropout: Before each head's classifier.
-        attention_dropout: Replaces the encoder's own; ``None`` keeps it.
-        trunk: What the heads share of the encoder.
-        shared_layers: How many layers a partial trunk shares; the others do not read it.
-        granularity: Whether heads decide on every token or once a window.
-        matches: Whether the encoder is told which words stand on both sides of a window; what was
-            trained with them keeps them.
+            ``bundle``: all weights of a bundle; a shared trunk is copied for any other kind.
+        faithfulness: Part of the response that decides.
+        head_dropout: Dropout before each head's classifier.
+        attention_dropout: Attention dropout; ``None`` keeps the encoder's own.
+        trunk: Kind of trunk.
+        shared_layers: Number of shared layers of a partial trunk; ignored by others.
+        granularity: Unit of a head's decision.
+        exact_match: Whether to add the exact-match embedding; a bundle that has one keeps it.
 
     Raises:
-        ConfigError: The checkpoint cannot be read or has no NLI head, or the trunk asked for cannot
-            be made of it.
+        ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
         BundleError: The bundle is refused.
     """
     if init == "bundle":
@@ -57,7 +55,7 @@ def initial_model(
         changed: dict[str, Any] = {
             "faithfulness": faithfulness,
             "granularity": granularity,
-            "calibration": {},  # of the old weights, and the overlap with it
+            "calibration": {},  # fitted for the old weights, as the overlap's weights
             "overlap": {},
             "dropout": head_dropout,
         }
@@ -66,8 +64,8 @@ def initial_model(
         model = load_rag_model(bundle, changed)
         if isinstance(model.trunk, Trunk):
             model.trunk = make_trunk(model.trunk, trunk, shared_layers)
-        if matches:
-            model.add_matches()
+        if exact_match:
+            model.add_exact_match()
         return model, SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     model = RagModel(
         make_trunk(Trunk.from_pretrained(name, attention_dropout), trunk, shared_layers),
@@ -79,16 +77,13 @@ def initial_model(
     if init == "nli":
         state, label2id = _read_nli_head(name)
         copy_nli_head(cast(TokenHead, model.heads["support"]), state, label2id)
-    if matches:
-        model.add_matches()
+    if exact_match:
+        model.add_exact_match()
     return model, _read_tokenizer(name)
 
 
 def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
-    """Refuse a bundle that the trunk asked for cannot start from.
-
-    A shared trunk can be copied for every head; encoders that were trained apart cannot be joined.
-    """
+    """Refuse a bundle with another trunk, unless it is shared and can be copied."""
     same = info.trunk == trunk and (trunk != "partial" or info.shared_layers == shared_layers)
     if info.trunk == "shared" or same:
         return
@@ -112,7 +107,7 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {error}") from error
     label2id: dict[str, int] = config.label2id
-    # What the checkpoint lacks, the library fills with random numbers.
+    # The library fills missing tensors with random numbers.
     read = {
         tensor: values
         for tensor, values in checkpoint.state_dict().items()

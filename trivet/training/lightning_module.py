@@ -1,4 +1,4 @@
-"""What training minimises and watches: a thin LightningModule around ``RagModel``."""
+"""The LightningModule: losses, validation measures, optimizer and schedule."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig
 from trivet.data.labelled.datamodule import Batch, truths
 from trivet.data.labelled.labels import UNKNOWN
-from trivet.heads.context_loss import share_error
+from trivet.heads.context_loss import sentence_cross_entropy, share_error
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
-from trivet.heads.relevance import relevance_loss
 from trivet.heads.support import token_loss, verdict_loss, window_loss
-from trivet.heads.utilization import utilization_loss
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ConfigError
@@ -27,7 +25,7 @@ from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
 from trivet.training.validation import ValidationMeasures
 
-# The losses that each head is trained by.
+# Losses of each head.
 HEAD_LOSSES = {
     "support": ("window", "token", "verdict"),
     "relevance": ("relevance", "relevance_share"),
@@ -36,23 +34,23 @@ HEAD_LOSSES = {
 
 
 class RagTraining(lightning.LightningModule):
-    """Losses, dev measures and the schedule around a ``RagModel``.
+    """Training and validation of a ``RagModel``.
 
     Args:
-        model: The model to train.
+        model: Model to train.
         loss: Weights of the losses.
         encoder_lr: Peak learning rate of the trunk.
         head_lr: Peak learning rate of the heads.
-        weight_decay: Of matrices; biases and norms have none.
-        warmup_share: Share of all steps in which the rate rises.
-        call_windows: Windows that the encoder reads at once; a batch with more is read in slices.
-        seed: Of dropout. What a step draws depends on (seed, device, step) alone, so a run that was
-            resumed draws what one that never stopped draws.
-        cosine_steps: Log every so many steps the cosines between the heads' gradients; 0: never.
-        folder: Where ``diverged.json`` is written if a loss is no number any more.
+        weight_decay: Weight decay of matrices; biases and norms have none.
+        warmup_share: Share of all steps in which the learning rate rises.
+        call_windows: Windows per call of the encoder; larger batches are read in slices.
+        seed: Seed of dropout, which depends on (seed, device, step) alone, so that a resumed run
+            equals one that never stopped.
+        cosine_steps: Steps between logs of the gradient cosines; 0: never.
+        folder: Folder for ``diverged.json``.
 
     Raises:
-        ConfigError: Cosines are asked for, and the heads share nothing.
+        ConfigError: ``cosine_steps`` is given, and the heads share no parameters.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class RagTraining(lightning.LightningModule):
         if cosine_steps and not model.trunk.shared_parameters():
             raise ConfigError(
                 f"run.gradient_cosine_steps ({cosine_steps}) must be 0 for encoder.trunk: "
-                f"{model.trunk.kind}: its heads share nothing in which their gradients could meet"
+                f"{model.trunk.kind}: its heads share no parameters"
             )
         self.model = model
         self.learned_weights = LearnedWeights(HEAD_LOSSES) if loss.learned else None
@@ -85,13 +83,15 @@ class RagTraining(lightning.LightningModule):
         self._cosine_steps = cosine_steps
         self._folder = folder
         self._measures = ValidationMeasures()
-        self._step: tuple[Batch, dict[str, Tensor]] | None = None  # what is being learnt from
+        self._step: tuple[Batch, dict[str, Tensor]] | None = (
+            None  # batch and losses of the current step
+        )
 
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
-        """Return each weighted loss by its name; 0 where a batch knows nothing of it."""
+        """Return each weighted loss by its name; 0 without labels for it in the batch."""
         windows, targets, weights = batch.windows, batch.targets, self._loss
         if self.model.granularity == "example":
-            # One decision a window says nothing of single tokens: the verdict alone teaches it.
+            # One decision per window implies no labels of single tokens: only the verdict remains.
             targets = targets._replace(
                 window_class=torch.full_like(targets.window_class, UNKNOWN),
                 token_supported=torch.full_like(targets.token_supported, UNKNOWN),
@@ -103,64 +103,56 @@ class RagTraining(lightning.LightningModule):
             ],
             dim=-1,
         )
-        marks = (windows.context_weight, targets.weight)
-        relevance, utilization = (
-            gather_tokens(values.reshape(-1), windows.context_at)
-            for values in (logits.relevance, logits.utilization)
-        )
-        tokens_known = (targets.token_supported >= 0).any(-1) | (targets.window_class >= 0).flatten(
-            1
-        ).any(-1)
+        tokens_known = (targets.token_supported >= 0).any(-1)
+        tokens_known |= (targets.window_class >= 0).flatten(1).any(-1)
         adherent = targets.adherent
         if not weights.verdict_always:
             adherent = adherent.masked_fill(tokens_known, -1)
-        # Without a response there is nothing to be faithful.
+        # An empty response has no faithfulness.
         adherent = adherent.masked_fill((windows.response_at < 0).flatten(1).all(-1), -1)
-        heavier = weights.unsupported_weight
-        relevance_share, utilization_share = self._share_errors(batch, outputs)
-        return {
+        found = {
             "window": weights.window
-            * window_loss(support, targets.window_class, targets.weight, heavier),
+            * window_loss(
+                support, targets.window_class, targets.weight, weights.unsupported_weight
+            ),
             "token": weights.token
             * token_loss(
-                support, windows.response_at, targets.token_supported, targets.weight, heavier
+                support,
+                windows.response_at,
+                targets.token_supported,
+                targets.weight,
+                weights.unsupported_weight,
             ),
             "verdict": weights.verdict
             * verdict_loss(outputs.faithfulness, adherent, targets.weight),
-            "relevance": weights.relevance * relevance_loss(relevance, targets.relevant, *marks),
-            "utilization": weights.utilization
-            * utilization_loss(utilization, targets.utilized, *marks),
-            "relevance_share": weights.share * relevance_share,
-            "utilization_share": weights.share * utilization_share,
         }
-
-    def _share_errors(self, batch: Batch, outputs: Outputs) -> list[Tensor]:
-        known, targets = truths(batch.examples), batch.targets
-        context_weight = batch.windows.context_weight
-        return [
-            share_error(
-                predicted,
-                _true_share(annotated, marks, context_weight).to(predicted),
-                targets.weight,
+        annotated, context_weight = truths(batch.examples), windows.context_weight
+        heads = (
+            ("relevance", logits.relevance, outputs.relevance, targets.relevant),
+            ("utilization", logits.utilization, outputs.utilization, targets.utilized),
+        )
+        for name, values, _, marks in heads:
+            tokens = gather_tokens(values.reshape(-1), windows.context_at)
+            found[name] = getattr(weights, name) * sentence_cross_entropy(
+                tokens, marks, context_weight, targets.weight
             )
-            for predicted, annotated, marks in (
-                (outputs.relevance, known["relevance"], targets.relevant),
-                (outputs.utilization, known["utilization"], targets.utilized),
-            )
-        ]
+        for name, _, share, marks in heads:
+            true = _true_share(annotated[name], marks, context_weight).to(share)
+            found[f"{name}_share"] = weights.share * share_error(share, true, targets.weight)
+        return found
 
-    def _judge(self, batch: Batch) -> tuple[TokenLogits, Outputs]:
+    def _predict(self, batch: Batch) -> tuple[TokenLogits, Outputs]:
         logits = read_in_slices(self.model, batch.windows[:3], self._call_windows)
         return logits, self.model.join(logits, *batch.windows[3:])
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Draw the step's dropout by (seed, device, step)."""
+        """Seed the step's dropout by (seed, device, step)."""
         key = np.random.SeedSequence((self._seed, self.global_rank, self.global_step))
         torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the losses; each, and each head's, is logged by its name."""
-        losses = self.losses(batch, *self._judge(batch))
+        """Return the weighted sum of the losses, and log the losses and the sums of each head."""
+        losses = self.losses(batch, *self._predict(batch))
         heads = {
             head: torch.stack([losses[name] for name in names]).sum()
             for head, names in HEAD_LOSSES.items()
@@ -185,7 +177,7 @@ class RagTraining(lightning.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             cosines = gradient_cosines(heads, self.model.trunk.shared_parameters())
         figures = {f"gradient_cosine/{pair}": float(value) for pair, value in cosines.items()}
-        for each in self.loggers:  # self.log would say them again in the steps between
+        for each in self.loggers:  # self.log would repeat them in the steps between
             each.log_metrics(figures, step=self.global_step)
 
     def configure_gradient_clipping(
@@ -194,7 +186,7 @@ class RagTraining(lightning.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradient's norm, and stop before weights are spoilt by what is no number."""
+        """Clip the gradient's norm, and stop before NaN or infinity reach the weights."""
         limit = float("inf") if gradient_clip_val is None else float(gradient_clip_val)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
         self.log("gradient_norm", norm)
@@ -209,17 +201,17 @@ class RagTraining(lightning.LightningModule):
         )
 
     def architecture(self) -> dict[str, Any]:
-        """Return what decides whether a checkpoint is one of this model, as JSON types."""
+        """Return the properties that a checkpoint must match, as JSON types."""
         learned = self.learned_weights is not None
         return {**self.model.architecture(), "learned_weights": learned}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Say in the checkpoint what it is of."""
+        """Add the architecture to the checkpoint."""
         checkpoint["architecture"] = self.architecture()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add a batch of dev to the measures."""
-        _, outputs = self._judge(batch)
+        """Add a dev batch to the measures."""
+        _, outputs = self._predict(batch)
         known = truths(batch.examples)
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
         known["adherent"][~answered.cpu()] = float("nan")
@@ -235,7 +227,7 @@ class RagTraining(lightning.LightningModule):
         )
 
     def on_validation_epoch_end(self) -> None:
-        """Log every measure, and the one number that chooses: AUROC less the two errors."""
+        """Log the measures and ``dev/score``, which chooses: AUROC less the two errors."""
         figures = self._measures.compute()
         self._measures.reset()
         score = (
@@ -243,27 +235,22 @@ class RagTraining(lightning.LightningModule):
             - figures.get("relevance_rmse/mean", 0.0)
             - figures.get("utilization_rmse/mean", 0.0)
         )
-        # The same on every device: the measures are joined.
+        # Equal on every device, since the measures are joined.
         self.log_dict({f"dev/{name}": value for name, value in figures.items()}, sync_dist=True)
         self.log("dev/score", score, prog_bar=True, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
-        """AdamW with a rate for the trunk and one for the heads, linear warm-up and decay."""
+        """Return AdamW with rates for trunk and heads, and linear warm-up and decay."""
         groups = []
-        # Like the heads, the embedding of matches starts from random numbers.
+        # Like the heads, the exact-match embedding starts from random numbers.
         new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
         new |= {id(p) for p in self.model.heads.parameters()}
         for part, rate in self._rates.items():
             own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]
             for decay in (True, False):
                 chosen = [p for p in own if p.requires_grad and (p.ndim > 1) == decay]
-                groups.append(
-                    {
-                        "params": chosen,
-                        "lr": rate,
-                        "weight_decay": self._weight_decay if decay else 0.0,
-                    }
-                )
+                weight_decay = self._weight_decay if decay else 0.0
+                groups.append({"params": chosen, "lr": rate, "weight_decay": weight_decay})
         if self.learned_weights is not None:
             own = list(self.learned_weights.parameters())
             groups.append({"params": own, "lr": self._loss.learned_lr, "weight_decay": 0.0})
@@ -275,19 +262,17 @@ class RagTraining(lightning.LightningModule):
             return min((step + 1) / warmup, max(0.0, (total - step) / max(1, total - warmup)))
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        steps = {"scheduler": schedule, "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": steps}
 
 
 def _true_share(annotated: Tensor, marks: Tensor, context_weight: Tensor) -> Tensor:
-    """Fill in the share of the marked sentences where the annotators gave no score of their own.
+    """Return the annotators' scores, or the share of marked sentences where they gave none.
 
     Args:
-        annotated: NaN where there is none. *Shape:* [B].
-        marks: 1, 0, or -1 where unknown. *Shape:* [B, C].
-        context_weight: *Shape:* [B, C].
+        annotated: Annotators' scores, NaN for none. *Shape:* [B].
+        marks: Labels 1, 0, or -1 where unknown. *Shape:* [B, C].
+        context_weight: Token weights. *Shape:* [B, C].
     """
     share = (context_weight * marks.clamp(min=0)).sum(-1).cpu()
     fill = annotated.isnan() & (marks >= 0).any(-1).cpu()

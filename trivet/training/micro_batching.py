@@ -1,4 +1,4 @@
-"""Reading more windows than the memory holds at once, with the gradients of one single reading."""
+"""Encoder calls over slices of a batch, with the gradients of one call."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from trivet.model.rag_model import RagModel, TokenLogits
 
 
 def read_in_slices(model: RagModel, inputs: Sequence[Tensor], most: int) -> TokenLogits:
-    """Run the encoder over at most ``most`` windows a call, and put what the heads say together.
+    """Run the encoder over at most ``most`` windows per call and concatenate the logits.
 
-    Windows meet only when they are joined, so a slice may be read alone. Of a slice nothing is kept
-    but its logits: it is read a second time, with the same dropout, when its gradient is asked for.
-    The last slice is the first whose gradient is asked for, and keeps what it has.
+    Only the logits of a slice are kept: it is computed again, with the same dropout, in the
+    backward pass. The last slice comes first there and keeps its activations.
 
     Args:
-        model: Reads.
+        model: Model.
         inputs: Token ids, attention mask and segment ids. *Shape of each:* [N, L].
-        most: Windows in a call of the encoder, >= 1.
+        most: Windows per call, >= 1.
     """
     calls = -(-len(inputs[0]) // most)
     if calls <= 1:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: a bar or plain lines on stderr, and the loggers asked for."""
+"""Progress of a run on stderr, as a bar or as log lines, and its experiment trackers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from trivet.records import ConfigError
 logger = logging.getLogger(__name__)
 
 _HEADS = ("support", "relevance", "utilization")
-_LATEST = 50  # steps that a rate is taken over
+_LATEST = 50  # steps that a rate is computed over
 
 
 class Throughput:
-    """Examples and windows a second over the latest steps, and the time left."""
+    """Examples and windows per second over the latest steps, and the time left."""
 
     def __init__(self, steps_left: int) -> None:
         self._steps_left = steps_left
@@ -41,23 +41,23 @@ class Throughput:
         self._latest: deque[tuple[float, int, int]] = deque(maxlen=_LATEST)
 
     def begin(self, now: float) -> None:
-        """Start counting at ``now``, in seconds; begin again after a pause."""
+        """Start or restart the clock at ``now``, in seconds."""
         self._begun = now if self._begun is None else self._begun
         self._latest.clear()
         self._latest.append((now, 0, 0))
 
     def add(self, now: float, examples: int, windows: int) -> None:
-        """Count a step that ended at ``now``."""
+        """Add a step that ended at ``now``."""
         self._steps += 1
         self._steps_left -= 1
         self._latest.append((now, examples, windows))
 
     def rates(self) -> tuple[float, float]:
-        """Return examples and windows a second; 0 before the first step."""
+        """Return examples and windows per second; 0 before the first step."""
         seconds = self._latest[-1][0] - self._latest[0][0] if self._latest else 0.0
         if seconds <= 0:
             return 0.0, 0.0
-        done = list(self._latest)[1:]  # the first opens the clock
+        done = list(self._latest)[1:]  # the first entry only starts the clock
         return sum(step[1] for step in done) / seconds, sum(step[2] for step in done) / seconds
 
     def left(self) -> timedelta | None:
@@ -69,7 +69,7 @@ class Throughput:
 
 
 class _Watch(Callback):
-    """Keeps a ``Throughput``; the two ways of showing it add how."""
+    """A callback that measures the throughput."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -97,13 +97,13 @@ class _Watch(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        devices = trainer.world_size  # the others read as much, or nearly
+        devices = trainer.world_size  # the others read nearly as much
         examples, windows = len(batch.examples), len(batch.windows.input_ids)
         self.throughput.add(time.monotonic(), examples * devices, windows * devices)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def figures(self, trainer: lightning.Trainer) -> dict[str, str]:
-        """Return what is shown, in order: each head's loss, the rates, the time left."""
+        """Return the figures to show: each head's loss, the rates, the time left."""
         logged = trainer.callback_metrics
         shown = {
             head: f"{float(logged[f'head/{head}']):.3f}"
@@ -119,7 +119,7 @@ class _Watch(Callback):
 
 
 class BarProgress(_Watch, RichProgressBar):
-    """A bar, for a terminal."""
+    """A progress bar for terminals."""
 
     def __init__(self) -> None:
         super().__init__(console_kwargs={"stderr": True})
@@ -127,21 +127,21 @@ class BarProgress(_Watch, RichProgressBar):
     def get_metrics(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> dict[str, Any]:
-        """Return what stands behind the bar."""
+        """Return the figures shown behind the bar."""
         return dict(self.figures(trainer))
 
 
 class LineProgress(_Watch):
-    """A log line now and then, for a file.
+    """Progress as log lines, for files.
 
     Args:
-        seconds: Between two lines.
+        seconds: Least time between two lines.
     """
 
     def __init__(self, seconds: float = 30.0) -> None:
         super().__init__()
         self._seconds = seconds
-        self._said = float("-inf")
+        self._logged_at = float("-inf")
 
     def on_train_batch_end(
         self,
@@ -151,31 +151,31 @@ class LineProgress(_Watch):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Count the step, and say a line if the last one was said long ago."""
+        """Add the step, and log a line if the last one is old enough."""
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         now = time.monotonic()
-        if not trainer.is_global_zero or now - self._said < self._seconds:
+        if not trainer.is_global_zero or now - self._logged_at < self._seconds:
             return
-        self._said = now
+        self._logged_at = now
         shown = ", ".join(f"{name} {value}" for name, value in self.figures(trainer).items())
         logger.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, shown)
 
 
 def progress_callback() -> Callback:
-    """Return the bar where stderr is a terminal, else the lines."""
+    """Return the bar if stderr is a terminal, else the log lines."""
     return BarProgress() if sys.stderr.isatty() else LineProgress()
 
 
 def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
-    """Return the CSV logger and those asked for.
+    """Return the CSV logger and the experiment trackers.
 
     Args:
-        folder: Of the run; what is written to disk stands under it.
-        names: Of ``tensorboard``, ``wandb``, ``mlflow``.
-        run: Its name there.
+        folder: Folder of the run, for files.
+        names: Any of ``tensorboard``, ``wandb``, ``mlflow``.
+        run: Name of the run.
 
     Raises:
-        ConfigError: One of them is not installed; the message names the extra.
+        ConfigError: A tracker is not installed; the message names the extra.
     """
     for name in names:
         if importlib.util.find_spec(name) is None:
@@ -186,7 +186,7 @@ def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
     if "wandb" in names:
         loggers.append(WandbLogger(name=run, project="trivet", save_dir=folder))
     if "mlflow" in names:
-        # MLflow 3 refuses plain folders; a server is named as everywhere, by MLFLOW_TRACKING_URI.
+        # MLflow 3 refuses plain folders; MLFLOW_TRACKING_URI names a server.
         where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve()}/mlflow.db"
         loggers.append(MLFlowLogger(experiment_name="trivet", run_name=run, tracking_uri=where))
     return loggers

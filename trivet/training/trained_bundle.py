@@ -1,4 +1,4 @@
-"""What a finished run leaves: a bundle that says what it is and where its weights come from."""
+"""The bundle of a finished run and the record of its training."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from trivet.model.trunk import break_even
 def provenance(
     config: TrainConfig, used: Sequence[DataInfo], command: str, steps: int
 ) -> TrainingInfo:
-    """Say where the weights come from, with all that the bundle they started from was taught."""
+    """Return the training record, including the data of the bundle that training started from."""
     taught = list(used)
     if config.encoder.init is Init.bundle:
         before = read_bundle(Path(config.encoder.name)).info.training
         command = f"{before.command} && {command}"
         taught = [*before.data, *used]
     data: dict[str, DataInfo] = {}
-    for info in taught:  # steps repeat rows of one set: the most of them says how much was seen
+    for info in taught:  # steps repeat the rows of a set: keep the largest number
         if info.name not in data or info.rows > data[info.name].rows:
             data[info.name] = info
     return TrainingInfo(
@@ -62,7 +62,7 @@ def write_trained(
     thresholds: Thresholds,
     training: TrainingInfo,
 ) -> None:
-    """Write the bundle of a finished run: what it is, its tokenizer and its weights."""
+    """Write the bundle of a finished run."""
     encoder = model.trunk.config
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -76,7 +76,7 @@ def write_trained(
         ),
         window=WindowInfo(
             size=config.window.size,
-            overlap=config.window.overlap,
+            overlap=config.window.stride_overlap,
             sizes=tuple(config.window.sizes),
             break_even=break_even(encoder) if config.window.sizes else None,
         ),

@@ -1,9 +1,4 @@
-"""The figures of the training validation loop, on torchmetrics.
-
-Point values alone, cheap enough for every epoch. The figures that are reported, with their
-intervals, are made by `trivet.measures.metrics` from finished verdicts; this file imports torch
-and that one does not.
-"""
+"""Measures of the validation loop: point values, without intervals."""
 
 from __future__ import annotations
 
@@ -12,14 +7,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed
-from torchmetrics.functional import mean_squared_error
-from torchmetrics.functional.classification import binary_auroc
+
+from trivet.measures.intervals import FloatArray, auroc, root_mean_square
 
 logger = logging.getLogger(__name__)
 
-# Each measure, and whose predictions it judges.
+# Measures and the score that each is computed from.
 MEASURES = {
     "hallucination_auroc": "faithfulness",
     "relevance_rmse": "relevance",
@@ -31,13 +27,13 @@ SLACK = 1e-3
 class ValidationMeasures:
     """AUROC of hallucination and RMSE of relevance and utilization, per source and their mean.
 
-    `update` for each batch, `compute` once, `reset`. Everything is kept on the CPU, as float32.
-    In a distributed run `compute` joins the rows of all ranks, and every rank has the same figures.
+    Call `update` for each batch, `compute` once, then `reset`. In a distributed run `compute` joins
+    the rows of all ranks, so every rank has the same figures.
     """
 
     def __init__(self) -> None:
-        # Predicted and true, by measure and source. *Shape of each:* [rows, 2].
-        self._rows: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
+        # Predicted and true, by score and source. *Shape of each:* [rows, 2].
+        self._rows: dict[tuple[str, str], list[FloatArray]] = defaultdict(list)
 
     def update(
         self,
@@ -52,13 +48,13 @@ class ValidationMeasures:
         """Add a batch of B examples; every tensor is [B], floating point or, for truths, bool.
 
         Args:
-            source: The source of each example.
-            faithfulness: Predicted, in [0, 1].
-            adherent: 1 where the whole response is supported, 0 where not, NaN where unknown.
-            relevance: Predicted, in [0, 1].
-            relevance_true: In [0, 1], NaN where unknown.
-            utilization: Predicted, in [0, 1].
-            utilization_true: In [0, 1], NaN where unknown.
+            source: Source of each example.
+            faithfulness: Prediction in [0, 1].
+            adherent: 1 if the whole response is supported, 0 if not, NaN where unknown.
+            relevance: Prediction in [0, 1].
+            relevance_true: Truth in [0, 1], NaN where unknown.
+            utilization: Prediction in [0, 1].
+            utilization_true: Truth in [0, 1], NaN where unknown.
 
         Raises:
             ValueError: Lengths differ, or a prediction whose truth is known is outside [0, 1] or
@@ -69,73 +65,71 @@ class ValidationMeasures:
             "relevance": (relevance, relevance_true),
             "utilization": (utilization, utilization_true),
         }
+        sources = np.array(source)
         for name, (predicted, true) in pairs.items():
             if not predicted.shape == true.shape == (len(source),):
                 raise ValueError(
                     f"{name}: {len(source)} sources, predictions {tuple(predicted.shape)} and "
                     f"truths {tuple(true.shape)} must have one dimension and one length"
                 )
-            predicted, true = predicted.detach().float().cpu(), true.detach().float().cpu()
-            known = ~torch.isnan(true)
-            # Written so that NaN fails the test as well; sums of many probabilities round.
-            inside = (predicted >= -SLACK) & (predicted <= 1 + SLACK)
+            rows = torch.stack([predicted.detach().float().cpu(), true.detach().float().cpu()], -1)
+            values = rows.numpy().astype(np.float64)
+            known = ~np.isnan(values[:, 1])
+            # NaN fails this test as well; the slack is for the rounding of sums.
+            inside = (values[:, 0] >= -SLACK) & (values[:, 0] <= 1 + SLACK)
             wrong = int((~inside & known).sum())
             if wrong:
                 raise ValueError(
                     f"{name}: {wrong} of {int(known.sum())} predictions are not in [0, 1]; NaN "
                     "means that the model has diverged"
                 )
+            values[:, 0] = values[:, 0].clip(0, 1)
             for one in sorted(set(source)):
-                rows = torch.tensor([other == one for other in source]) & known
-                pairs_of = torch.stack([predicted[rows].clamp(0, 1), true[rows]], dim=-1)
-                self._rows[name, one].append(pairs_of)
+                self._rows[name, one].append(values[(sources == one) & known])
 
     def compute(self) -> dict[str, float]:
         """Return ``measure/source`` for each source where it is defined, and ``measure/mean``.
 
-        A measure that is undefined (one class only, no known truth) has no key: it is never NaN.
-        The mean is over the sources where the measure is defined; where there are none, its key is
-        absent too.
+        An undefined measure (one class only, no known truth) has no key; the mean is over the
+        sources where it is defined.
         """
         figures: dict[str, float] = {}
         rows = self._joined()
         for measure, name in MEASURES.items():
             values = {}
             for source in sorted(source for kept, source in rows if kept == name):
-                value = _figure(measure, *rows[name, source].unbind(-1))
-                if value is None:
-                    logger.debug("%s is undefined for %s", measure, source)
-                else:
+                value = _value(measure, rows[name, source])
+                if np.isfinite(value):
                     values[source] = value
+                else:
+                    logger.debug("%s is undefined for %s", measure, source)
             figures |= {f"{measure}/{source}": value for source, value in values.items()}
             if values:
                 figures[f"{measure}/mean"] = sum(values.values()) / len(values)
         return figures
 
     def reset(self) -> None:
-        """Forget every batch."""
+        """Remove all rows."""
         self._rows.clear()
 
-    def _joined(self) -> dict[tuple[str, str], Tensor]:
+    def _joined(self) -> dict[tuple[str, str], FloatArray]:
         """Return the rows of all ranks, in the order of the ranks. *Shape of each:* [rows, 2]."""
-        own = {key: torch.cat(pieces) for key, pieces in self._rows.items()}
+        own = {key: np.concatenate(pieces) for key, pieces in self._rows.items()}
         if not (distributed.is_available() and distributed.is_initialized()):
             return own
         ranks: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(ranks, own)
         keys = {key for rank in ranks for key in rank}
-        return {key: torch.cat([rank[key] for rank in ranks if key in rank]) for key in keys}
+        return {key: np.concatenate([rank[key] for rank in ranks if key in rank]) for key in keys}
 
 
-def _figure(measure: str, predicted: Tensor, true: Tensor) -> float | None:
-    """Return the value of a measure, or None where it is undefined. *Shapes:* [rows] x 2.
-
-    Classes are counted here because torchmetrics answers an undefined AUROC with 0 and a warning,
-    and an empty RMSE with NaN.
-    """
+def _value(measure: str, rows: FloatArray) -> float:
+    """Return the value of a measure; NaN if undefined. *Shape:* [rows, 2]."""
+    if not len(rows):
+        return float("nan")
+    predicted, true = rows.T
     if measure == "hallucination_auroc":
-        hallucinated = (true < 0.5).long()
-        if hallucinated.any() and not hallucinated.all():
-            return float(binary_auroc(1 - predicted, hallucinated))
-        return None
-    return float(mean_squared_error(predicted, true, squared=False)) if len(true) else None
+        statistic = auroc(1 - predicted, true < 0.5)
+    else:
+        statistic = root_mean_square(predicted - true)
+    return float(statistic(np.ones((1, len(rows))))[0])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trivet.model.exact_match_embedding import MatchEmbedding
+from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask
 from trivet.model.trunk import MASKED
 
@@ -35,7 +35,7 @@ class InferenceBert(nn.Module):
         self.width = int(config.hidden_size) // self.heads
         embeddings = encoder.embeddings
         self.words = embeddings.word_embeddings
-        self.matches: MatchEmbedding | None = None
+        self.matches: ExactMatchEmbedding | None = None
         self.norm = embeddings.LayerNorm
         self.register_buffer("positions", embeddings.position_embeddings.weight.detach())
         self.register_buffer("segments", embeddings.token_type_embeddings.weight.detach())

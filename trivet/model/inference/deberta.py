@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
-from trivet.model.exact_match_embedding import MatchEmbedding
+from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask
 from trivet.model.trunk import MASKED
 from trivet.records import WindowError
@@ -45,7 +45,7 @@ class InferenceDeberta(nn.Module):
         self.heads = int(config.num_attention_heads)
         embeddings = encoder.embeddings
         self.words = embeddings.word_embeddings
-        self.matches: MatchEmbedding | None = None
+        self.matches: ExactMatchEmbedding | None = None
         self.widen_words = embeddings.embed_proj
         self.norm = embeddings.LayerNorm
         self.positions = embeddings.position_embeddings

@@ -1,8 +1,7 @@
-"""What is compared with what: judged rows -> the samples that statistics are made of.
+"""Samples: the rows of each measure and the statistic computed on them.
 
-One sample a measure. A row whose truth is known and that has no verdict is counted as failed in
-each sample it belongs to; a row whose truth is unknown does not belong to the sample. How samples
-become figures with intervals stands in `trivet.measures.metrics`, the statistics in `measures.intervals`.
+A row with a known truth and no verdict counts as failed in each sample it belongs to; a row with
+unknown truth does not belong to the sample.
 """
 
 from __future__ import annotations
@@ -23,29 +22,30 @@ from trivet.measures.intervals import (
     root_mean_square,
 )
 from trivet.measures.predictions import (
-    Judged,
+    Prediction,
     Units,
     finite,
-    judged_units,
+    marked_characters,
     marked_sentences,
+    scored_units,
     verdicts_of,
 )
 from trivet.measures.thresholds import best_threshold
-from trivet.records import Evaluation, Labels, Span
+from trivet.records import Evaluation, Labels
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The rows of one measure and the statistic to take of them.
+    """The rows of one measure and its statistic.
 
     Attributes:
-        measure: The name of the figure.
-        rows: [n] positions, in the list given, of the rows that are compared.
-        statistic: Of those rows, in that order.
-        positives: How many of them hold the positive class; None without classes.
-        failed: How many rows have a truth and no verdict.
-        undefined: Why the value is undefined, if it is.
-        note: How to read the value.
+        measure: Name of the figure.
+        rows: Positions of the rows in the given list. *Shape:* [n].
+        statistic: Statistic of these rows, in this order.
+        positives: Number of rows of the positive class; None without classes.
+        failed: Number of rows with a truth and no verdict.
+        undefined: Reason for an undefined value.
+        note: Reading hint.
     """
 
     measure: str
@@ -57,13 +57,13 @@ class Sample:
     note: str | None = None
 
 
-def samples(rows: Sequence[Judged]) -> list[Sample]:
-    """Return the sample of every measure for which some truth is known, in a fixed order.
+def samples(rows: Sequence[Prediction]) -> list[Sample]:
+    """Return the samples of all measures with a known truth, in a fixed order.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
     """
-    units = judged_units(rows)
+    units = scored_units(rows)
     return [
         sample
         for sample in (
@@ -76,8 +76,8 @@ def samples(rows: Sequence[Judged]) -> list[Sample]:
     ]
 
 
-def _hallucination(rows: Sequence[Judged], units: Units) -> list[Sample]:
-    """Response level: positive = not adherent, score = 1 - faithfulness."""
+def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
+    """Return the response-level samples: positive = not adherent, score = 1 - faithfulness."""
     kept, scores, positive = units.rows, units.probs, units.positive
     flagged = np.array([_flagged(rows[i]) for i in kept], dtype=float)
     hits, gold = flagged * positive, positive.astype(float)
@@ -112,23 +112,22 @@ def _hallucination(rows: Sequence[Judged], units: Units) -> list[Sample]:
     ]
 
 
-def _spans(rows: Sequence[Judged]) -> list[Sample]:
-    """Characters of unsupported spans, summed over all rows, as LettuceDetect's evaluator does.
+def _spans(rows: Sequence[Prediction]) -> list[Sample]:
+    """Return the samples of unsupported characters, summed over rows as LettuceDetect does.
 
-    A row without gold spans counts: what is flagged in it is wrong. Characters are counted once,
-    also where spans of one side overlap each other.
+    Rows without gold spans count. Characters of overlapping spans are counted once.
     """
     kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: labels.unsupported is not None,
-        judged=lambda verdict: verdict.faithfulness is not None,
+        scored=lambda verdict: verdict.faithfulness is not None,
     )
     amounts = np.zeros((3, len(kept)))
     for place, (row, verdict) in enumerate(zip(kept, verdicts, strict=True)):
         example = rows[row].example
         length = len(example.example.response)
-        gold = _characters(length, example.labels.unsupported or ())
-        flagged = _characters(length, [Span(span.start, span.end) for span in verdict.unsupported])
+        gold = marked_characters(length, example.labels.unsupported or ())
+        flagged = marked_characters(length, verdict.unsupported)
         amounts[:, place] = (gold & flagged).sum(), flagged.sum(), gold.sum()
     hits, predicted, truth = amounts
     positives = int((truth > 0).sum())
@@ -148,35 +147,37 @@ def _spans(rows: Sequence[Judged]) -> list[Sample]:
     ]
 
 
-def _score(rows: Sequence[Judged], name: str) -> Sample:
-    """RMSE of an example score: the annotators' own, else the share of context sentences marked."""
+def _score(rows: Sequence[Prediction], name: str) -> Sample:
+    """Return the sample of an example score's RMSE."""
     kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: _score_known(labels, name),
-        judged=lambda verdict: getattr(verdict, name) is not None,
+        scored=lambda verdict: getattr(verdict, name) is not None,
     )
     predicted = finite(verdicts, [getattr(verdict, name) for verdict in verdicts])
-    true = np.array(
-        [
-            _true_score(rows[row].example.labels, verdict, name)
-            for row, verdict in zip(kept, verdicts, strict=True)
-        ],
-        dtype=float,
-    )
-    return Sample(f"{name}_rmse", kept, root_mean_square(predicted - true), None, failed)
+    true = [
+        true_score(rows[row].example.labels, verdict, name)
+        for row, verdict in zip(kept, verdicts, strict=True)
+    ]
+    errors = predicted - np.array(true, dtype=float)
+    return Sample(f"{name}_rmse", kept, root_mean_square(errors), None, failed)
 
 
 def _score_known(labels: Labels, name: str) -> bool:
     if getattr(labels, name) is not None:
         return True
-    if name == "completeness":  # of nothing relevant there is no share
+    if name == "completeness":  # undefined if nothing is relevant
         return bool(labels.relevant) and labels.utilized is not None
     return (labels.relevant if name == "relevance" else labels.utilized) is not None
 
 
-def _true_score(labels: Labels, verdict: Evaluation, name: str) -> float:
+def true_score(labels: Labels, verdict: Evaluation, name: str) -> float | None:
+    """Return the true relevance, utilization or completeness of an example; None if unknown.
+
+    It is the annotators' own score, or else the share of context sentences that they marked.
+    """
     given: float | None = getattr(labels, name)
-    if given is not None:
+    if given is not None or not _score_known(labels, name):
         return given
     relevant = marked_sentences(verdict, labels.relevant or ())
     utilized = marked_sentences(verdict, labels.utilized or ())
@@ -186,22 +187,15 @@ def _true_score(labels: Labels, verdict: Evaluation, name: str) -> float:
     return float(marked.mean()) if len(marked) else 0.0
 
 
-def _flagged(row: Judged) -> bool:
+def _flagged(row: Prediction) -> bool:
     return isinstance(row.evaluation, Evaluation) and row.evaluation.adherent is False
 
 
 def _calibration(name: str, units: Units) -> Sample:
     statistic = calibration_error(units.row, units.probs, units.positive, len(units.rows))
     positives = len(np.unique(units.row[units.positive]))
-    undefined = None if len(units.row) else "no sentence was judged"
+    undefined = None if len(units.row) else "no sentence was scored"
     return Sample(f"{name}_ece", units.rows, statistic, positives, units.failed, undefined)
-
-
-def _characters(length: int, spans: Sequence[Span]) -> BoolArray:
-    marks = np.zeros(length, dtype=bool)
-    for span in spans:
-        marks[span.start : span.end] = True
-    return marks
 
 
 def _one_class(positive: BoolArray, yes: str, no: str) -> str | None:
