@@ -1,8 +1,6 @@
-"""The command line: it and its commands are the only places that print.
+"""The command line; only this module and ``trivet.commands`` print.
 
-Results go to stdout or to files, progress and errors to stderr. Exit codes: 0 fine, 1 some rows
-could not be judged, 2 usage or input error, 3 bundle refused, 4 no clean separation found; of a
-run over a log also 5 disk full, 6 begun otherwise, 7 output in use, 8 a mean below --fail-under.
+Results go to stdout or files, progress and errors to stderr.
 """
 
 from __future__ import annotations
@@ -37,10 +35,13 @@ from trivet.records import (
 
 app = typer.Typer(
     name="trivet",
-    help="Judge RAG answers: faithfulness, relevance, utilization, completeness.",
+    help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
+    epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
+    "input, 3 bundle refused, 4 no justified threshold, 5 disk full, 6 input or settings changed, "
+    "7 output in use, 8 mean below --fail-under, 130 interrupted.",
     no_args_is_help=True,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns
     pretty_exceptions_enable=False,
 )
 for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, export, info):
@@ -48,14 +49,14 @@ for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, 
 
 
 def main() -> None:
-    """Run the command line; turn the errors that users cause into one line and an exit code."""
+    """Run the command line; report expected errors in one line and with an exit code."""
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
     try:
-        app()
+        app(prog_name="trivet")
     except BundleError as error:
         _fail(error, REFUSED)
     except (ConfigError, DataError, ExampleError, WindowError, BackendError, OSError) as error:
-        _fail(error, USAGE)  # an OSError is a full disk or a closed pipe
+        _fail(error, USAGE)  # OSError: a full disk or a closed pipe
     except DivergedError as error:
         _fail(error, SOME_FAILED)
 
@@ -74,9 +75,10 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more to stderr.")] = False,
 ) -> None:
     if verbose:
         logging.getLogger("trivet").setLevel(logging.INFO)

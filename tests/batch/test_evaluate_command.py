@@ -111,7 +111,7 @@ def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--out", "folder/v.jsonl"], "would stand in the folder that is read"),
+        (["--out", "folder/v.jsonl"], "is in the input folder"),
         (["--report", "r.html"], "give --out as well"),
         (["--metadata", "a", "--no-metadata"], "give --metadata COLUMN or --no-metadata"),
         (["--fields", "id,trust"], "no field trust in a verdict"),

@@ -78,7 +78,7 @@ def test_what_cannot_be_done_is_refused(
 
 def test_an_input_is_never_overwritten(verdicts: Path) -> None:
     before = verdicts.read_bytes()
-    with pytest.raises(DataError, match="would be overwritten"):
+    with pytest.raises(DataError, match="would overwrite an input of the report"):
         run(verdicts, "--out", verdicts)
     assert verdicts.read_bytes() == before
 

@@ -1,21 +1,22 @@
-"""What a person reads: marks that survive without colours, no text that commands the terminal."""
+"""Verdicts in a terminal: marks without colours, no control characters, shortened texts."""
 
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
 from trivet.bundle.bundle import ScoreInfo
-from trivet.commands.bundle_summary import render_info
+from trivet.commands.info import render_info
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
 from trivet.report.terminal import render_verdict, visible
 
 
-def printed(what: object, colours: bool = False) -> str:
+def printed(what: object, colours: bool = False, width: int = 120) -> str:
     file = io.StringIO()
-    Console(file=file, width=120, force_terminal=colours, highlight=False).print(what)
+    Console(file=file, width=width, force_terminal=colours, highlight=False).print(what)
     return file.getvalue()
 
 
@@ -61,19 +62,40 @@ def test_without_a_response_there_are_dashes(judge: Evaluator) -> None:
     assert lines[0].split() == ["faithfulness", "-"]
 
 
-def test_scores_stand_in_a_table(judge: Evaluator) -> None:
-    score = ScoreInfo(
-        measure="relevance_rmse",
-        data="ragbench/[mine]",
-        split="dev",
-        value=0.1234,
-        low=None,
-        high=None,
-        n=7,
-        date="2020-01-01",
-        command="trivet test",
-        precision="int8",
+def test_a_shortened_text_ends_with_an_ellipsis(judge: Evaluator) -> None:
+    response = "The old mill by the river was built of stone and wood by two brothers. It is red."
+    verdict = judge.evaluate("What?", [response], response)
+    text = printed(render_verdict(response, [response], verdict), width=80)
+    assert "It is red." in text
+    start = r"The old mill by the river[a-z ]*…"
+    assert len(re.findall(start, text)) == 2  # the sentence and the context
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_info_groups_scores_by_data_set_with_precisions_side_by_side(judge: Evaluator) -> None:
+    scores = tuple(
+        ScoreInfo(
+            measure=measure,
+            data="ragbench/[mine]",
+            split="dev",
+            value=value,
+            low=None if precision == "fp32" else 0.1,
+            high=None if precision == "fp32" else 0.2,
+            n=7,
+            date="2020-01-01",
+            command="trivet test",
+            precision=precision,
+        )
+        for measure, value in (("relevance_rmse", 0.1234), ("span_f1", 0.5))
+        for precision in ("fp32", "int8")
     )
-    text = printed(render_info(judge.bundle.info.model_copy(update={"scores": (score,)}), "here"))
-    assert "ragbench/[mine]" in text
-    assert "0.123" in text
+    info = judge.bundle.info.model_copy(update={"scores": scores})
+    lines = [line.split() for line in printed(render_info(info, "here"), width=80).splitlines()]
+    titles = ["Model", "Windows", "Thresholds", "Graphs"]
+    assert [line[0] for line in lines if line and line[0] in titles] == titles
+    assert lines[-4:] == [
+        ["measure", "rows", "fp32", "int8"],
+        ["ragbench/[mine],", "dev"],
+        ["relevance_rmse", "7", "0.123", "0.123", "(0.100-0.200)"],
+        ["span_f1", "7", "0.500", "0.500", "(0.100-0.200)"],
+    ]

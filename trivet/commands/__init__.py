@@ -1,1 +1,1 @@
-"""The commands of the command line, one thin function each; each loads what it needs."""
+"""Commands of the command line, one function each; heavy modules are imported when needed."""

@@ -1,4 +1,4 @@
-"""``trivet evaluate``: a whole log, or one answer, judged."""
+"""``trivet evaluate``: a log of answers, or one answer."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import typer
 
 from trivet.commands.shared import (
     SOME_FAILED,
+    UNDER,
     BackendOption,
     BundleOption,
     PrecisionOption,
     ThreadsOption,
+    end,
     parse_level,
+    run_exits,
 )
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
-    from trivet.evaluation.evaluator import Evaluator
-
-UNDER = 8  # the exit code of --fail-under
 
 
 def evaluate(
@@ -32,89 +32,91 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where the verdicts go, .jsonl or .parquet; stdout if not given."),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help=".jsonl or .parquet; default: stdout.")] = None,
     mapping: Annotated[
-        list[str] | None, typer.Option("--map", help="OURS=THEIRS, for other field names.")
+        list[str] | None,
+        typer.Option("--map", metavar="OURS=THEIRS", help="Field name in FILE. Repeatable."),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
         Literal["jsonl", "json", "csv", "tsv", "parquet"] | None,
-        typer.Option(help="Of FILE; its suffix says it if not given."),
+        typer.Option(help="Format of FILE; default: by its suffix."),
     ] = None,
     fields: Annotated[
-        str | None, typer.Option(help="Keep these of a verdict: id,faithfulness,unsupported.")
+        str | None, typer.Option(metavar="NAMES", help="Write these fields only: id,faithfulness.")
     ] = None,
-    texts: Annotated[
-        bool, typer.Option("--texts", help="Write question, contexts and response too.")
-    ] = False,
+    texts: Annotated[bool, typer.Option("--texts", help="Write the texts too.")] = False,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(help="Write this column of FILE too; short and scalar ones if not given."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Write this column of FILE; default: those with short, scalar values. Repeatable.",
+        ),
     ] = None,
-    no_metadata: Annotated[bool, typer.Option("--no-metadata", help="Write none.")] = False,
+    no_metadata: Annotated[bool, typer.Option("--no-metadata", help="Write no columns.")] = False,
     bad_unicode: Annotated[
         Literal["error", "replace"],
-        typer.Option(help="Lone surrogates fail their row, or are read as U+FFFD."),
+        typer.Option(help="Fail rows with lone surrogates, or read U+FFFD instead."),
     ] = "error",
     shard: Annotated[
-        str | None, typer.Option(help="NUMBER/COUNT: judge this part; see `trivet merge`.")
+        str | None,
+        typer.Option(metavar="NUMBER/COUNT", help="Evaluate this part; see `trivet merge`."),
     ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew, whatever --out holds.")
-    ] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Overwrite --out.")] = False,
     although_changed: Annotated[
-        bool,
-        typer.Option("--although-changed", help="Go on although FILE or the settings changed."),
+        bool, typer.Option("--although-changed", help="Resume although FILE or settings changed.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first row that cannot be judged.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first failed row.")] = False,
     fail_under: Annotated[
         list[str] | None,
-        typer.Option(help=f"SCORE=MEAN: exit with {UNDER} where the mean is below it; repeat it."),
+        typer.Option(
+            metavar="SCORE=MEAN", help=f"Exit with {UNDER} if the mean is lower. Repeatable."
+        ),
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a page to read the verdicts on; needs --out.")
+    report: Annotated[Path | None, typer.Option(help="HTML report; needs --out.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    question: Annotated[str | None, typer.Option(help="Question, for a single answer.")] = None,
+    context: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Context, likewise. Repeatable.")
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show neither progress nor summary.")
-    ] = False,
-    question: Annotated[str | None, typer.Option(help="Judge one answer: the question.")] = None,
-    context: Annotated[list[str] | None, typer.Option(help="... a passage; repeat it.")] = None,
-    response: Annotated[str | None, typer.Option(help="... and the answer.")] = None,
+    response: Annotated[str | None, typer.Option(help="The single answer.")] = None,
     allow_empty_contexts: Annotated[
-        bool, typer.Option(help="Judge answers without passages against nothing.")
+        bool, typer.Option(help="Evaluate answers without contexts.")
     ] = False,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
     backend: BackendOption = "onnx",
 ) -> None:
-    """Judge a log of answers, or one answer given as options.
+    """Evaluate a log of answers, or one answer.
 
-    A log becomes one verdict a row, in order; a run that was stopped goes on with the same command.
-    One answer is printed for a person, or written as JSON with --out.
+    A log gives one verdict for each row, in order; the same command resumes a run that was
+    stopped. A single answer is printed, or written as JSON with --out.
     """
     one = question is not None or context is not None or response is not None
     if one == (file is not None):
         raise typer.BadParameter("give a FILE (or -), or --question, --context and --response")
     if file is not None:
         _check_out(file, out, report)
-    names, bars = _parse_mapping(mapping or []), _parse_bars(fail_under or [])
+    names, limits = _parse_mapping(mapping or []), _parse_limits(fail_under or [])
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     from trivet.evaluation.evaluator import Evaluator
 
     if file is None:
-        judge = Evaluator(bundle, threads, precision=precision, backend=backend)
-        _one(judge, question or "", context or [], response or "", allow_empty_contexts, out)
+        from trivet.report import terminal
+
+        contexts, text = context or [], response or ""
+        verdict = Evaluator(bundle, threads, precision=precision, backend=backend).evaluate(
+            question or "", contexts, text, allow_empty_contexts=allow_empty_contexts
+        )
+        if out is None:
+            terminal.show(terminal.render_verdict(text, contexts, verdict))
+        else:
+            terminal.write_result(out, verdict.to_json().encode() + b"\n")
         return
     from trivet.batch.progress import show_progress
     from trivet.batch.run import Going, judge_to_file, judge_to_stream
     from trivet.batch.settings import RunSettings, Shard, parse_shard
-    from trivet.commands.run_exits import run_exits
     from trivet.data.logs.log import Log
 
     settings = RunSettings(
@@ -131,7 +133,7 @@ def evaluate(
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
-        check_page(report, [out], [] if file == "-" else [file])  # before hours of judging
+        check_page(report, [out], [] if file == "-" else [file])  # before a long run
     judge = Evaluator(bundle, threads, precision=precision, backend=backend)
     going = Going(restart, although_changed, strict)
     with run_exits(), show_progress(log, quiet) as on_block:
@@ -147,68 +149,47 @@ def evaluate(
         write_report([out], report)
     if not quiet:
         print("\n".join(tally.lines()), file=sys.stderr)
-    _end(tally, bars)
+    _check_result(tally, limits)
 
 
-def _end(tally: Tally, bars: dict[str, float]) -> None:
-    """Exit as the run deserves."""
+def _check_result(tally: Tally, limits: dict[str, float]) -> None:
+    """Exit with an error if a mean is too low or a row failed."""
     under = [
-        f"{score}: no verdict has it" if mean is None else f"{score} {mean:.4f} is below {bar:g}"
-        for score, bar in bars.items()
-        if (mean := tally.mean(score)) is None or mean < bar
+        f"{score}: no verdict has it" if mean is None else f"{score} {mean:.4f} is below {limit:g}"
+        for score, limit in limits.items()
+        if (mean := tally.mean(score)) is None or mean < limit
     ]
     if under:
-        print(f"trivet: {'; '.join(under)}", file=sys.stderr)
-        raise typer.Exit(UNDER)
+        raise end("; ".join(under), UNDER)
     if tally.failed:
         raise typer.Exit(SOME_FAILED)
 
 
-def _one(
-    judge: Evaluator,
-    question: str,
-    contexts: list[str],
-    response: str,
-    allow_empty_contexts: bool,
-    out: Path | None,
-) -> None:
-    """Judge one answer."""
-    from trivet.report import terminal
-
-    verdict = judge.evaluate(
-        question, contexts, response, allow_empty_contexts=allow_empty_contexts
-    )
-    if out is None:
-        terminal.show(terminal.render_verdict(response, contexts, verdict))
-        return
-    terminal.write_result(out, verdict.to_json().encode() + b"\n")
-
-
 def _check_out(file: str, out: Path | None, report: Path | None) -> None:
-    """Refuse outputs that would overwrite what is read, or are read themselves next time."""
+    """Refuse outputs that overwrite the input or lie in its folder."""
     if report is not None and out is None:
-        raise typer.BadParameter("--report reads the verdicts again: give --out as well")
+        raise typer.BadParameter("--report needs --out: give --out as well")
     if out is None or file == "-":
         return
     source, target = Path(file).resolve(), out.resolve()
     if target == source:
         raise typer.BadParameter(f"--out {out} would overwrite the input")
     if source.is_dir() and target.is_relative_to(source):
-        raise typer.BadParameter(f"--out {out} would stand in the folder that is read")
+        raise typer.BadParameter(f"--out {out} is in the input folder")
 
 
-def _parse_bars(pairs: list[str]) -> dict[str, float]:
+def _parse_limits(pairs: list[str]) -> dict[str, float]:
     from trivet.batch.tally import SCORES
 
-    bars = {}
+    limits = {}
     for pair in pairs:
         scores = ", ".join(SCORES)
         refusal = f"--fail-under {pair} must be SCORE=MEAN, a mean from 0 to 1 of {scores}"
-        score, bar = parse_level(pair, refusal)
-        if score not in SCORES or not 0.0 <= bar <= 1.0:
+        score, limit = parse_level(pair, refusal)
+        if score not in SCORES or not 0.0 <= limit <= 1.0:
             raise typer.BadParameter(refusal)
-        bars[score] = bar
-    return bars
+        limits[score] = limit
+    return limits
 
 
 def _parse_mapping(pairs: list[str]) -> dict[str, str]:

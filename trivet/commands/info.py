@@ -1,16 +1,95 @@
-"""``trivet info``: what a bundle is."""
+"""``trivet info``: facts and scores of a bundle."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from trivet.commands.shared import BundleOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trivet.bundle.schema import BundleInfo, ScoreInfo
 
 
 def info(bundle: BundleOption = None) -> None:
-    """Show what a bundle is, and how it scored. Checks its files, loads no engine."""
+    """Check the files of a bundle and show its facts and scores."""
     from trivet.backends.loading import EMBEDDED_BUNDLE
     from trivet.bundle.bundle import read_bundle
-    from trivet.commands.bundle_summary import render_info
     from trivet.report import terminal
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)
     terminal.show(render_info(found.info, str(found.folder)))
+
+
+def render_info(info: BundleInfo, folder: str) -> RenderableType:
+    """Return facts and scores in sections, for a terminal of 80 columns."""
+    from rich.console import Group
+
+    encoder, window, thresholds = info.encoder, info.window, info.thresholds
+    licences: dict[str, list[str]] = {}
+    for data in info.training.data:
+        licences.setdefault(data.licence, []).append(data.name)
+    sections: dict[str, list[tuple[str, str]]] = {
+        "Model": [
+            ("name", info.name),
+            ("folder", folder),
+            ("encoder", f"{encoder.source} ({encoder.licence}), {encoder.layers} layers"),
+            ("heads", ", ".join(info.heads)),
+            ("faithfulness", info.faithfulness),
+            ("written by", f"trivet {info.package_version}, {info.training.date}"),
+        ],
+        "Windows": [
+            ("size", f"{' or '.join(map(str, window.sizes or (window.size,)))} tokens"),
+            ("stride overlap", f"{window.overlap} tokens"),
+        ],
+        "Thresholds": [
+            (name, f"{getattr(thresholds, name):.3f}") for name in ("adherence", "sentence", "span")
+        ],
+        "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
+        "Training data": [(name, ", ".join(sets)) for name, sets in licences.items()],
+    }
+    parts: list[RenderableType] = []
+    for title, rows in sections.items():
+        parts += _section(title, rows)
+    return Group(*parts, *_scores(info.scores))
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import visible
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(max_width=28)
+    for name, value in rows or [("none", "")]:
+        # As Text: a string would be read as markup.
+        table.add_row(Text(visible(name)), Text(visible(value)))
+    return [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
+
+
+def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:
+    """Return a table with a block for each data set and split, and a column for each precision."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import number, visible
+
+    blocks: dict[tuple[str, str], dict[tuple[str, int], dict[str, str]]] = {}
+    for one in scores:
+        interval = "" if one.low is None else f" ({number(one.low)}-{number(one.high)})"
+        block = blocks.setdefault((one.data, one.split), {})
+        block.setdefault((one.measure, one.n), {})[one.precision] = number(one.value) + interval
+    if not blocks:
+        return []
+    precisions = list(dict.fromkeys(one.precision for one in scores))
+    table = Table("  measure", "rows", *precisions, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for (data, split), block in blocks.items():
+        table.add_row(Text(visible(f"{data}, {split}"), style="bold"))
+        for (measure, rows), cells in block.items():
+            values = [Text(cells.get(name, "-"), no_wrap=True) for name in precisions]
+            table.add_row(Text(visible(f"  {measure}")), str(rows), *values)
+    return [Text("Scores, with 95 % intervals", style="bold"), table]

@@ -1,4 +1,4 @@
-"""``trivet merge``: the shards of a log put together."""
+"""``trivet merge``: the verdicts of shards as one file."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.shared import SOME_FAILED
+from trivet.commands.shared import SOME_FAILED, run_exits
 
 
 def merge(
-    shards: Annotated[
-        list[Path],
-        typer.Argument(help="The --out of each `trivet evaluate --shard NUMBER/COUNT`."),
-    ],
-    out: Annotated[Path, typer.Option(help="The merged file, .jsonl or .parquet.")],
+    shards: Annotated[list[Path], typer.Argument(help="--out of each `trivet evaluate --shard`.")],
+    out: Annotated[Path, typer.Option(help="Merged file, .jsonl or .parquet.")],
 ) -> None:
-    """Put the verdicts of all shards together, as one run over the whole log writes them.
+    """Merge the verdicts of all shards into one file.
 
-    Nothing is written where a shard is missing, unfinished, or of another run.
+    The result is the same as of one run. Nothing is written if a shard is missing, unfinished or
+    of another run.
     """
     from trivet.batch.merge import merge as merge_shards
-    from trivet.commands.run_exits import run_exits
 
     with run_exits():
         tally = merge_shards(shards, out).counts

@@ -1,4 +1,4 @@
-"""``trivet report``: verdicts as a page to read, or two runs compared."""
+"""``trivet report``: an HTML page about verdicts, or a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ from trivet.commands.shared import parse_level
 
 
 def report(
-    verdicts: Annotated[Path, typer.Argument(help="What `trivet evaluate --out` wrote.")],
+    verdicts: Annotated[Path, typer.Argument(help="--out of `trivet evaluate`.")],
     other: Annotated[
-        Path | None,
-        typer.Argument(help="A second run over the same questions, to compare with."),
+        Path | None, typer.Argument(help="Second run over the same questions, to compare.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page: one file, which loads nothing.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[Path, typer.Option(help="Page to write; a single file.")] = Path("report.html"),
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="The log that was judged, for its texts; the one the run's record names if not "
-            "given. Repeat it for the second run."
+            metavar="LOG",
+            help="Log with the texts; default: the one in the run's record. Repeatable, for the "
+            "second run.",
         ),
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help="Group by this column of the metadata; all of few values if not given."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Group by this metadata column; default: all with 2 to 20 values. Repeatable.",
+        ),
     ] = None,
     low: Annotated[
         list[str] | None,
-        typer.Option(help="SCORE=LIMIT: below it an answer counts as a failure; repeat it."),
+        typer.Option(metavar="SCORE=LIMIT", help="Count lower scores as failures. Repeatable."),
     ] = None,
-    shown: Annotated[int, typer.Option(min=0, help="How many answers, the worst first.")] = 500,
+    shown: Annotated[int, typer.Option(min=0, help="Number of answers, the worst first.")] = 500,
 ) -> None:
-    """Write a page about verdicts: scores, what is wrong, groups, and the worst answers.
+    """Write an HTML page about verdicts.
 
-    With a second file: paired differences, and the answers that changed most.
+    It shows scores, kinds of failure, groups and the worst answers; with a second file, paired
+    differences and the answers that changed most.
     """
     limits = dict(
         parse_level(pair, f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2")

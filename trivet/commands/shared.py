@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, and what was typed."""
+"""Options, exit codes and error handling that commands share."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from typing import Annotated, Literal
 import typer
 
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
+DISK_FULL, CHANGED, LOCKED, UNDER, INTERRUPTED = 5, 6, 7, 8, 130
 
 BundleOption = Annotated[
-    Path | None, typer.Option(help="Folder of a bundle; the one in the package if not given.")
+    Path | None, typer.Option(help="Folder of the bundle; default: the embedded one.")
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="Threads of the engine; one a core if not given.")
+    int | None, typer.Option(min=1, help="Threads of the backend; default: one per core.")
 ]
 Precision = Literal["int8", "fp32", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
 PrecisionOption = Annotated[
-    Precision | None, typer.Option(help="Which graph; the fastest if not given.")
+    Precision | None, typer.Option(help="Precision of the graph; default: the fastest.")
 ]
 BackendName = Literal["onnx", "openvino", "tensorrt"]
 BackendOption = Annotated[
     BackendName,
-    typer.Option(
-        help="openvino: faster, if installed; tensorrt: the engine that `trivet export` built here."
-    ),
+    typer.Option(help="Backend; tensorrt needs an engine from `trivet export`."),
 ]
 
 
 def what_was_typed() -> str:
-    """Return the command, for whoever wants to type it again."""
+    """Return the command line, quoted for a shell."""
     return shlex.join(["trivet", *sys.argv[1:]])
 
 
@@ -45,16 +44,40 @@ def needs_extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
-        print(
-            f"trivet: {error.name} is not installed; pip install 'trivet[{name}]'", file=sys.stderr
-        )
-        raise typer.Exit(USAGE) from error
+        install = f"pip install 'trivet[{name}]'"
+        raise end(f"{error.name} is not installed; {install}", USAGE) from error
 
 
 def parse_level(pair: str, refusal: str) -> tuple[str, float]:
-    """Read ``SCORE=NUMBER``; ``refusal`` is what is said of anything else."""
+    """Read ``SCORE=NUMBER``; anything else is refused with ``refusal``."""
     score, _, number = pair.partition("=")
     try:
         return score, float(number)
     except ValueError:
         raise typer.BadParameter(refusal) from None
+
+
+@contextlib.contextmanager
+def run_exits() -> Iterator[None]:
+    """Turn an error that stops a run over a log into one line and an exit code."""
+    from trivet.batch.errors import OutputFullError, OutputLockedError, RunChangedError, StrictError
+
+    codes: dict[type[Exception], int] = {
+        StrictError: SOME_FAILED,
+        OutputFullError: DISK_FULL,
+        RunChangedError: CHANGED,
+        OutputLockedError: LOCKED,
+    }
+    try:
+        yield
+    except tuple(codes) as error:
+        raise end(error, next(codes[kind] for kind in codes if isinstance(error, kind))) from error
+    except KeyboardInterrupt as error:
+        message = "interrupted; with --out, the same command resumes the run"
+        raise end(message, INTERRUPTED) from error
+
+
+def end(message: object, code: int) -> typer.Exit:
+    """Print an error to stderr and return the exception that ends the command."""
+    print(f"trivet: {message}", file=sys.stderr)
+    return typer.Exit(code)

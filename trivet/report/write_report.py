@@ -72,7 +72,7 @@ def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str] = ()) ->
     if out.is_dir():
         raise DataError(f"{out} is a folder; name a file to write")
     if out.resolve() in [path.resolve() for path in (*verdicts, *map(Path, logs))]:
-        raise DataError(f"{out} is an input of the report and would be overwritten")
+        raise DataError(f"{out} would overwrite an input of the report; name another file")
 
 
 def _compare(
