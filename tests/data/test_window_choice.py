@@ -92,7 +92,7 @@ def test_what_is_planned_is_what_is_laid_out() -> None:
 @pytest.mark.parametrize("context", [0, 1, 407, 408, 409, 785, 786, 787, 4000])
 def test_what_is_repeated_is_planned_too(context: int) -> None:
     # Sentences of one token: a slice ends where it must, with 408 tokens, 30 of them seen before.
-    settings, read = WindowSettings(512, overlap=30), read_of(50, context, 50, sentence=1)
+    settings, read = WindowSettings(512, stride_overlap=30), read_of(50, context, 50, sentence=1)
     rows = [len(row) for row in lay_out(read, settings, SPECIAL).rows]
     plan = settings.plan(read)
     assert plan.windows == len(rows)
@@ -134,5 +134,5 @@ def test_lengths_that_make_no_sense_are_refused(
 
 def test_neighbours_may_share_what_the_shortest_window_has_room_for() -> None:
     WindowSettings(1024, 31, (512, 1024), LARGE)
-    with pytest.raises(WindowError, match=r"window\.overlap \(32 tokens\) .* of 512 positions"):
+    with pytest.raises(WindowError, match=r"window\.stride_overlap \(32 tokens\) .* of 512 positions"):
         WindowSettings(1024, 32, (512, 1024), LARGE)

@@ -162,7 +162,7 @@ def test_slices_follow_each_other_with_the_overlap_asked_for(
     assert slices[0][0] == 0
     assert slices[-1][1] == len(read.context)
     for (_, stop), (start, next_stop) in pairwise(slices):
-        assert start == stop - window.overlap
+        assert start == stop - window.stride_overlap
         assert next_stop > stop
 
 
@@ -314,7 +314,7 @@ def test_a_slice_ends_at_the_last_sentence_end_that_fits() -> None:
 
 def test_an_overlapped_token_counts_where_it_stands_nearer_the_middle() -> None:
     # The smallest room, 32 - 8 - 16 - 4 = 4, allows an overlap of 1; here the room is 20.
-    layout = lay_out(read_of(4, [[40]], [4]), WindowSettings(32, overlap=1), SPECIAL)
+    layout = lay_out(read_of(4, [[40]], [4]), WindowSettings(32, stride_overlap=1), SPECIAL)
     assert slices_of(layout) == [(0, 20), (19, 39), (38, 40)]
     # 19 is 9.5 from both middles and stays with the first; 38 is 9.5 from one, 0.5 from the other.
     assert layout.context_row[[18, 19, 20, 37, 38, 39]].tolist() == [0, 0, 1, 1, 2, 2]
@@ -371,10 +371,10 @@ def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
         (
             32,
             2,
-            r"window\.overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32 positions",
+            r"window\.stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32 positions",
         ),
-        (512, -1, r"window\.overlap \(-1 tokens\) must be between 0 and 31"),
-        (512, 32, r"window\.overlap \(32 tokens\) must be between 0 and 31"),
+        (512, -1, r"window\.stride_overlap \(-1 tokens\) must be between 0 and 31"),
+        (512, 32, r"window\.stride_overlap \(32 tokens\) must be between 0 and 31"),
     ],
 )
 def test_settings_that_leave_no_room_are_refused(size: int, overlap: int, message: str) -> None:
@@ -385,7 +385,7 @@ def test_settings_that_leave_no_room_are_refused(size: int, overlap: int, messag
 def test_a_passage_of_a_megabyte_is_cut_whole() -> None:
     tokens = 250_000
     read = read_of(20, [[25] * (tokens // 25)], [30])
-    layout = lay_out(read, WindowSettings(512, overlap=16), SPECIAL)
+    layout = lay_out(read, WindowSettings(512, stride_overlap=16), SPECIAL)
     assert (layout.context_row >= 0).all()
     shown: IntArray = np.unique(np.concatenate(layout.rows))
     assert np.isin(read.context.ids, shown).all()

@@ -1,26 +1,25 @@
-"""Text to sentence spans, for texts that do not bring their own sentences.
+"""Text to sentence spans, for texts that come without their own sentences.
 
-The work is done by sentencex, behind a guard: on a letter followed by certain white space and a
-full stop it panics with an exception that no ``except Exception`` catches, and it refuses lone
-surrogates. Both are mapped away first without changing any offset; should it panic all the same,
-syntok takes over.
+The splitter is sentencex, behind a guard: with a letter followed by certain white space and a full
+stop it panics with an exception that ``except Exception`` does not catch, and it refuses lone
+surrogates. Both are mapped to other characters first, without changing any offset. If it panics
+nevertheless, a regular expression splits the text.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
 from trivet.records import Span, replace_surrogates
 
 LANGUAGE = "en"
-"""The language whose abbreviations are known; the stops of other scripts divide all the same."""
+"""Language of the known abbreviations; full stops of other scripts end sentences as well."""
 
 _log = logging.getLogger(__name__)
 
-# Every white space but the space itself. The splitter panics on some of those that take more than
+# All white space except the space itself. The splitter panics on some of those that take more than
 # one byte, and does not divide lines that follow a line break and begin with a number.
 _PLAIN_SPACE = str.maketrans(
     dict.fromkeys(
@@ -29,51 +28,49 @@ _PLAIN_SPACE = str.maketrans(
         " ",
     )
 )
-# Characters that the splitter reads at once: quotes cost it the square of how many there are.
+# Characters given to the splitter at once: its time grows with the square of the quotes in them.
 _STRETCH = 20_000
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\u2029")
 _LETTERED_ITEM = re.compile(r"\w{1,4}[.)]\s")
 _LIST_MARK = re.compile(r"(?:\W|_|\d{1,3}(?!\d)|\b[A-Za-z]\b)+")
+# Fallback: a stop with closing quotes and a space, or a stop of a script without spaces.
+_STOP = re.compile(r"[.!?\u2026\u0964\u061f\u06d4]+[\"'\u201d\u2019)\]]* +|[\u3002\uff01\uff1f]+")
 
 
 def split_sentences(text: str) -> tuple[Span, ...]:
     """Split a text into its sentences.
 
-    A line break ends a sentence unless the next line goes on in lower case: answers come as lists,
-    passages as tables and headings, and both wrap. Within a line the splitter decides, except that
-    a piece that is only a list mark or punctuation ("2.") belongs to the sentence after it.
+    A line break ends a sentence unless the next line begins in lower case: answers contain lists,
+    passages contain tables and headings, and both wrap. Within a line the splitter decides, except
+    that a piece that is only a list mark or punctuation ("2.") belongs to the sentence after it.
 
     Args:
         text: Any string.
 
     Returns:
-        Spans in order, without overlap, free of white space at both ends, which together cover
-        every character of ``text`` that is not white space. Empty for a text without any.
+        Spans in order, without overlap or white space at their ends, which together cover every
+        other character of ``text``. Empty for a text of white space.
     """
     plain = replace_surrogates(text)[0].translate(_PLAIN_SPACE)
-    bounds = [0, *_line_starts(text), len(text)]
+    bounds = [0]
+    for match in _LINE_BREAK.finditer(text):
+        start = match.end()
+        wrapped = text[start : start + 1].islower() and not _LETTERED_ITEM.match(text, start)
+        if not wrapped or _BLANK_LINE.search(match.group()):
+            bounds.append(start)
     sentences: list[Span] = []
-    for start, end in pairwise(bounds):
+    for start, end in pairwise([*bounds, len(text)]):
         line = plain[start:end]
         if line and not line.isspace():
             sentences += _split_line(line, start)
     return tuple(sentences)
 
 
-def _line_starts(text: str) -> Iterator[int]:
-    for match in _LINE_BREAK.finditer(text):
-        start = match.end()
-        wrapped = text[start : start + 1].islower() and not _LETTERED_ITEM.match(text, start)
-        if not wrapped or _BLANK_LINE.search(match.group()):
-            yield start
-
-
 def _split_line(line: str, offset: int) -> list[Span]:
-    """Split a line that holds more than white space; ``offset`` is where it starts in its text."""
-    cuts = sorted({0, len(line), *_sentence_starts(line)})
+    """Split a line that is not blank; ``offset`` is its start in the text."""
     pieces = []
-    for start, end in pairwise(cuts):
+    for start, end in pairwise(sorted({0, len(line), *_sentence_starts(line)})):
         piece = line[start:end]
         begin = start + len(piece) - len(piece.lstrip(" "))
         if length := len(piece.strip(" ")):
@@ -93,43 +90,28 @@ def _split_line(line: str, offset: int) -> list[Span]:
 
 
 def _sentence_starts(line: str) -> list[int]:
-    """Return where the sentences of a line start, but for the first; long lines in stretches.
+    """Return the start of every sentence of a line except the first.
 
-    The last sentence of a stretch may go on behind it, so the next stretch begins with it again.
+    A long line is read in stretches. The last sentence of a stretch may continue after it, so the
+    next stretch begins with that sentence.
     """
+    import sentencex
+
     starts: list[int] = []
     begin = 0
     while begin < len(line):
         stretch = line[begin : begin + _STRETCH]
-        found = [begin + start for start in _starts_in(stretch) if start > 0]
+        try:
+            boundaries = sentencex.get_sentence_boundaries(LANGUAGE, stretch)
+            found = [begin + each["start_index"] for each in boundaries if each["start_index"]]
+        except BaseException as error:
+            # A panic derives from BaseException, and its class cannot be imported.
+            if type(error).__name__ != "PanicException":
+                raise
+            _log.warning("sentencex panicked on %d characters; split them at stops", len(stretch))
+            found = [begin + stop.end() for stop in _STOP.finditer(stretch)]
         starts += found
         begin += len(stretch)
-        if found and begin < len(line):  # else to the end, or on within one very long sentence
+        if found and begin < len(line):  # else the end, or one sentence longer than a stretch
             begin = found[-1]
     return starts
-
-
-def _starts_in(line: str) -> list[int]:
-    """Return where sentences start, by sentencex, or by syntok where that panics."""
-    import sentencex
-
-    try:
-        boundaries = sentencex.get_sentence_boundaries(LANGUAGE, line)
-    except BaseException as error:
-        # A panic derives from BaseException, and its class cannot be imported.
-        if type(error).__name__ != "PanicException":
-            raise
-        _log.warning("sentencex panicked on %d characters; syntok read them instead", len(line))
-        return _sentence_starts_by_syntok(line)
-    return [int(boundary["start_index"]) for boundary in boundaries]
-
-
-def _sentence_starts_by_syntok(line: str) -> list[int]:
-    from syntok import segmenter
-
-    return [
-        int(sentence[0].offset)
-        for paragraph in segmenter.analyze(line)
-        for sentence in paragraph
-        if sentence
-    ]

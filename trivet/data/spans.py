@@ -1,6 +1,6 @@
-"""The only alignment: character spans to token marks, and token probabilities to character spans.
+"""Alignment of character spans with tokens, in both directions. The only file that does this.
 
-Torch-free. Offsets count characters (Unicode code points) of the caller's own text.
+Does not import torch. Offsets count characters (Unicode code points) of the caller's own text.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from trivet.records import Span, UnsupportedSpan
 
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-
-
-# What closes the words before it does not open a span.
-_CLOSING = frozenset(".,;:!?)")
+_CLOSING = frozenset(".,;:!?)")  # punctuation that closes words and therefore begins no span
 
 
 def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
@@ -42,16 +39,16 @@ def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
 def unsupported_spans(
     text: str, offsets: IntArray, support_probs: npt.NDArray[np.floating], threshold: float
 ) -> tuple[UnsupportedSpan, ...]:
-    """Read the unsupported stretches off the token probabilities.
+    """Turn token probabilities into unsupported spans.
 
-    Runs of tokens below the threshold are merged, snapped to whole words, and dropped where they
-    hold nothing but punctuation or a single character.
+    Runs of tokens below the threshold are merged and extended to whole words. Spans that contain
+    only punctuation or a single character are dropped.
 
     Args:
         text: The response.
         offsets: Characters of each token. *Shape:* [R, 2].
-        support_probs: *Shape:* [R].
-        threshold: A token below it is unsupported.
+        support_probs: Support probability of each token. *Shape:* [R].
+        threshold: Probability below which a token is unsupported.
     """
     below = np.concatenate([[False], support_probs < threshold, [False]])
     edges = np.flatnonzero(below[1:] != below[:-1])
@@ -61,17 +58,17 @@ def unsupported_spans(
         reached = words[-1][1] if words else 0
         if words and end <= reached:
             continue
-        # No character is looked at again: a response of one long word would take its square.
+        # Stop at the previous span: searching one long word again and again takes quadratic time.
         start, end = _whole_words(text, start, end, reached)
         if words and start <= words[-1][1]:
             before = words.pop()
             start, end = before[0], max(before[1], end)
         words.append((start, end))
     spans = []
-    # Tokens stand in order: those of a span are a run, found without looking at all of them.
+    # The tokens of a span are consecutive, so its mean is a difference of cumulative sums.
     total = np.concatenate([[0.0], np.cumsum(1.0 - support_probs.astype(np.float64))])
     for start, end in words:
-        if sum(character.isalnum() for character in text[start:end]) < 2:
+        if sum(map(str.isalnum, text[start:end])) < 2:
             continue
         first = int(np.searchsorted(offsets[:, 1], start, side="right"))
         last = int(np.searchsorted(offsets[:, 0], end, side="left"))
@@ -82,7 +79,7 @@ def unsupported_spans(
 
 
 def _whole_words(text: str, start: int, end: int, reached: int) -> tuple[int, int]:
-    """Snap a stretch to whole words, to the left no further than ``reached``."""
+    """Extend a range of characters to whole words, to the left no further than ``reached``."""
     while start < end and (text[start].isspace() or text[start] in _CLOSING):
         start += 1
     while end > start and text[end - 1].isspace():
@@ -97,18 +94,18 @@ def _whole_words(text: str, start: int, end: int, reached: int) -> tuple[int, in
 
 
 def _joined(left: str, right: str) -> bool:
-    """Whether two neighbouring characters belong to one word."""
+    """Tell whether two neighbouring characters belong to one word."""
     if _is_mark(right) or right in _JOINERS or left in _JOINERS:
-        return True  # an accent or a joined emoji is never torn from what it stands on
+        return True  # an accent or a joined emoji stays with its base character
     return _in_word(left) and _in_word(right)
 
 
 def _in_word(character: str) -> bool:
-    # Scripts written without spaces (wide characters) have no word edges to snap to.
+    # Scripts written without spaces (wide characters) have no word boundaries to extend to.
     in_word = character.isalnum() or _is_mark(character)
     return in_word and unicodedata.east_asian_width(character) not in ("W", "F")
 
 
 def _is_mark(character: str) -> bool:
-    # Vowel signs of Indic scripts and variation selectors are marks that ``combining`` calls none.
+    # ``combining`` misses the vowel signs of Indic scripts and variation selectors.
     return unicodedata.category(character).startswith("M") or character in _SKIN_TONES

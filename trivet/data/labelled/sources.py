@@ -31,7 +31,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         spec: ``ragbench:DIR_OR_NAME``, ``ragtruth:DIR``, ``halubench:DIR_OR_NAME`` or
             ``jsonl:FILE``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split of the rows by their group (see
-            :func:`trivet.data.labelled.grouping.is_dev`), which never touches rows that the publisher calls
+            :func:`~trivet.data.labelled.grouping.is_dev`), which never takes rows that the publisher
             ``test``; or the publisher's own name, such as ``train`` or ``validation``.
 
     Returns:
