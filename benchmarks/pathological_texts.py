@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks.engines import tokenizer_of
 from benchmarks.report import Table, parser, publish
+from trivet.data.files.csv_rows import read_csv
+from trivet.data.files.json_documents import read_document
+from trivet.data.files.json_lines import parse_line
 from trivet.data.logs.context_values import read_contexts
-from trivet.data.logs.csv_rows import read_csv
-from trivet.data.logs.json_objects import parse_line
-from trivet.data.logs.json_rows import read_document
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.sentences import split_sentences
 from trivet.data.spans import unsupported_spans

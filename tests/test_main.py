@@ -302,7 +302,7 @@ def test_rows_without_labels_are_refused(call: Call, bundle: Path, tmp_path: Pat
     file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "group": "a"})
     code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
     assert code == 2
-    assert "nothing is known of any of the 1 rows in split 'all'" in err
+    assert "none of the 1 rows in split 'all' has a label" in err
 
 
 def test_failed_rows_are_counted(call: Call, bundle: Path, tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def _dev_scores(model: RagModel, items: Sequence[Item], pad: int) -> Iterator[De
         windows = (tensor.to(device) for tensor in collate_items([item], pad).windows)
         with torch.inference_mode():
             outputs = Outputs(*(value[0].cpu().numpy() for value in model(*windows)))
-        read, length = item.read, len(item.read.response)
+        read, length = item.tokenized, len(item.tokenized.response)
         yield DevScores(
             example=item.labelled,
             faithfulness=float(outputs.faithfulness) if length else None,

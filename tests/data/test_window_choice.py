@@ -134,5 +134,5 @@ def test_lengths_that_make_no_sense_are_refused(
 
 def test_neighbours_may_share_what_the_shortest_window_has_room_for() -> None:
     WindowSettings(1024, 31, (512, 1024), LARGE)
-    with pytest.raises(WindowError, match=r"window\.stride_overlap \(32 tokens\) .* of 512 positions"):
+    with pytest.raises(WindowError, match=r"stride_overlap \(32 tokens\) .* of 512 positions"):
         WindowSettings(1024, 32, (512, 1024), LARGE)

@@ -371,7 +371,7 @@ def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
         (
             32,
             2,
-            r"window\.stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32 positions",
+            r"window\.stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32",
         ),
         (512, -1, r"window\.stride_overlap \(-1 tokens\) must be between 0 and 31"),
         (512, 32, r"window\.stride_overlap \(32 tokens\) must be between 0 and 31"),

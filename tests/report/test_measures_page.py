@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.measures.lengths import measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
@@ -50,7 +50,7 @@ def rows_of(source: str, count: int = 12) -> list[Prediction]:
 
 def page_of(rows: list[Prediction], lengths: dict[str, int] | None = None) -> str:
     report = SourceReport("jsonl:rows", rows=len(rows) + 2, kept=len(rows))
-    report.drop("unsupported leaves its text", "line 7: [0, 99) of 9 characters")
+    report.drop(RowError("unsupported leaves its text", "[0, 99) of 9 characters"), "line 7")
     report.note("overlapping spans were merged", "line <3>", 2)
     figures = measure(rows, resamples=20)
     if lengths is not None:

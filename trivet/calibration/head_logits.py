@@ -59,13 +59,13 @@ def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadNam
 
 def tokens_read(item: Item) -> int:
     """Return how many tokens contexts, question and response have together."""
-    return len(item.read.context) + len(item.read.question) + len(item.read.response)
+    return len(item.tokenized.context) + len(item.tokenized.question) + len(item.tokenized.response)
 
 
 def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
     windows = collate_items([item], pad).windows
     logits = _logits(model, windows[:3])
-    read, layout, labels = item.read, item.layout, item.labelled.labels
+    read, layout, labels = item.tokenized, item.layout, item.labelled.labels
     context_at = windows.context_at[0, : len(layout.context_row)]
     response_at = windows.response_at[0, : len(layout.response_row)]
     shown = response_at >= 0
@@ -136,7 +136,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
 def _verdict(item: Item) -> float:
     """Return 1 for an adherent response, 0 for another, NaN where that is unknown."""
     known = int(item.targets.adherent)
-    return float(known) if known >= 0 and len(item.read.response) else float("nan")
+    return float(known) if known >= 0 and len(item.tokenized.response) else float("nan")
 
 
 def _supported(sentences: Sequence[Span], labels: Labels) -> FloatArray:

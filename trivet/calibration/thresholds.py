@@ -29,7 +29,7 @@ def dev_scores(
     )
     first_token = first_sentence = 0
     for place, item in enumerate(items):
-        read = item.read
+        read = item.tokenized
         last_token = first_token + len(read.response)
         last_sentence = first_sentence + len(read.response_sentence_spans)
         yield DevScores(

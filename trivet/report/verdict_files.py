@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from trivet.data.files.json_lines import parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
-from trivet.data.logs.json_objects import parse_plain_line
 from trivet.data.logs.log import Format, Log, SourceRow
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
 from trivet.verdict_json import SCORES

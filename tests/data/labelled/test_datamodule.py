@@ -125,7 +125,7 @@ def test_altered_rows_are_read_anew_and_the_others_as_they_were(
 
 
 def test_augmentation_needs_to_know_how_to_read(items: list[Item]) -> None:
-    with pytest.raises(ValueError, match="augmentation needs read"):
+    with pytest.raises(ValueError, match="augmentation needs prepare_altered"):
         RagData(items, items, 0, 4, 0, Augmentation(shuffle=0.1))
 
 

@@ -173,7 +173,7 @@ def test_overlapping_spans_of_one_kind_are_merged_and_counted(tmp_path: Path) ->
     assert report.noted == {
         "overlapping unsupported spans were merged": 2,
         "overlapping relevant spans were merged": 1,
-        "evidence for an unsupported stretch counts for nothing": 2,
+        "evidence for an unsupported span is ignored": 2,
     }
 
 
@@ -183,7 +183,7 @@ def test_what_is_missing_gets_a_stable_name(tmp_path: Path) -> None:
     assert first.group == second.group
     assert (first.source, first.example.id, second.example.id) == ("rows", "rows-1", "rows-2")
     assert (first.weight, first.split, first.generator) == (1.0, None, None)
-    assert report.noted == {"no group: the contexts stand for it": 2}
+    assert report.noted == {"no group: a digest of the contexts is used": 2}
 
 
 def test_offsets_count_code_points(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from trivet.data.labelled.labels import (
     NEUTRAL,
     UNKNOWN,
     Targets,
+    align_labels,
     collate_labels,
-    lay_labels,
 )
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.spans import mark_tokens
@@ -51,7 +51,7 @@ def lay(
     (read,) = tokenize_examples([example], tokenizer)
     layout = lay_out(read, WindowSettings(size), tokenizer.special)
     labelled = LabelledExample(example, labels, "tiny", "x", weight=0.5)
-    return read, layout, lay_labels(labelled, read, layout, use_evidence)
+    return read, layout, align_labels(labelled, read, layout, use_evidence)
 
 
 def rows_showing(span: ContextSpan, read: TokenizedExample, layout: Layout) -> set[int]:

@@ -229,7 +229,7 @@ def test_documents_that_all_share_are_divided_and_said_so(tmp_path: Path) -> Non
     rows = [row(id=f"q{n}", question=f"Question {n}?") for n in range(30)]
     examples, report = read(tmp_path, *rows)
     assert len({example.group for example in examples}) == 30
-    assert report.noted == {"documents that stand in several groups": 2}
+    assert report.noted == {"documents that occur in several groups": 2}
 
 
 def test_one_folder_of_sets_or_the_folder_of_one_set(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> 
     assert len(examples) == 1
     assert set(report.noted) == {
         "source unreadable: line is not JSON",
-        "source of an unknown shape",
+        "source of an unknown format",
     }
     assert report.dropped == {"its source is not in source_info.jsonl": 1}
 

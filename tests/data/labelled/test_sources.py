@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.labelled.source_report import EXAMPLES_KEPT, SourceReport
+from trivet.data.labelled.source_report import EXAMPLES_KEPT, RowError, SourceReport
 from trivet.data.labelled.sources import load_source
 from trivet.records import DataError
 
@@ -87,7 +87,7 @@ def test_a_source_that_is_none_is_refused(spec: str, message: str) -> None:
 
 def test_a_file_that_says_nothing_of_its_rows_is_refused(tmp_path: Path) -> None:
     spec = write(tmp_path, [None] * 3, labels={"unsupported": None})
-    with pytest.raises(DataError, match=r"nothing is known of any of the 3 rows in split 'all'"):
+    with pytest.raises(DataError, match=r"none of the 3 rows in split 'all' has a label"):
         load_source(spec)
     # A row of which something is known is enough.
     path = Path(spec.removeprefix("jsonl:"))
@@ -111,10 +111,10 @@ def test_a_file_that_puts_one_group_into_two_splits_is_refused(tmp_path: Path, s
     with pytest.raises(DataError) as caught:
         load_source(spec, split)
     message = str(caught.value)
-    assert "1 groups stand in more than one split, first 'kiln 0' in test, train" in message
+    assert "1 groups are in more than one split, first 'kiln 0' in test, train" in message
     examples, report = load_source(spec, "all")
     assert len(examples) == 4
-    assert report.noted == {"groups that stand in several of the publisher's splits": 1}
+    assert report.noted == {"groups that occur in several of the publisher's splits": 1}
 
 
 def test_what_was_dropped_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +130,7 @@ def test_what_was_dropped_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_the_report_counts_all_and_remembers_a_few() -> None:
     report = SourceReport(source="jsonl:x")
     for number in range(20):
-        report.drop("broken", f"line {number}")
+        report.drop(RowError("broken"), f"line {number}")
     report.note("odd", "line 3", 4)
     report.note("fine", "line 4", 0)
     assert report.dropped == {"broken": 20}
@@ -144,5 +144,6 @@ def test_the_report_counts_all_and_remembers_a_few() -> None:
 
 def test_importing_the_sources_loads_nothing_heavy() -> None:
     heavy = ("torch", "datasets", "pyarrow", "transformers", "pandas")
-    code = f"import sys, trivet.data.labelled.sources; sys.exit(any(m in sys.modules for m in {heavy!r}))"
+    code = "import sys, trivet.data.labelled.sources; "
+    code += f"sys.exit(any(m in sys.modules for m in {heavy!r}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from trivet.data.files.json_lines import read_lines
 from trivet.data.logs.column_mapping import Columns, LogRow, Unicode, read_rows
-from trivet.data.logs.json_rows import read_lines
 from trivet.data.logs.log import SourceRow
 from trivet.records import DataError, FailedEvaluation, RagExample
 

@@ -41,12 +41,12 @@ def test_the_shapes_of_contexts(value: Any, texts: tuple[str, ...]) -> None:
         (b"x", "contexts is a value of type bytes"),
         ([None], r"contexts\[0\] is null"),
         ([{"title": "a"}], r"contexts\[0\] is an object; .* text under text, page_content"),
-        ("['a' 'b']", "begins and ends as a list"),  # numpy's way: Python would read one string
-        ("['a'\n 'b']", "begins and ends as a list"),
+        ("['a' 'b']", "begins and ends like a list"),  # numpy's way: Python would read one string
+        ("['a'\n 'b']", "begins and ends like a list"),
         ("['a', b]", "write it as JSON"),
-        ("['a', 7]", "begins and ends as a list"),
+        ("['a', 7]", "begins and ends like a list"),
         ('["' + "[" * 100_000 + '"', None),
-        ("['" + "(" * 100_000 + "]", "begins and ends as a list"),
+        ("['" + "(" * 100_000 + "]", "begins and ends like a list"),
     ],
 )
 def test_what_holds_no_passages_is_refused(value: Any, message: str | None) -> None:

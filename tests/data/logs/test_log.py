@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
+from trivet.data.files import compression
 from trivet.data.logs.log import Log, SourceRow
 from trivet.records import DataError, ExampleError
+
+zstd = pytest.importorskip(compression.ZSTD_MODULE)
 
 ROWS = [
     {"id": "a", "question": "What, where?", "contexts": '["One.", "Two\\n."]', "response": "x"},
@@ -26,7 +28,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": zstandard.compress,
+    ".zst": zstd.compress,
 }
 
 

@@ -9,7 +9,7 @@ repository)::
     python -m venv triton
     grep -v '^numpy==' constraints.txt > without-numpy.txt
     triton/bin/pip install -c without-numpy.txt nvidia-pytriton==0.7.0 'numpy<2' array-api-compat \\
-        jinja2 onnxruntime pydantic rich sentencex syntok tokenizers typer
+        jinja2 onnxruntime pydantic rich sentencex tokenizers typer
     triton/bin/pip install --no-deps -e .
     TRIVET_TRITON_PYTHON=triton/bin/python python -m pytest -m slow tests/serve/triton
 

@@ -1,4 +1,4 @@
-"""Which examples are read together: batches filled by windows, and each device's share of them."""
+"""Batches filled by windows, and the share of each device."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from trivet.data.segment_tokenizer import IntArray
 from trivet.data.windows import Layout
 from trivet.records import ConfigError
 
-_SHUFFLED_TOGETHER = 16  # batches' worth of examples of like length that change places
+_SHUFFLED_TOGETHER = 16  # batches; examples are shuffled within as many as these hold
 
 
 def fill_batches(
     windows: IntArray, widths: IntArray, budget: int, seed: int | None, epoch: int = 0
 ) -> list[list[int]]:
-    """Group examples into batches of at most ``budget`` windows, rows of like length together.
+    """Group examples of similar length into batches of at most ``budget`` windows.
 
-    An example with more windows than that is a batch of its own. The order depends on (seed, epoch)
-    alone; without a seed the examples are sorted by length. Examples change places only with others
-    of as many windows, so every epoch has the same number of batches: the schedule and the checks
-    of dev are laid out for it.
+    An example with more windows is a batch of its own. The order depends only on (seed, epoch);
+    without a seed the examples are sorted by length. Examples change places only with others of as
+    many windows, so every epoch has the same number of batches, which schedules rely on.
 
     Args:
-        windows: Windows of each example.
+        windows: Number of windows of each example.
         widths: Longest row of each example, in tokens.
-        budget: Windows in a batch.
-        seed: Of the shuffle.
-        epoch: Of the shuffle.
+        budget: Most windows in a batch.
+        seed: Seed of the shuffle.
+        epoch: Epoch of the shuffle.
     """
     order = np.lexsort((widths, windows))
     random = None if seed is None else np.random.default_rng((seed, epoch))
@@ -39,7 +38,7 @@ def fill_batches(
             for first in range(0, len(run), _SHUFFLED_TOGETHER * budget):
                 random.shuffle(run[first : first + _SHUFFLED_TOGETHER * budget])
     batches: list[list[int]] = []
-    held = budget  # full: the first example opens a batch
+    held = budget  # the first example opens a batch
     for index in order.tolist():
         if held + windows[index] > budget:
             batches.append([])
@@ -52,23 +51,23 @@ def fill_batches(
 
 
 class WindowBatches(Sampler[list[int]]):
-    """Yields ``fill_batches`` of its epoch; after a resume, from where the run had stopped.
+    """Sampler of ``fill_batches``; after a resume it continues where the run had stopped.
 
-    Of several devices each reads its own share: every ``world``-th batch, from its rank on. With a
-    seed, to train, all read the same number, for they step together: the last ones read batches
-    from the front again. Without a seed, to judge, every example is read exactly once, and some
+    With several devices, each reads every ``world``-th batch from its rank on. With a seed (for
+    training) all read the same number, because they step together: the last ones repeat batches
+    from the front. Without a seed (for validation) every example is read exactly once, and some
     devices may read a batch less.
 
     Args:
-        layouts: The examples, cut.
-        budget: Windows in a batch.
-        seed: Of the shuffle; without one the examples are sorted by length.
-        rank: Of this device, from 0.
-        world: How many devices there are.
+        layouts: Layouts of the examples.
+        budget: Most windows in a batch.
+        seed: Seed of the shuffle; without one the examples are sorted by length.
+        rank: Index of this device.
+        world: Number of devices.
 
     Raises:
-        ConfigError: There are fewer examples to judge than devices: one would have nothing to do,
-            and the others would wait for it.
+        ConfigError: There are fewer validation examples than devices; a device without any would
+            let the others wait forever.
     """
 
     def __init__(
@@ -80,9 +79,8 @@ class WindowBatches(Sampler[list[int]]):
         world: int = 1,
     ) -> None:
         self._windows = np.asarray([len(layout.rows) for layout in layouts], dtype=np.int64)
-        self._widths = np.asarray(
-            [max(len(row) for row in layout.rows) for layout in layouts], dtype=np.int64
-        )
+        widths = [max(map(len, layout.rows)) for layout in layouts]
+        self._widths = np.asarray(widths, dtype=np.int64)
         self._budget = budget
         self.seed = seed
         self.epoch = 0
@@ -91,7 +89,7 @@ class WindowBatches(Sampler[list[int]]):
         self.share(rank, world)
 
     def share(self, rank: int, world: int) -> None:
-        """Read the share of one of ``world`` devices from now on."""
+        """Set the device whose share is read, one of ``world``."""
         if self.seed is None and len(self._windows) < world:
             raise ConfigError(
                 f"run.devices ({world}): only {len(self._windows)} examples of dev to share among "
@@ -101,11 +99,11 @@ class WindowBatches(Sampler[list[int]]):
         self._length = len(self._batches())
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the shuffle; Lightning calls this before each epoch."""
+        """Set the epoch of the shuffle; Lightning calls this before each epoch."""
         self.epoch = epoch
 
     def resume(self, given: int) -> None:
-        """Begin the next epoch behind its first ``given`` batches; at its end, begin anew."""
+        """Skip the first ``given`` batches of the next epoch; if that is all, start a new one."""
         self._skip = given if given < self._length else 0
 
     def _batches(self) -> list[list[int]]:
@@ -115,11 +113,13 @@ class WindowBatches(Sampler[list[int]]):
             rounds = -(-len(batches) // self._world)
             batches = [batches[place % len(batches)] for place in range(rounds * self._world)]
         elif len(batches) < self._world:
-            batches = fill_batches(*sizes, 1, self.seed)  # one example each: enough for all
+            batches = fill_batches(
+                *sizes, 1, self.seed
+            )  # one example per batch is enough for all devices
         return batches[self._rank :: self._world]
 
     def __iter__(self) -> Iterator[list[int]]:
-        # Lightning makes the iterator before it sets the epoch: nothing may run before the first.
+        # Lightning creates the iterator before it sets the epoch, so this must be a generator.
         self.given, self._skip = self._skip, 0
         for batch in self._batches()[self.given :]:
             self.given += 1

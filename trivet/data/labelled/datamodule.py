@@ -1,12 +1,11 @@
 """Labelled examples to batches of tensors, for Lightning.
 
-Everything is read, cut and labelled once, ahead of training; a row that is altered for an epoch is
-read again when its batch is asked for.
+All examples are tokenized, cut and labelled once, before training; a row that augmentation alters
+is prepared again when its batch is loaded.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,33 +18,31 @@ from torch.utils.data import DataLoader, Dataset
 
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.labels import Targets, collate_labels, lay_labels
+from trivet.data.labelled.labels import Targets, align_labels, collate_labels
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.tokenization import TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.records import ConfigError, LabelledExample
 
-logger = logging.getLogger(__name__)
-
-_READ_AT_ONCE = 256  # examples tokenized in one batch
+_BLOCK = 256  # examples tokenized in one batch
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One example, read, cut and labelled."""
+    """One example, tokenized, cut and labelled."""
 
     labelled: LabelledExample
-    read: TokenizedExample
+    tokenized: TokenizedExample
     layout: Layout
     targets: Targets
 
 
-Read = Callable[[Sequence[LabelledExample]], list[Item]]
-"""Tokenizes, cuts and labels examples, as ``prepare`` does with a tokenizer and settings."""
+Prepare = Callable[[Sequence[LabelledExample]], list[Item]]
+"""``prepare`` with a tokenizer and settings."""
 
 
 class Batch(NamedTuple):
-    """What a training or validation step gets.
+    """Input of a training or validation step.
 
     Attributes:
         windows: ``Windows`` of tensors.
@@ -66,86 +63,84 @@ def prepare(
 ) -> list[Item]:
     """Tokenize, cut and label examples, each once."""
     items = []
-    for first in range(0, len(examples), _READ_AT_ONCE):
-        block = examples[first : first + _READ_AT_ONCE]
-        reads = tokenize_examples([labelled.example for labelled in block], tokenizer)
-        for labelled, read in zip(block, reads, strict=True):
-            layout = lay_out(read, settings, tokenizer.special)
-            targets = lay_labels(labelled, read, layout, use_evidence)
-            items.append(Item(labelled, read, layout, targets))
+    for first in range(0, len(examples), _BLOCK):
+        block = examples[first : first + _BLOCK]
+        texts = tokenize_examples([labelled.example for labelled in block], tokenizer)
+        for labelled, tokenized in zip(block, texts, strict=True):
+            layout = lay_out(tokenized, settings, tokenizer.special)
+            targets = align_labels(labelled, tokenized, layout, use_evidence)
+            items.append(Item(labelled, tokenized, layout, targets))
     return items
 
 
 class _Items(Dataset[list[Item]]):
-    """Items by the batch: the sampler's indices are lists."""
+    """Items by the batch: the sampler's indices are lists.
 
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._items = items
-
-    def __getitem__(self, indices: list[int]) -> list[Item]:
-        return [self._items[index] for index in indices]
-
-
-class _AugmentedItems(Dataset[list[Item]]):
-    """Items by the batch, altered at random by (seed, epoch, row); the altered are read anew."""
+    With an augmentation, rows are altered at random by (seed, epoch, row) and prepared again.
+    """
 
     def __init__(
-        self, items: Sequence[Item], batches: WindowBatches, augmentation: Augmentation, read: Read
+        self,
+        items: Sequence[Item],
+        batches: WindowBatches,
+        augmentation: Augmentation | None = None,
+        prepare_altered: Prepare | None = None,
     ) -> None:
+        if augmentation is not None and augmentation.alters and prepare_altered is None:
+            raise ValueError("augmentation needs prepare_altered, which tokenizes altered rows")
         self._items = items
         self._examples = [item.labelled for item in items]
         self._batches = batches
-        self._augmentation = augmentation
-        self._read = read
+        self._augmentation = augmentation or Augmentation()
+        self._prepare_altered = prepare_altered
 
     def __getitem__(self, indices: list[int]) -> list[Item]:
-        given = [self._examples[index] for index in indices]
+        items = [self._items[index] for index in indices]
+        if self._prepare_altered is None or not self._augmentation.alters:
+            return items
+        given = [item.labelled for item in items]
         seed, epoch = self._batches.seed or 0, self._batches.epoch
         examples = augment_batch(given, indices, self._augmentation, seed, epoch, self._examples)
         altered = [new for new, old in zip(examples, given, strict=True) if new is not old]
-        reread = iter(self._read(altered) if altered else ())
+        prepared = iter(self._prepare_altered(altered) if altered else ())
         return [
-            self._items[index] if new is old else next(reread)
-            for index, new, old in zip(indices, examples, given, strict=True)
+            item if example is item.labelled else next(prepared)
+            for item, example in zip(items, examples, strict=True)
         ]
 
 
 class ResumableLoader(DataLoader[list[Item]]):
-    """A loader that knows its place within an epoch: a run that stops there may go on there."""
+    """A loader that can resume within an epoch."""
 
     def __init__(self, items: Dataset[list[Item]], batches: WindowBatches, pad: int) -> None:
-        # As a plain sampler Lightning finds it and sets its epoch; as a batch sampler it does not.
-        super().__init__(
-            items,
-            sampler=batches,
-            batch_size=None,
-            collate_fn=partial(collate_items, pad=pad),
-        )
+        # Lightning sets the epoch of a plain sampler, but not of a batch sampler.
+        collate_fn = partial(collate_items, pad=pad)
+        super().__init__(items, sampler=batches, batch_size=None, collate_fn=collate_fn)
         self.batches = batches
 
     def state_dict(self) -> dict[str, int]:
-        """Remember how many batches of this epoch were given."""
+        """Return how many batches of this epoch were read."""
         return {"batches": self.batches.given}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Skip what the stopped run had done of its epoch."""
+        """Skip the batches that the stopped run had read in its epoch."""
         self.batches.resume(state["batches"])
 
 
 class RagData(lightning.LightningDataModule):
-    """Batches for training and for dev.
+    """Batches for training and validation.
 
     Args:
         train: Items to train on.
-        dev: Items that choose.
+        dev: Items to validate on; never altered.
         pad: Id of the padding token.
-        batch_windows: Windows in a batch.
-        seed: Of the shuffle and of what is altered.
-        augmentation: How probable it is that a row of ``train`` is altered; dev never is.
-        read: Tokenizes, cuts and labels altered examples as ``train`` was; needed if any are.
+        batch_windows: Most windows in a batch.
+        seed: Seed of the shuffle and of the augmentation.
+        augmentation: Probabilities of alterations of the rows of ``train``.
+        prepare_altered: Prepares altered examples as ``train`` was; required for augmentation.
 
     Raises:
-        ValueError: Rows are to be altered, but not how they are read.
+        ValueError: Augmentation is on, but ``prepare_altered`` is missing.
     """
 
     def __init__(
@@ -156,59 +151,54 @@ class RagData(lightning.LightningDataModule):
         batch_windows: int,
         seed: int,
         augmentation: Augmentation | None = None,
-        read: Read | None = None,
+        prepare_altered: Prepare | None = None,
     ) -> None:
         super().__init__()
         batches = WindowBatches([item.layout for item in train], batch_windows, seed)
-        items: Dataset[list[Item]] = _Items(train)
-        if augmentation is not None and augmentation.alters:
-            if read is None:
-                raise ValueError("augmentation needs read, which tokenizes what it altered")
-            items = _AugmentedItems(train, batches, augmentation, read)
+        items = _Items(train, batches, augmentation, prepare_altered)
         self._train = ResumableLoader(items, batches, pad)
         sorted_batches = WindowBatches([item.layout for item in dev], batch_windows, None)
-        self._dev = ResumableLoader(_Items(dev), sorted_batches, pad)
+        self._dev = ResumableLoader(_Items(dev, sorted_batches), sorted_batches, pad)
 
     def train_dataloader(self) -> ResumableLoader:
-        """Shuffled by (seed, epoch); of several devices, this one's share."""
-        self._train.batches.share(*self._place())
+        """Return this device's share of the training batches, shuffled by (seed, epoch)."""
+        self._train.batches.share(*self._rank_and_world())
         return self._train
 
     def val_dataloader(self) -> ResumableLoader:
-        """Sorted by length; of several devices, this one's share."""
-        self._dev.batches.share(*self._place())
+        """Return this device's share of the validation batches, sorted by length."""
+        self._dev.batches.share(*self._rank_and_world())
         return self._dev
 
-    def _place(self) -> tuple[int, int]:
-        """Return the rank of this device and how many there are."""
+    def _rank_and_world(self) -> tuple[int, int]:
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
-    # Lightning restores a loader only if it was not asked for the number of steps before, as every
-    # schedule asks; a data module it always restores.
+    # Lightning restores a loader only if nothing has asked for its number of steps before, as every
+    # schedule does; it always restores a data module.
     def state_dict(self) -> dict[str, Any]:
-        """Return the place within the epoch, the same on every device."""
-        return self._train.state_dict() | {"devices": self._place()[1]}
+        """Return the position within the epoch, equal on every device."""
+        return self._train.state_dict() | {"devices": self._rank_and_world()[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there.
+        """Resume at a position within an epoch.
 
         Raises:
             ConfigError: The run was shared among another number of devices.
         """
-        before, now = state_dict.get("devices", 1), self._place()[1]
+        before, now = state_dict.get("devices", 1), self._rank_and_world()[1]
         if before != now:
             raise ConfigError(
                 f"run.devices ({now}): the run to be resumed was shared among {before}; "
                 "give the same number"
             )
-        # The length of an epoch depends on the share: it is taken first.
+        # The length of an epoch depends on the share, so that is set first.
         self.train_dataloader().load_state_dict(state_dict)
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int
     ) -> Batch:
-        """Move the tensors; the examples beside them are texts."""
+        """Move the tensors; the examples are texts and stay."""
         return Batch(
             windows=Windows(*(tensor.to(device) for tensor in batch.windows)),
             targets=Targets(*(tensor.to(device) for tensor in batch.targets)),
@@ -229,7 +219,7 @@ def collate_items(items: Sequence[Item], pad: int) -> Batch:
 
 
 def truths(examples: Sequence[LabelledExample]) -> dict[str, Tensor]:
-    """Return what is known of each example as numbers, NaN where unknown. *Shape of each:* [B]."""
+    """Return labels of the examples as numbers, NaN if unknown. *Shape of each:* [B]."""
 
     def column(values: Sequence[float | None]) -> Tensor:
         return torch.tensor([float("nan") if value is None else float(value) for value in values])

@@ -1,7 +1,6 @@
-"""Which rows stand together, and on which side of a split: splits are made by group, never by row.
+"""Groups of rows, and our own split: splits are made by group, never by row.
 
-A group is a source document, or the documents and questions that hang together. Standard library
-only.
+A group is a source document, or documents and questions that belong together.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 DEV_SHARE = 0.15
-"""The share of the groups that our own split keeps for choosing and checking."""
+"""Share of the groups in our own dev split."""
 
 
 def digest(*texts: str) -> str:
-    """Return a short stable name (16 hexadecimal digits) of a sequence of texts."""
+    """Return a short stable digest (16 hexadecimal digits) of a sequence of texts."""
     total = hashlib.sha256()
     for text in texts:
         # The length keeps ("ab", "c") and ("a", "bc") apart; lone surrogates occur in real data.
@@ -26,13 +25,12 @@ def digest(*texts: str) -> str:
 
 
 def is_dev(group: str, share: float = DEV_SHARE) -> bool:
-    """Tell whether a group stands on the dev side of our own split.
+    """Tell whether a group is on the dev side of our own split.
 
-    The answer depends on the group's name alone: it stays the same when rows are added, reordered
-    or read on another machine.
+    Depends only on the group's name, so the answer never changes when rows are added or reordered.
 
     Args:
-        group: The group's name.
+        group: Name of the group.
         share: Expected share of the groups on the dev side, in [0, 1].
     """
     if not 0.0 <= share <= 1.0:
@@ -42,12 +40,12 @@ def is_dev(group: str, share: float = DEV_SHARE) -> bool:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The group of each row, and how many documents could not be kept inside one group.
+    """The group of each row, and how many documents are divided between groups.
 
     Attributes:
-        names: One name a row, the same for all rows of a group.
-        documents: Distinct documents.
-        divided_documents: Documents whose rows stand in more than one group.
+        names: Name of each row's group.
+        documents: Number of distinct documents.
+        divided_documents: Number of documents whose rows are in more than one group.
     """
 
     names: tuple[str, ...]
@@ -58,18 +56,18 @@ class Grouping:
 def group_by_documents(
     questions: Sequence[str], documents: Sequence[Sequence[str]], largest: int
 ) -> Grouping:
-    """Put rows into groups so that as few documents as possible stand in two groups.
+    """Group rows so that as few documents as possible are in two groups.
 
-    Rows with the same question always share a group. Beyond that, rows that share a document are
-    joined, the rarest documents first, unless the group would outgrow ``largest``: in some sets a
-    few documents are retrieved for nearly every question, and joining through those would leave one
-    group that cannot be split. A group is named by a digest of its smallest question, so the names
-    do not depend on the order of the rows.
+    Rows with the same question always share a group. Groups that share a document are joined, the
+    rarest documents first, unless the result would outgrow ``largest``: some sets retrieve a few
+    documents for nearly every question, and joining through those would leave one group that
+    cannot be split. A group is named by a digest of its smallest question, so names do not depend
+    on the order of the rows.
 
     Args:
-        questions: The question of each row.
-        documents: The documents of each row.
-        largest: The most rows that joining by documents may bring together.
+        questions: Question of each row.
+        documents: Documents of each row.
+        largest: Most rows in a group that was joined by documents.
     """
     keys = [question.strip() for question in questions]
     parent = {key: key for key in keys}
@@ -92,7 +90,7 @@ def group_by_documents(
                 parent[key] = roots[0]
                 size[roots[0]] += size[key]
 
-    # Each root was the smallest of the roots it absorbed, hence the smallest question of its group.
+    # Each root is the smallest of the roots it absorbed: the smallest question of its group.
     return Grouping(
         names=tuple(digest(root(key)) for key in keys),
         documents=len(asked),

@@ -1,14 +1,13 @@
-"""HaluBench (arXiv 2407.08488): its publishers' parquet file, from a folder or from the hub.
+"""HaluBench (arXiv 2407.08488): its publishers' Parquet file, from a folder or from the hub.
 
-What is known of a row is its verdict alone: PASS, the passage supports the whole answer, or FAIL.
+The only label of a row is its verdict: PASS, the passage supports the whole answer, or FAIL.
 """
 
 from __future__ import annotations
 
 from trivet.data.labelled.grouping import digest
-from trivet.data.labelled.json_lines import RowError
-from trivet.data.labelled.published_rows import PublishedRow, read_rows
-from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.source_files import PublishedRow, read_published
+from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import DataError, LabelledExample, Labels, RagExample
 
 HUB_NAME = "PatronusAI/HaluBench"
@@ -20,12 +19,12 @@ def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     """Read HaluBench.
 
     Args:
-        name: A folder that holds ``*.parquet``; or, where there is no such folder, a hub data set
-            (``halubench`` stands for ``PatronusAI/HaluBench``).
+        name: A folder that contains ``*.parquet``; if there is no such folder, a hub data set
+            (``halubench`` is short for ``PatronusAI/HaluBench``).
 
     Returns:
-        The examples and the account of what was read. ``source`` is ``halubench/<source_ds>``;
-        ``split`` is the publishers', ``test``; rows about one passage share a group.
+        The examples and the report. ``source`` is ``halubench/<source_ds>``; ``split`` is the
+        publishers', ``test``; rows about one passage share a group.
 
     Raises:
         DataError: There is neither such a folder nor such a data set, a file cannot be read, or it
@@ -33,9 +32,8 @@ def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     """
     report = SourceReport(source=f"halubench:{name}")
     examples = []
-    for row in read_rows(name, ("id", *REQUIRED), {"halubench": HUB_NAME}):
-        missing = [column for column in REQUIRED if column not in row.values]
-        if missing:
+    for row in read_published(name, ("id", *REQUIRED), {"halubench": HUB_NAME}):
+        if missing := [column for column in REQUIRED if column not in row.values]:
             raise DataError(
                 f"halubench:{name} has no column {', '.join(missing)}; a row of HaluBench has "
                 f"{', '.join(REQUIRED)}"
@@ -46,7 +44,7 @@ def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
         try:
             examples.append(_labelled(row, place))
         except RowError as error:
-            report.drop(str(error), error.at(place))
+            report.drop(error, place)
     report.kept = len(examples)
     return examples, report
 

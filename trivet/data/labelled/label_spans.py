@@ -1,15 +1,15 @@
-"""Labels as lists of offsets, checked against their texts; those that overlap are merged."""
+"""Labels given as lists of offsets: checked against their texts, and merged if they overlap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trivet.data.labelled.json_lines import RowError
+from trivet.data.labelled.source_report import RowError
 from trivet.records import ContextSpan, Span
 
 
 def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
-    """Check ``[[start, end]]`` against its text; ``None`` stays ``None``, empty spans go.
+    """Check ``[[start, end]]`` against its text; ``None`` stays ``None``, empty spans are left out.
 
     Raises:
         RowError: The value has another shape, or a span leaves the text.
@@ -26,7 +26,7 @@ def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
 def context_spans_of(
     value: object, contexts: Sequence[str], what: str
 ) -> tuple[ContextSpan, ...] | None:
-    """Check ``[[context, start, end]]`` against the contexts, likewise.
+    """Check ``[[context, start, end]]`` against the contexts; otherwise as ``spans_of``.
 
     Raises:
         RowError: The value has another shape, names no context, or a span leaves its text.
@@ -46,7 +46,7 @@ def context_spans_of(
 
 
 def merge_overlapping(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return spans in order, those that share characters as one; neighbours stay apart."""
+    """Sort spans and merge those that share characters; adjacent spans stay separate."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda one: (one.start, one.end)):
         if merged and span.start < merged[-1].end:
@@ -57,7 +57,7 @@ def merge_overlapping(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def merge_overlapping_contexts(spans: Sequence[ContextSpan]) -> tuple[ContextSpan, ...]:
-    """Do the same within each context."""
+    """Sort and merge the spans of each context."""
     return tuple(
         ContextSpan(context, span.start, span.end)
         for context in sorted({span.context for span in spans})
@@ -71,12 +71,9 @@ def _numbers(value: object, length: int, what: str) -> Iterator[list[int]]:
     if not isinstance(value, list):
         raise RowError(f"{what} is not a list")
     for item in value:
-        if (
-            not isinstance(item, list)
-            or len(item) != length
-            # bool is an int to Python, but no offset.
-            or not all(type(number) is int for number in item)
-        ):
+        # A bool is an int in Python, but not an offset.
+        whole = isinstance(item, list) and all(type(number) is int for number in item)
+        if not whole or len(item) != length:
             raise RowError(f"{what} holds something that is not {length} whole numbers")
         yield item
 

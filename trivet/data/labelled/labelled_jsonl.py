@@ -1,4 +1,4 @@
-"""Labelled JSONL: one object a line, plain or compressed (``.gz``, ``.xz``, ``.zst``).
+"""Labelled JSONL: one object per line, plain or compressed (``.gz``, ``.xz``, ``.zst``).
 
 ::
 
@@ -10,9 +10,9 @@
                 "relevance", "utilization", "completeness": float | null},
      "source", "group", "split", "generator", "weight"}
 
-``null``, or a missing key, means unknown; ``[]`` means known to be none. Other keys are ignored. A
-row that cannot be trusted is dropped and counted with its line number; the rest is read. Spans of
-one kind that overlap are merged, and the report says so.
+``null`` or a missing key means unknown; ``[]`` means known to be none. Other keys are ignored. A
+row that cannot be trusted is dropped and counted with its line number. Overlapping spans of one
+kind are merged, and the report counts them.
 """
 
 from __future__ import annotations
@@ -24,27 +24,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trivet.data.labelled.grouping import digest
-from trivet.data.labelled.json_lines import RowError, read_json_lines
 from trivet.data.labelled.label_spans import (
     context_spans_of,
     merge_overlapping,
     merge_overlapping_contexts,
     spans_of,
 )
-from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.source_files import read_json_lines
+from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import Evidence, LabelledExample, Labels, RagExample
 
 _Kind = TypeVar("_Kind")
 
 
 def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
-    """Read a labelled JSONL file.
-
-    Args:
-        path: The file; its last suffix names the compression.
+    """Read a labelled JSONL file; its last suffix names the compression.
 
     Returns:
-        The examples in the order of the file, and the account of what was read.
+        The examples in the order of the file, and the report.
 
     Raises:
         DataError: The file does not exist, or its compression is damaged.
@@ -53,18 +50,24 @@ def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
     examples = []
     for number, row in read_json_lines(path):
         report.rows += 1
+        place = f"line {number}"
         try:
             if isinstance(row, RowError):
                 raise row
-            examples.append(_labelled(row, path, number, report))
+            default_source = path.name.split(".", 1)[0]
+            examples.append(_labelled(row, default_source, number, place, report))
         except RowError as error:
-            report.drop(str(error), error.at(f"line {number}"))
+            report.drop(error, place)
     report.kept = len(examples)
     return examples, report
 
 
 def _labelled(
-    row: Mapping[str, Any], path: Path, number: int, report: SourceReport
+    row: Mapping[str, Any],
+    default_source: str,
+    number: int | None,
+    place: str,
+    report: SourceReport,
 ) -> LabelledExample:
     contexts = row.get("contexts")
     if not isinstance(contexts, list) or not all(isinstance(text, str) for text in contexts):
@@ -78,13 +81,14 @@ def _labelled(
 
     group = _optional(row, "group", str)
     if not group:
-        report.note("no group: the contexts stand for it", f"line {number}")
+        report.note("no group: a digest of the contexts is used", place)
         group = digest(*contexts)
-    source = _optional(row, "source", str) or path.name.split(".", 1)[0]
+    source = _optional(row, "source", str) or default_source
     name = row.get("id")
     weight = _number(row, "weight")
     if weight is not None and weight < 0:
         raise RowError("weight is negative")
+    labels = _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response)
     return LabelledExample(
         example=RagExample(
             question=question,
@@ -92,11 +96,7 @@ def _labelled(
             response=response,
             id=f"{source}-{number}" if name is None else str(name),
         ),
-        labels=_merged(
-            _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response),
-            f"line {number}",
-            report,
-        ),
+        labels=_merged(labels, place, report),
         source=source,
         group=group,
         generator=_optional(row, "generator", str),
@@ -110,7 +110,7 @@ def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) ->
     adherent = _optional(row, "adherent", bool)
     if adherent is not None and unsupported is not None and adherent == bool(unsupported):
         raise RowError("adherent and unsupported contradict each other")
-    # Without a response there is nothing to be adherent, whatever the lists say.
+    # An empty response is neither adherent nor not, whatever the lists say.
     if response.strip():
         if adherent is None and unsupported is not None:
             adherent = not unsupported
@@ -129,7 +129,7 @@ def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) ->
 
 
 def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
-    """Merge spans that overlap: a character is unsupported, or relevant, once. Take note of it."""
+    """Merge overlapping spans, so that a character counts once, and note them in the report."""
     parts: dict[str, Any] = {}
     if labels.unsupported is not None:
         parts["unsupported"] = merge_overlapping(labels.unsupported)
@@ -138,7 +138,7 @@ def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
             for evidence in labels.evidence or ()
             for span in labels.unsupported
         )
-        report.note("evidence for an unsupported stretch counts for nothing", place, overlapping)
+        report.note("evidence for an unsupported span is ignored", place, overlapping)
     for name in ("relevant", "utilized"):
         spans = getattr(labels, name)
         if spans is not None:
@@ -161,7 +161,7 @@ def _evidence(
         supported = spans_of([item.get("response")], response, "evidence")
         named = item.get("contexts", [])
         where = context_spans_of(named, contexts, "evidence")
-        # Where only empty spans are named, it is not known where the support stands.
+        # If only empty spans are named, the place of the support is unknown.
         if supported and where is not None and (where or not named):
             evidence.append(Evidence(supported[0], where))
     return tuple(evidence)

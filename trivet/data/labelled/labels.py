@@ -1,9 +1,9 @@
-"""Labels of an example laid over its tokens: what each head is trained towards.
+"""Training targets: labels of an example aligned with its tokens and windows.
 
-Torch-free. A value of -1 always means unknown. Three kinds of supervision for support, told apart
-by what is known and never mixed on one token: where the evidence is known, each window has its own
-class; where only the token is known, the joined probability is trained; where only the verdict is
-known, the joined faithfulness is.
+Does not import torch. A value of -1 always means unknown. Support has three kinds of supervision,
+depending on what is known, and no token has two: with known evidence each window has its own
+class; with only the token's label the joined probability is trained; with only the verdict the
+joined faithfulness is.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from trivet.data.windows import Array, Layout
 from trivet.records import ContextSpan, LabelledExample, Span
 
 UNKNOWN = -1
-# Classes of natural language inference; the support head's outputs stand in this order.
+# Classes of natural language inference, in the order of the support head's outputs.
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 
 
 class Targets(NamedTuple):
-    """What is known of one example's tokens, or of a batch's.
+    """Targets of one example, or of a batch with a leading dimension B.
 
     Attributes:
         window_class: Class of response token r in the k-th window that shows it. *Shape:* [R, K].
-        token_supported: 1, 0, for tokens whose evidence is not known. *Shape:* [R].
-        adherent: 1, 0: the whole response is supported. *Shape:* [].
-        relevant: 1, 0. *Shape:* [C].
-        utilized: 1, 0. *Shape:* [C].
-        weight: How much the example counts. *Shape:* [].
+        token_supported: 1 or 0 for tokens whose evidence is unknown. *Shape:* [R].
+        adherent: 1 if the whole response is supported, else 0. *Shape:* [].
+        relevant: 1 or 0. *Shape:* [C].
+        utilized: 1 or 0. *Shape:* [C].
+        weight: Weight of the example. *Shape:* [].
     """
 
     window_class: Array
@@ -44,39 +44,46 @@ class Targets(NamedTuple):
     weight: Array
 
 
-def lay_labels(
-    labelled: LabelledExample, read: TokenizedExample, layout: Layout, use_evidence: bool = True
+def align_labels(
+    labelled: LabelledExample,
+    tokenized: TokenizedExample,
+    layout: Layout,
+    use_evidence: bool = True,
 ) -> Targets:
-    """Lay an example's labels over its tokens and windows.
+    """Align an example's labels with its tokens and windows.
 
     Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show some of
-    its evidence and neutral in the others; what is supported by no passage in particular is
-    entailed everywhere; what is unsupported is contradicted everywhere.
+    its evidence and neutral in the others; a sentence with general support is entailed everywhere;
+    an unsupported one is contradicted everywhere.
 
     Args:
-        labelled: The texts and what is known of them.
-        read: The same example, tokenized.
+        labelled: Texts and labels.
+        tokenized: The same example, tokenized.
         layout: The same example, cut.
-        use_evidence: Whether to use per-window classes where the evidence is known.
+        use_evidence: Whether to use per-window classes if the evidence is known.
     """
     labels = labelled.labels
     window_class = np.full(layout.response_row.shape, UNKNOWN, dtype=np.int64)
-    token_supported = np.full(len(read.response), UNKNOWN, dtype=np.int64)
+    token_supported = np.full(len(tokenized.response), UNKNOWN, dtype=np.int64)
     if labels.unsupported is not None:
-        unsupported = mark_tokens(read.response.offsets, labels.unsupported)
+        unsupported = mark_tokens(tokenized.response.offsets, labels.unsupported)
         token_supported[:] = np.where(unsupported, 0, 1)
-        unclear = mark_tokens(read.response.offsets, labels.unclear)
+        unclear = mark_tokens(tokenized.response.offsets, labels.unclear)
         token_supported[unclear & ~unsupported] = UNKNOWN
         if labels.evidence is not None and use_evidence:
             for evidence in labels.evidence:
-                stretch = mark_tokens(read.response.offsets, [evidence.response]) & ~unsupported
-                shown = _rows_that_show(evidence.contexts, read, layout)
+                span_tokens = (
+                    mark_tokens(tokenized.response.offsets, [evidence.response]) & ~unsupported
+                )
+                shown = _rows_that_show(evidence.contexts, tokenized, layout)
                 if not shown.any():
-                    continue  # evidence in which no token stands: where it stands is not known
+                    continue  # no token in the evidence: its place is unknown
                 here = np.where(shown[layout.response_row], ENTAILMENT, NEUTRAL)
-                # Two pieces of evidence for one token: a window needs to show either.
-                seen = window_class[stretch]
-                window_class[stretch] = np.where(seen == ENTAILMENT, ENTAILMENT, here[stretch])
+                # With two pieces of evidence for one token, a window needs to show only one.
+                seen = window_class[span_tokens]
+                window_class[span_tokens] = np.where(
+                    seen == ENTAILMENT, ENTAILMENT, here[span_tokens]
+                )
             window_class[unsupported] = CONTRADICTION
             window_class[layout.response_row < 0] = UNKNOWN
             token_supported[(window_class != UNKNOWN).any(axis=1)] = UNKNOWN
@@ -87,14 +94,14 @@ def lay_labels(
         window_class=window_class,
         token_supported=token_supported,
         adherent=np.asarray(UNKNOWN if adherent is None else int(adherent)),
-        relevant=_context_marks(labels.relevant, read),
-        utilized=_context_marks(labels.utilized, read),
+        relevant=_context_marks(labels.relevant, tokenized),
+        utilized=_context_marks(labels.utilized, tokenized),
         weight=np.asarray(labelled.weight, dtype=np.float32),
     )
 
 
 def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int]) -> Targets:
-    """Pad and stack targets to the (B, R, K, C) of their windows; padding is unknown."""
+    """Pad with unknown values to the (B, R, K, C) of the windows, and stack."""
     examples, tokens, copies, contexts = shape
     batch = Targets(
         window_class=np.full((examples, tokens, copies), UNKNOWN, dtype=np.int64),
@@ -114,30 +121,30 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
 
 
 def _rows_that_show(
-    spans: Iterable[ContextSpan], read: TokenizedExample, layout: Layout
+    spans: Iterable[ContextSpan], tokenized: TokenizedExample, layout: Layout
 ) -> BoolArray:
-    """Say of every row whether it shows a token of the evidence; all do where none is named."""
+    """Tell for every row whether it shows a token of the evidence; all do if none is named."""
     spans = tuple(spans)
     if not spans:
         return np.ones(len(layout.rows), dtype=np.bool_)
-    marked = np.concatenate([[0], np.cumsum(_mark_contexts(spans, read))])
+    marked = np.concatenate([[0], np.cumsum(_mark_contexts(spans, tokenized))])
     first, last = layout.row_context[:, 0], layout.row_context[:, 1]
     shows: BoolArray = marked[last] > marked[first]
     return shows
 
 
-def _context_marks(spans: Sequence[ContextSpan] | None, read: TokenizedExample) -> IntArray:
+def _context_marks(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExample) -> IntArray:
     if spans is None:
-        return np.full(len(read.context), UNKNOWN, dtype=np.int64)
-    return _mark_contexts(spans, read).astype(np.int64)
+        return np.full(len(tokenized.context), UNKNOWN, dtype=np.int64)
+    return _mark_contexts(spans, tokenized).astype(np.int64)
 
 
-def _mark_contexts(spans: Sequence[ContextSpan], read: TokenizedExample) -> BoolArray:
-    marks = np.zeros(len(read.context), dtype=np.bool_)
+def _mark_contexts(spans: Sequence[ContextSpan], tokenized: TokenizedExample) -> BoolArray:
+    marks = np.zeros(len(tokenized.context), dtype=np.bool_)
     for number in {span.context for span in spans}:
-        own = read.context_index == number
+        own = tokenized.context_index == number
         marks[own] = mark_tokens(
-            read.context.offsets[own],
+            tokenized.context.offsets[own],
             [Span(span.start, span.end) for span in spans if span.context == number],
         )
     return marks

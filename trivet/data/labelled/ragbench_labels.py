@@ -1,14 +1,14 @@
 """RAGBench's labels: from sentence keys to spans.
 
-- A response sentence listed in ``unsupported_response_sentence_keys`` is unsupported
-  (``fully_supported`` is null in most rows of four sets, so nothing is read from it).
-- Any other sentence whose support is named has :class:`~trivet.records.Evidence`, with no context
-  span where a word such as ``general`` stands in place of keys. A sentence that is neither listed
-  as unsupported nor given any support is in neither list: where its support stands is unknown.
-- Keys are read without the full stop that some annotations add; keys that still name no sentence
-  are left out and counted. Where such a key was to name an unsupported sentence, ``unsupported`` is
+- A response sentence in ``unsupported_response_sentence_keys`` is unsupported
+  (``fully_supported`` is null in most rows of four sets, so it is not used).
+- Any other sentence with named support has :class:`~trivet.records.Evidence`, without a context
+  span if a word such as ``general`` replaces the keys. The support of a sentence that is neither
+  listed as unsupported nor given any support is unknown.
+- Keys are read without the full stop that some annotations add. Keys that name no sentence are
+  left out and counted. If such a key should name an unsupported sentence, ``unsupported`` is
   unknown for that row.
-- The example scores stay as published, even where they do not follow from the keys (counted).
+- The example scores stay as published, even if they do not follow from the keys (counted).
 """
 
 from __future__ import annotations
@@ -32,26 +32,36 @@ def read_labels(
     place: str,
     report: SourceReport,
 ) -> Labels:
-    """Turn one row's keys into labels.
+    """Turn the keys of one row into labels.
 
     Args:
         values: The row, as published.
-        contexts: Where the sentence of each context key stands, in the order of the text.
-        response: Where the sentence of each response key stands, likewise.
-        place: The row's name in the report.
-        report: Takes note of what does not fit.
+        contexts: Spans of the context sentences by key, in the order of the text.
+        response: Spans of the response sentences by key, in the order of the text.
+        place: Name of the row in the report.
+        report: Report in which inconsistencies are noted.
     """
-    relevant = _named(values, "all_relevant_sentence_keys", contexts, place, report)
-    utilized = _named(values, "all_utilized_sentence_keys", contexts, place, report)
-    relevance = _score(values, "relevance_score", place, report)
-    utilization = _score(values, "utilization_score", place, report)
-    for what, score, spans in (
-        ("relevance", relevance, relevant),
-        ("utilization", utilization, utilized),
-    ):
-        if score is not None and spans is not None:
-            differs = abs(score - len(spans) / len(contexts)) > _SCORE_TOLERANCE
-            report.note(f"{what}_score is not the share of the sentences named", place, differs)
+
+    def score(column: str) -> float | None:
+        value = values.get(column)
+        if value is not None and not (math.isfinite(value) and 0.0 <= value <= 1.0):
+            report.note(f"{column} lies outside [0, 1]", place)
+            return None
+        return None if value is None else float(value)
+
+    spans: dict[str, tuple[ContextSpan, ...] | None] = {}
+    scores: dict[str, float | None] = {}
+    for name, adjective in (("relevance", "relevant"), ("utilization", "utilized")):
+        column = f"all_{adjective}_sentence_keys"
+        named = None
+        if values.get(column) is not None:
+            keys = {bare_key(key) for key in values[column]}
+            report.note(f"{column} names no sentence", place, len(keys - contexts.keys()))
+            named = tuple(span for key, span in contexts.items() if key in keys)
+        spans[adjective], scores[name] = named, (value := score(f"{name}_score"))
+        if value is not None and named is not None:
+            differs = abs(value - len(named) / len(contexts)) > _SCORE_TOLERANCE
+            report.note(f"{name}_score is not the share of the sentences named", place, differs)
 
     unsupported_keys = values.get("unsupported_response_sentence_keys")
     unsupported: tuple[Span, ...] | None = None
@@ -70,33 +80,18 @@ def read_labels(
     return Labels(
         unsupported=unsupported,
         adherent=None if adherent is None else bool(adherent),
-        relevant=relevant,
-        utilized=utilized,
+        relevant=spans["relevant"],
+        utilized=spans["utilized"],
         evidence=_evidence(values, contexts, response, place, report),
-        relevance=relevance,
-        utilization=utilization,
-        completeness=_score(values, "completeness_score", place, report),
+        relevance=scores["relevance"],
+        utilization=scores["utilization"],
+        completeness=score("completeness_score"),
     )
 
 
 def bare_key(key: object) -> str:
-    """Return a key without what some annotations add around it: ``0b.`` and ``0b`` are one."""
+    """Return a key without the additions of some annotations: ``0b.`` and ``0b`` are equal."""
     return str(key).strip().rstrip(".")
-
-
-def _named(
-    values: Mapping[str, Any],
-    column: str,
-    contexts: Mapping[str, ContextSpan],
-    place: str,
-    report: SourceReport,
-) -> tuple[ContextSpan, ...] | None:
-    """Return the context sentences that a column names, in the order of the text."""
-    if values.get(column) is None:
-        return None
-    keys = {bare_key(key) for key in values[column]}
-    report.note(f"{column} names no sentence", place, len(keys - contexts.keys()))
-    return tuple(span for key, span in contexts.items() if key in keys)
 
 
 def _evidence(
@@ -128,15 +123,3 @@ def _evidence(
         else:
             report.note("a supported sentence has no support named", place)
     return tuple(evidence[key] for key in response if key in evidence)
-
-
-def _score(
-    values: Mapping[str, Any], column: str, place: str, report: SourceReport
-) -> float | None:
-    value = values.get(column)
-    if value is None:
-        return None
-    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
-        report.note(f"{column} lies outside [0, 1]", place)
-        return None
-    return float(value)

@@ -1,8 +1,8 @@
 """RAGTruth: its publishers' two files, ``response.jsonl`` and ``source_info.jsonl``, in one folder.
 
-What is known of a row: the unsupported stretches of the response, hence whether it is adherent.
-Where the support stands, and which context sentences are relevant or utilized, is unknown. Spans
-marked ``implicit_true`` are true in the world but stand in no passage: unsupported for us.
+A row's labels are the unsupported spans of the response, and therefore whether it is adherent. Its
+evidence and the relevant and utilized context sentences are unknown. Spans marked
+``implicit_true`` are true in the world but in no passage: they count as unsupported.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trivet.data.labelled.json_lines import RowError, read_json_lines
 from trivet.data.labelled.label_spans import merge_overlapping, spans_of
-from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.source_files import read_json_lines
+from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import DataError, LabelledExample, Labels, RagExample
 
 RESPONSES = "response.jsonl"
@@ -33,16 +33,16 @@ class _SourceTexts:
 def read_ragtruth(
     folder: Path, *, drop_bad_quality: bool = True
 ) -> tuple[list[LabelledExample], SourceReport]:
-    """Read RAGTruth from the folder of its two files.
+    """Read RAGTruth.
 
     Args:
-        folder: Holds ``response.jsonl`` and ``source_info.jsonl``.
-        drop_bad_quality: Leave out responses that the annotators marked as truncated or as wrong
-            refusals, as the paper does.
+        folder: Folder of ``response.jsonl`` and ``source_info.jsonl``.
+        drop_bad_quality: Whether to leave out responses that the annotators marked as truncated or
+            as wrong refusals, as the paper does.
 
     Returns:
-        The examples in the order of ``response.jsonl``, and the account of what was read.
-        ``source`` is ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``.
+        The examples in the order of ``response.jsonl``, and the report. ``source`` is
+        ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``.
 
     Raises:
         DataError: One of the files does not exist.
@@ -64,7 +64,7 @@ def read_ragtruth(
                 raise RowError(f"quality is {quality}")
             examples.append(_labelled(row, sources, place, report))
         except RowError as error:
-            report.drop(str(error), error.at(place))
+            report.drop(error, place)
     report.kept = len(examples)
     return examples, report
 
@@ -72,8 +72,8 @@ def read_ragtruth(
 def split_passages(text: str) -> tuple[str, ...]:
     """Split ``passage 1:... passage 2:...`` into its passages, without the prefixes.
 
-    Only prefixes at the start of a line and in counting order divide, so a passage that mentions
-    "passage 7:" stays whole. Text without a first prefix is one passage.
+    Only prefixes at the start of a line and in counting order divide the text, so a passage that
+    mentions "passage 7:" stays whole. Text without a first prefix is one passage.
     """
     marks: list[re.Match[str]] = []
     start = 0
@@ -95,14 +95,14 @@ def _read_sources(path: Path, report: SourceReport) -> dict[str, _SourceTexts]:
             continue
         texts = _texts(row)
         if texts is None:
-            report.note("source of an unknown shape", place)
+            report.note("source of an unknown format", place)
         else:
             sources[str(row.get("source_id"))] = texts
     return sources
 
 
 def _texts(row: dict[str, Any]) -> _SourceTexts | None:
-    """Take question and passages from a source; ``None`` where its shape is unknown."""
+    """Return question and passages of a source, or ``None`` if its format is unknown."""
     task = str(row.get("task_type", "")).lower()
     info = row.get("source_info")
     prompt = row.get("prompt")
@@ -118,7 +118,7 @@ def _texts(row: dict[str, Any]) -> _SourceTexts | None:
 
 
 def _structured(task: str, info: dict[str, Any], prompt: str) -> _SourceTexts:
-    """Take a record as the generator saw it: the text in the prompt, if it says the same."""
+    """Return a record as the generator saw it: the text in the prompt, if it is the same data."""
     start, end = prompt.find("{"), prompt.rfind("}") + 1
     shown = prompt[start:end]
     try:
@@ -157,10 +157,7 @@ def _labelled(
             response=response,
             id=str(row.get("id", place)),
         ),
-        labels=Labels(
-            unsupported=unsupported,
-            adherent=not unsupported,
-        ),
+        labels=Labels(unsupported=unsupported, adherent=not unsupported),
         source=f"ragtruth/{texts.task}" if texts.task else "ragtruth",
         group=f"ragtruth/{source_id}",
         generator=row.get("model"),
@@ -169,7 +166,7 @@ def _labelled(
 
 
 def _check_text(label: dict[str, Any], response: str) -> None:
-    """Refuse a label whose offsets do not show the text that it quotes, white space aside."""
+    """Refuse a label that quotes other text than its offsets, ignoring white space."""
     start, end, text = label.get("start"), label.get("end"), label.get("text")
     if isinstance(start, int) and isinstance(end, int) and isinstance(text, str):
         shown = response[start:end] if 0 <= start <= end <= len(response) else None

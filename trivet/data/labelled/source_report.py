@@ -1,6 +1,6 @@
-"""What became of the rows of one data source: how many, how many kept, what was lost and why.
+"""Account of one data source: rows read, kept and dropped, and the reasons.
 
-Every reader of a source fills one of these, so that nothing is left out in silence.
+Every reader of a source fills one, so that no row is dropped silently.
 """
 
 from __future__ import annotations
@@ -13,22 +13,35 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 EXAMPLES_KEPT = 5
-"""How many places are remembered for each reason; the counts themselves are complete."""
+"""Places remembered for each reason; the counts themselves are complete."""
+
+
+class RowError(ValueError):
+    """One row cannot be used; the message is the reason under which it is counted.
+
+    Args:
+        reason: Reason, equal for all rows with the same fault.
+        detail: Values of this row, shown with its place in the report.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.detail = detail
 
 
 @dataclass
 class SourceReport:
-    """The account of one source; ``rows == kept + outside_split + sum(dropped.values())``.
+    """Counts of one source; ``rows == kept + outside_split + sum(dropped.values())``.
 
     Attributes:
-        source: The specification that was read, such as ``ragtruth:DIR``.
+        source: Specification that was read, such as ``ragtruth:DIR``.
         rows: Rows found.
-        kept: Rows handed over as labelled examples.
-        outside_split: Rows that are fine but belong to another split than the one asked for.
+        kept: Rows returned as labelled examples.
+        outside_split: Valid rows of other splits than the requested one.
         dropped: Rows left out, by reason.
-        noted: Things worth knowing inside rows that were kept (a key that names no sentence, a
-            score that does not follow from its labels), by kind.
-        places: For each reason of ``dropped`` and ``noted``, the first few ids or line numbers.
+        noted: Oddities inside rows that were kept (a key that names no sentence, a score that does
+            not follow from its labels), by kind.
+        places: First few ids or line numbers for each reason of ``dropped`` and ``noted``.
     """
 
     source: str
@@ -39,37 +52,34 @@ class SourceReport:
     noted: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
 
-    def drop(self, reason: str, place: str) -> None:
-        """Count one row that is left out, and remember where it stands."""
+    def drop(self, error: RowError, place: str) -> None:
+        """Count one row that is left out, and remember its place."""
+        reason = str(error)
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        self._remember(reason, place)
+        self._remember(reason, f"{place}: {error.detail}" if error.detail else place)
 
     def note(self, kind: str, place: str, count: int = 1) -> None:
-        """Count ``count`` oddities inside a row that is kept; ``count`` of 0 is no oddity."""
+        """Count ``count`` oddities inside a row that is kept."""
         if count:
             self.noted[kind] = self.noted.get(kind, 0) + count
             self._remember(kind, place)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account as plain dictionaries, lists, numbers and strings."""
+        """Return the report as plain dictionaries, lists, numbers and strings."""
         return dataclasses.asdict(self)
 
     def losses(self) -> str:
-        """Return in words why rows were dropped, and where the first of each kind stand."""
+        """Describe why rows were dropped, with the first places of each reason."""
         return self._counted(self.dropped)
 
     def log(self) -> None:
-        """Write the account to the log: a warning where rows were dropped, else information."""
+        """Log the report: as a warning if rows were dropped, else as information."""
         level = logging.WARNING if self.dropped else logging.INFO
         _log.log(
             level,
             "%s: %d rows, %d kept, %d outside the split, dropped %s, noted %s",
-            self.source,
-            self.rows,
-            self.kept,
-            self.outside_split,
-            self._counted(self.dropped),
-            self._counted(self.noted),
+            *(self.source, self.rows, self.kept, self.outside_split),
+            *(self._counted(self.dropped), self._counted(self.noted)),
         )
 
     def _remember(self, reason: str, place: str) -> None:

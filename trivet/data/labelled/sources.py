@@ -1,13 +1,13 @@
-"""One way in to every labelled source: ``ragbench:...``, ``ragtruth:...``, ``jsonl:...``.
+"""Load any labelled source: ``ragbench:...``, ``ragtruth:...``, ``halubench:...``, ``jsonl:...``.
 
-What would make a training or a figure worthless is refused here, whatever the source: a file that
-says nothing of its rows, and a file that puts one group on two sides.
+Refuses data that would make a training or a measurement worthless: a file without any label, and a
+file that puts one group into two splits.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,31 +30,30 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
     Args:
         spec: ``ragbench:DIR_OR_NAME``, ``ragtruth:DIR``, ``halubench:DIR_OR_NAME`` or
             ``jsonl:FILE``.
-        split: ``all`` rows; or ``fit`` or ``dev``, our own split of the rows by their group (see
-            :func:`~trivet.data.labelled.grouping.is_dev`), which never takes rows that the publisher
-            ``test``; or the publisher's own name, such as ``train`` or ``validation``.
+        split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
+            (:func:`~trivet.data.labelled.grouping.is_dev`), which excludes the publisher's
+            ``test``; or the publisher's name of a split, such as ``train`` or ``validation``.
 
     Returns:
-        The examples of that split, and the account of what was read and why rows are missing.
+        The examples of that split, and the report of what was read and why rows are missing.
 
     Raises:
         DataError: The source is of an unknown kind or cannot be read; none of its rows can be
-            used; it has no such split, or nothing is known of any row in it; or a split was asked
-            for and the file puts one group into two.
+            used; it has no such split, or no labels in it; or a split is requested and the file
+            puts one group into two splits.
     """
     kind, separator, where = spec.partition(":")
     if not separator or not where:
         raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
-    if kind == "ragbench":
-        examples, report = read_ragbench(where)
-    elif kind == "ragtruth":
-        examples, report = read_ragtruth(Path(where))
-    elif kind == "halubench":
-        examples, report = read_halubench(where)
-    elif kind == "jsonl":
-        examples, report = read_jsonl(Path(where))
-    else:
+    readers: dict[str, Callable[[], tuple[list[LabelledExample], SourceReport]]] = {
+        "ragbench": lambda: read_ragbench(where),
+        "ragtruth": lambda: read_ragtruth(Path(where)),
+        "halubench": lambda: read_halubench(where),
+        "jsonl": lambda: read_jsonl(Path(where)),
+    }
+    if kind not in readers:
         raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
+    examples, report = readers[kind]()
     if report.rows and not examples:
         raise DataError(f"{spec}: none of its {report.rows} rows can be used: {report.losses()}")
     _check_groups(examples, spec, split, report)
@@ -66,8 +65,8 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         )
     if chosen and all(example.labels == Labels() for example in chosen):
         raise DataError(
-            f"{spec}: nothing is known of any of the {len(chosen)} rows in split {split!r}; each "
-            "labelled row says at least one of unsupported, adherent, relevant, utilized; "
+            f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
+            "labelled row has at least one of unsupported, adherent, relevant, utilized; "
             "trivet evaluate judges rows without labels"
         )
     report.outside_split = len(examples) - len(chosen)
@@ -79,11 +78,11 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
 def _check_groups(
     examples: Sequence[LabelledExample], spec: str, split: str, report: SourceReport
 ) -> None:
-    """Take note of groups that stand in several of the publisher's splits, or refuse them.
+    """Note groups that occur in several of the publisher's splits, or refuse them.
 
-    Where the file itself names group and split it contradicts itself, and no split of it is to be
-    trusted. Groups that a reader has made of shared documents may cross a publisher's line: there
-    the published test stays what it is, and training refuses what it shares with dev.
+    A JSONL file names group and split itself, so none of its splits can be trusted then. Groups
+    that a reader made of shared documents may cross the publisher's splits: the published test
+    split stays as it is, and training refuses rows that it shares with dev.
     """
     splits: defaultdict[str, set[str]] = defaultdict(set)
     for example in examples:
@@ -95,22 +94,22 @@ def _check_groups(
     first = f"{divided[0]!r} in {', '.join(sorted(splits[divided[0]]))}"
     if spec.startswith("jsonl:") and split != "all":
         raise DataError(
-            f"{spec}: {len(divided)} groups stand in more than one split, first {first}; give each "
-            "group one split, or leave the splits out and take fit and dev, which are made by group"
+            f"{spec}: {len(divided)} groups are in more than one split, first {first}; give each "
+            "group one split, or leave the splits out and use fit and dev, which are made by group"
         )
-    report.note("groups that stand in several of the publisher's splits", first, len(divided))
+    report.note("groups that occur in several of the publisher's splits", first, len(divided))
 
 
 def choose_rows(
     rows: Sequence[LabelledExample], only: Sequence[str], limit: int | None, seed: int
 ) -> list[LabelledExample]:
-    """Return the rows of some sources, and at most so many of them, in their order.
+    """Return the rows of some sources, in their order.
 
     Args:
-        rows: As ``load_source`` gave them.
-        only: Sources by prefix; empty for all.
-        limit: At most so many, drawn by the seed; ``None`` for all.
-        seed: Of the draw.
+        rows: Rows that ``load_source`` returned.
+        only: Prefixes of sources; empty for all.
+        limit: Most rows, drawn at random; ``None`` for all.
+        seed: Seed of the draw.
     """
     chosen = [row for row in rows if not only or row.source.startswith(tuple(only))]
     if limit is None or limit >= len(chosen):

@@ -1,7 +1,7 @@
-"""Rows of a log as examples to be judged, under the field names of the common tools.
+"""Rows of a log as examples, under the field names of the common tools.
 
-A row that cannot be judged becomes a :class:`~trivet.records.FailedEvaluation` in its place, with
-where it stands; the rest is read.
+A row that cannot be judged becomes a :class:`~trivet.records.FailedEvaluation` that names its
+place; the rest is read.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trivet.data.logs.context_values import read_contexts, read_ids
-from trivet.data.logs.json_objects import Fields
+from trivet.data.logs.context_values import kind_of, read_contexts, read_ids
 from trivet.data.logs.log import SourceRow
 from trivet.data.logs.metadata import Scalar, read_metadata
-from trivet.data.logs.value_kinds import kind_of
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -32,25 +30,25 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "response": ("response", "answer", "actual_output", "output"),
     "context_ids": ("context_ids", "retrieved_context_ids"),
 }
-"""Our field names and what other tools call them; upper and lower case are one."""
+"""Our field names and those of other tools; case is ignored."""
 
 Unicode = Literal["error", "replace"]
-_LOOKED_AT = 64
-_SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60
+_CHECKED_ROWS = 64  # rows of which one must have all columns
+_SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60  # of a row, in a message
 _COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A row, read.
+    """A row whose columns were mapped to the fields of an example.
 
     Attributes:
-        number: Counted from 1, over the whole log.
-        place: Where it stands, for a person.
-        line: Its line in its file, where the format has lines.
-        example: What is to be judged, or why it cannot be.
-        context_ids: The contexts' own names, one for each, where the row brings any.
-        metadata: Column to value.
+        number: Number of the row over the whole log, from 1.
+        place: Place of the row for messages.
+        line: Line in its file, if the format has lines.
+        example: The example, or the reason why there is none.
+        context_ids: Ids of the contexts, if the row has any.
+        metadata: Values of the metadata columns by name.
     """
 
     number: int
@@ -62,7 +60,7 @@ class LogRow:
 
 
 class Columns:
-    """Which columns of a log stand for what."""
+    """The mapping from a log's columns to the fields of an example."""
 
     def __init__(
         self,
@@ -73,14 +71,14 @@ class Columns:
         """Choose the columns.
 
         Args:
-            mapping: For each of our field names that is given, the one name that counts in the
-                rows, such as ``{"question": "prompt"}``.
-            metadata: Columns that come back with the verdicts; ``None`` takes every one that is
-                not ours and holds short text, a number, or true or false.
+            mapping: Column names for some of our fields, which replace all known ones, such as
+                ``{"question": "prompt"}``.
+            metadata: Columns that are returned with the verdicts; ``None`` takes every other
+                column that contains short text, a number, or true or false.
             bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
 
         Raises:
-            DataError: ``mapping`` names a field that we do not have.
+            DataError: ``mapping`` names an unknown field.
         """
         self._names = dict(FIELD_NAMES)
         for ours, theirs in (mapping or {}).items():
@@ -100,7 +98,9 @@ class Columns:
         try:
             if isinstance(row.fields, ExampleError):
                 raise row.fields
-            by_name = _by_name(row.fields)
+            by_name: dict[str, list[Any]] = {}
+            for column, value in row.fields:
+                by_name.setdefault(column.lower(), []).append(value)
             name = _id(self._field(by_name, "id"), row.place)
             metadata = read_metadata(row.fields, self._metadata, self._ours)
             texts, ids = read_contexts(self._required(by_name, "contexts"))
@@ -117,13 +117,13 @@ class Columns:
         except ExampleError as error:
             failed = FailedEvaluation(name, error.code, f"{row.place}: {error}")
             return LogRow(row.number, row.place, row.line, failed, metadata=metadata)
-        brought = ids if any(ids) else None
-        return LogRow(row.number, row.place, row.line, example, brought, metadata)
+        context_ids = ids if any(ids) else None
+        return LogRow(row.number, row.place, row.line, example, context_ids, metadata)
 
     def _field(self, row: Mapping[str, list[Any]], ours: str) -> Any:
-        """Return a field's value, ``None`` where it has none."""
+        """Return the value of a field, or ``None``."""
         present = [name for name in self._names[ours] if name.lower() in row]
-        # A tool that writes null under one name and the value under another has said it once.
+        # Some tools write null under one name and the value under another.
         values = [v for name in present for v in row[name.lower()] if v is not None]
         if any(value != values[0] for value in values[1:]):
             raise ExampleError(
@@ -145,56 +145,39 @@ class Columns:
 
 
 def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
-    """Read rows, lazily and in order.
+    """Map the columns of rows, lazily and in order.
 
-    A row must have a question, contexts and a response by name; ``null`` or an empty string stands
-    for "there is none". A row without an id is named after its place: ``line-3``.
-
-    Returns:
-        One for each row. The codes of those that cannot be judged are ``malformed_line``,
-        ``missing_field``, ``ambiguous_field``, ``bad_field`` and ``invalid_unicode``.
+    A row must have a question, contexts and a response by name; ``null`` or an empty string means
+    that there is none. The id of a row without one is its place: ``line-3``. The codes of rows
+    that cannot be judged are ``malformed_line``, ``missing_field``, ``ambiguous_field``,
+    ``bad_field`` and ``invalid_unicode``.
 
     Raises:
-        DataError: None of the first rows has all columns, or none of them can be read at all: the
-            log is another one than was meant.
+        DataError: None of the first rows has all columns, or none of them can be read at all: this
+            is probably another kind of log.
     """
     read = (columns.read(row) for row in rows)
     first: list[LogRow] = []
-    for row in itertools.islice(read, _LOOKED_AT):
+    failures: list[FailedEvaluation] = []
+    for row in itertools.islice(read, _CHECKED_ROWS):
         first.append(row)
-        if not _is_strange(row):
+        failed = row.example
+        if isinstance(failed, RagExample) or failed.code not in (*_COLUMN_CODES, "malformed_line"):
             break
+        failures.append(failed)
     else:
-        codes = {row.example.code for row in first if isinstance(row.example, FailedEvaluation)}
-        if first and (len(first) == _LOOKED_AT or codes <= _COLUMN_CODES):
+        only_columns = {failed.code for failed in failures} <= _COLUMN_CODES
+        if first and (len(first) == _CHECKED_ROWS or only_columns):
             raise DataError(
-                f"none of the first {len(first)} rows can be read; {_message(first[0])}"
+                f"none of the first {len(first)} rows can be read; {failures[0].message}"
             )
     return itertools.chain(first, read)
 
 
-def _is_strange(row: LogRow) -> bool:
-    """Say whether a row looks as if it came from a log of another kind."""
-    codes = _COLUMN_CODES | {"malformed_line"}
-    return isinstance(row.example, FailedEvaluation) and row.example.code in codes
-
-
-def _message(row: LogRow) -> str:
-    return row.example.message if isinstance(row.example, FailedEvaluation) else ""
-
-
 def _listed(columns: Iterable[str]) -> str:
-    """Name the columns of a row; a row may have thousands."""
+    """List the columns of a row, which may have thousands."""
     names = [name[:_SHOWN_LETTERS] for name in itertools.islice(columns, _SHOWN_COLUMNS)]
     return ", ".join(names) or "none"
-
-
-def _by_name(fields: Fields) -> dict[str, list[Any]]:
-    """Return the values of each column by its lower-cased name."""
-    by_name: dict[str, list[Any]] = {}
-    for name, value in fields:
-        by_name.setdefault(name.lower(), []).append(value)
-    return by_name
 
 
 def _id(value: Any, place: str) -> str:
@@ -214,7 +197,7 @@ def _text(value: Any, ours: str) -> str:
 
 
 def _check_unicode(example: RagExample) -> None:
-    """Refuse text that no encoding can hold."""
+    """Refuse text that cannot be encoded."""
     texts = {"question": example.question, "response": example.response}
     texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
     for name, text in texts.items():

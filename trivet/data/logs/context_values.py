@@ -1,4 +1,4 @@
-"""What stands for the passages of a row: strings, objects with a text, a list written as text."""
+"""Contexts of a row: strings, objects with a text, or a list written as text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trivet.data.logs.value_kinds import kind_of
 from trivet.records import ExampleError
 
 CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
-"""Where the text stands in a context that is an object."""
+"""Names of the text in a context that is an object."""
 
 CONTEXT_ID_NAMES = ("id", "doc_id", "document_id", "chunk_id", "title")
-"""Where its name stands; the first that it has counts."""
+"""Names of its id; the first that it has counts."""
 
 _NO_QUOTE = re.compile(r"[^'\"]*")
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
@@ -26,12 +25,11 @@ Contexts = tuple[tuple[str, ...], tuple[str | None, ...]]
 
 
 def read_contexts(value: Any) -> Contexts:
-    """Return the passages that a value holds.
+    """Return the passages in a value.
 
     Args:
         value: A list of strings or of objects with a text, one string, or ``None``. A string may
-            hold the list as JSON or as Python writes it, for a cell of a CSV file can hold no
-            other.
+            contain the list as JSON or Python text, because a cell of a CSV file is always text.
 
     Raises:
         ExampleError: It is none of these; the code is ``bad_field``.
@@ -51,14 +49,14 @@ def read_contexts(value: Any) -> Contexts:
 
 
 def read_ids(value: Any, contexts: int) -> tuple[str | None, ...]:
-    """Return the ids of passages from a column of their own.
+    """Return the ids of passages from their own column.
 
     Args:
-        value: A list, or ``None``; it may be written as text, as contexts may.
-        contexts: How many passages there are.
+        value: A list, or ``None``; it may be written as text, like contexts.
+        contexts: Number of passages.
 
     Raises:
-        ExampleError: It is no list with an id for each passage; the code is ``bad_field``.
+        ExampleError: It is not a list with an id for each passage; the code is ``bad_field``.
     """
     if isinstance(value, str):
         value = _listed(value, str | int | float | None) if value else None
@@ -97,7 +95,7 @@ def _name(value: Any) -> str | None:
 
 
 def _listed(text: str, kinds: Any) -> str | Sequence[Any]:
-    """Return the list of ``kinds`` that a text writes out; the text itself where it is none."""
+    """Return the list of ``kinds`` that a text contains, or the text itself."""
     inner = text.strip()
     if not (inner.startswith("[") and inner.endswith("]")):
         return text
@@ -110,19 +108,19 @@ def _listed(text: str, kinds: Any) -> str | Sequence[Any]:
             return value
     if inner[1:].lstrip()[:1] in ("'", '"', "{"):
         raise ExampleError(
-            "begins and ends as a list of contexts or ids, but is none, neither as JSON nor as "
-            "Python writes it; write it as JSON",
+            "begins and ends like a list of contexts or ids, but is valid neither as JSON nor as "
+            "Python; write it as JSON",
             code="bad_field",
         )
     return text
 
 
 def _parse_python(text: str) -> Any:
-    """Parse a list as Python writes it.
+    """Parse a list written by Python.
 
     Raises:
-        ValueError: Two strings follow each other without a comma, as numpy writes them: Python
-            would read them as one.
+        ValueError: Two strings follow each other without a comma, as in numpy's output: Python
+            would join them.
     """
     at = 0
     while True:
@@ -135,5 +133,16 @@ def _parse_python(text: str) -> Any:
             raise ValueError("a string is not closed, or two follow each other without a comma")
         at = literal.end()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a backslash that escapes nothing
+        warnings.simplefilter("ignore")  # about a backslash that escapes nothing
         return ast.literal_eval(text)
+
+
+def kind_of(value: Any) -> str:
+    """Name a value's type for error messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    known = (name for kind, name in names.items() if isinstance(value, kind))
+    return next(known, f"a value of type {type(value).__name__}")

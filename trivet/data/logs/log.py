@@ -1,7 +1,7 @@
-"""A log: the rows of a file, of a folder of files or of stdin, whatever their format.
+"""The rows of a file, of a folder of files or of stdin, in any format.
 
-The suffix says the format (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``), and one behind
-it the compression (``.gz``, ``.xz``, ``.zst``). What has no known suffix is read as JSON lines.
+The suffix names the format (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``), and a second
+one the compression (``.gz``, ``.xz``, ``.zst``). A file without a known suffix is JSON lines.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from trivet.data.logs.compressed import COMPRESSIONS, DAMAGE, decompress
-from trivet.data.logs.csv_rows import read_csv
-from trivet.data.logs.json_objects import Fields, parse_line
-from trivet.data.logs.json_rows import Read, read_document, read_lines
-from trivet.data.logs.parquet_rows import read_parquet
+from trivet.data.files.compression import COMPRESSIONS, DAMAGE, decompress
+from trivet.data.files.csv_rows import read_csv
+from trivet.data.files.json_documents import read_document
+from trivet.data.files.json_lines import Fields, Row, parse_line, read_lines
+from trivet.data.files.parquet_rows import read_parquet
 from trivet.records import DataError, ExampleError
 
 logger = logging.getLogger(__name__)
@@ -31,17 +31,18 @@ _FORMATS: Mapping[str, Format] = {
     ".pq": "parquet",
 }
 STDIN = "-"
+_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row as it stands in the log.
+    """A row of a log, before its columns are mapped.
 
     Attributes:
-        number: Counted from 1, over all files.
-        place: Where it stands, for a person: ``line 3``, ``part-2.csv line 3``, ``row 3``.
-        line: Its line in its file, where the format has lines.
-        fields: Names and values, or why it has none.
+        number: Number of the row over all files, from 1.
+        place: Place of the row for messages: ``line 3``, ``part-2.csv line 3``, ``row 3``.
+        line: Line in its file, if the format has lines.
+        fields: Names and values, or the error in the row.
     """
 
     number: int
@@ -51,11 +52,11 @@ class SourceRow:
 
 
 class Log:
-    """The rows of a file, a folder or stdin. Read once, from the beginning, in order.
+    """The rows of a file, a folder or stdin. Can be read once, in order.
 
     Attributes:
-        source: As it was given.
-        files: What is read, in order; empty for stdin.
+        source: Source as given.
+        files: Files in the order of reading; empty for stdin.
         size: Bytes of all files; ``None`` for stdin.
     """
 
@@ -68,25 +69,26 @@ class Log:
         """Find the files.
 
         Args:
-            source: A file, a folder (every file in it with a known suffix, sorted by its path), or
+            source: A file, a folder (every file in it with a known suffix, sorted by path), or
                 ``-`` for stdin.
-            format: What the rows are written in; ``None`` asks the suffix.
-            parse: Reads a line of JSON lines.
+            format: Format of the rows; ``None`` means by suffix.
+            parse: Parser of a line of JSON lines.
 
         Raises:
             DataError: There is no such file, or nothing to read in the folder.
         """
+        path = Path(source)
         self.source = source
-        self.files = () if source == STDIN else _files(Path(source))
+        self.files = () if source == STDIN else _find_files(path)
         self.size = sum(file.stat().st_size for file in self.files) if self.files else None
-        self._folder = Path(source) if source != STDIN and Path(source).is_dir() else None
+        self._folder = path if source != STDIN and path.is_dir() else None
         self._format = format
         self._parse = parse
         self._bytes_before = 0
         self._current: IO[bytes] | None = None
 
     def sha256(self) -> str | None:
-        """Return the SHA-256 of the content, and of the files' names in a folder; not of stdin."""
+        """Return the SHA-256 of the content, and in a folder of the names; ``None`` for stdin."""
         if not self.files:
             return None
         whole = hashlib.sha256()
@@ -95,18 +97,18 @@ class Log:
                 own = hashlib.file_digest(content, "sha256").hexdigest()
             if self._folder is None:
                 return own
-            whole.update(f"{self._name(file)} {own}\n".encode())
+            whole.update(f"{file.relative_to(self._folder).as_posix()} {own}\n".encode())
         return whole.hexdigest()
 
     def share_read(self) -> float | None:
-        """Return which share of the bytes was read so far, in [0, 1]; ``None`` for stdin."""
+        """Return the share of the bytes read so far, in [0, 1]; ``None`` for stdin."""
         if not self.size:
             return None
         done = self._current.tell() if self._current else 0
         return min(1.0, (self._bytes_before + done) / self.size)
 
     def close(self) -> None:
-        """Close the file that is being read, where nobody reads on."""
+        """Close the file that is being read."""
         if self._current is not None:
             self._current.close()
             self._current = None
@@ -115,57 +117,49 @@ class Log:
         """Yield the rows, lazily.
 
         Raises:
-            DataError: A file breaks off, or a package is missing; what stands before was yielded.
+            DataError: A file breaks off, or a package is missing; the rows before were yielded.
         """
         if not self.files:
-            yield from self._rows_of(sys.stdin.buffer, self._format or "jsonl", None, 0)
+            yield from self._rows_of(sys.stdin.buffer, None, 0)
             return
         number = 0
         for file in self.files:
-            format_ = self._format or _format(file) or "jsonl"
             with file.open("rb") as raw:
                 self._current = raw
                 try:
-                    for row in self._rows_of(raw, format_, file, number):
+                    for row in self._rows_of(raw, file, number):
                         number = row.number
                         yield row
                 finally:
                     self._current = None
             self._bytes_before += file.stat().st_size
 
-    def _rows_of(
-        self, raw: IO[bytes], format_: Format, file: Path | None, before: int
-    ) -> Iterator[SourceRow]:
+    def _rows_of(self, raw: IO[bytes], file: Path | None, before: int) -> Iterator[SourceRow]:
         """Yield the rows of one file, or of stdin."""
-        compressed = file is not None and bool(_compression(file.name))
         content = decompress(raw, str(file or ""))
-        inside = f"{self._name(file)} " if file and self._folder else ""
+        format_ = self._format or (_format(file) if file else None) or "jsonl"
+        inside = f"{file.relative_to(self._folder).as_posix()} " if file and self._folder else ""
         place = "the beginning"
+        reads: Iterator[Row]
         try:
-            seekable = not compressed and raw.seekable()
-            reads = self._read(content, format_, seekable=seekable)
+            if format_ == "jsonl":
+                reads = read_lines(content, self._parse)
+            elif format_ == "json":
+                reads = read_document(content)
+            elif format_ == "parquet":
+                reads = read_parquet(content, seekable=content is raw and raw.seekable())
+            else:
+                reads = read_csv(content, "\t" if format_ == "tsv" else None)
             for count, (line, fields) in enumerate(reads, start=1):
                 place = inside + (f"row {count}" if line is None else f"line {line}")
                 yield SourceRow(before + count, place, line, fields)
         except DataError:
             raise
-        except (*DAMAGE, ValueError) as error:
+        except _DAMAGE as error:
             raise DataError(f"the input breaks off after {place}: {error}") from error
 
-    def _read(self, content: IO[bytes], format_: Format, *, seekable: bool) -> Iterator[Read]:
-        if format_ == "jsonl":
-            return read_lines(content, self._parse)
-        if format_ == "json":
-            return read_document(content)
-        if format_ == "parquet":
-            return read_parquet(content, seekable=seekable)
-        return read_csv(content, "\t" if format_ == "tsv" else None)
 
-    def _name(self, file: Path) -> str:
-        return file.relative_to(self._folder).as_posix() if self._folder else str(file)
-
-
-def _files(path: Path) -> tuple[Path, ...]:
+def _find_files(path: Path) -> tuple[Path, ...]:
     if path.is_file():
         return (path,)
     if not path.is_dir():
@@ -179,10 +173,6 @@ def _files(path: Path) -> tuple[Path, ...]:
     return files
 
 
-def _compression(name: str) -> str:
-    return next((suffix for suffix in COMPRESSIONS if name.endswith(suffix)), "")
-
-
 def _format(file: Path) -> Format | None:
-    name = file.name.removesuffix(_compression(file.name))
+    name = file.with_suffix("").name if file.suffix in COMPRESSIONS else file.name
     return _FORMATS.get(Path(name).suffix.lower())

@@ -1,8 +1,7 @@
-"""Contexts dropped, added or put into another order, and labels that are true of what is there.
+"""Contexts dropped, inserted or reordered, with labels that stay true.
 
-Torch-free and without chance: who draws is ``augment``. What an alteration leaves undecided becomes
-unknown, never a guess; an annotator's score whose share changes is given up, for training counts
-the marks where there is none.
+Deterministic; ``augment`` draws at random. What an alteration leaves undecided becomes unknown, and
+an annotator's score is removed if its share changes: training then counts the labelled spans.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from trivet.data.labelled.augmentation.span_operations import stretches
+from trivet.data.labelled.augmentation.span_operations import subtract_spans
 from trivet.data.sentences import split_sentences
-from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
+from trivet.records import ContextSpan, Evidence, LabelledExample, Span
 
 
 def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExample:
-    """Leave out every context but those at the positions ``keep``, which stay in their order.
+    """Leave out every context except those at the positions ``keep``, which stay in their order.
 
-    A supported stretch of which no evidence is left becomes unsupported. Where the evidence is not
-    known, a dropped context may have held it: whether the stretch is supported becomes unknown,
-    unless the response is known to have drawn on kept contexts alone. Evidence whose very words
-    stand in a kept context too is found there.
+    A supported span that loses all its evidence becomes unsupported. If the evidence is unknown, a
+    dropped context may have contained it: the support becomes unknown, unless the response is
+    known to have used kept contexts alone. Evidence whose exact words occur in a kept context is
+    moved there.
 
     Raises:
         ValueError: ``keep`` names no context, or one that does not exist.
@@ -44,40 +43,44 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
         else:
             lost.append(evidence.response)
     shortened = _with_contexts(labelled, kept)
-    utilized = shortened.labels.utilized
-    if not lost and labels.utilized and utilized and len(utilized) == len(labels.utilized):
-        evidence_left = None if labels.evidence is None else tuple(remaining)
-        return replace(
-            shortened,
-            labels=_without_shares(replace(shortened.labels, evidence=evidence_left)),
-        )
+    left = replace(
+        shortened.labels,
+        evidence=None if labels.evidence is None else tuple(remaining),
+        relevance=None,
+        utilization=None,
+        completeness=None,
+    )
+    if (
+        not lost
+        and labels.utilized
+        and left.utilized
+        and len(left.utilized) == len(labels.utilized)
+    ):
+        return replace(shortened, labels=left)
 
     response, known = example.response, labels.unsupported or ()
     supported = [evidence.response for evidence in remaining]
-    unsupported = _in_order([*known, *stretches(response, lost, but=[*known, *supported])])
-    unclear = stretches(response, [Span(0, len(response))], but=[*unsupported, *supported])
+    newly = subtract_spans(response, lost, [*known, *supported])
+    unsupported = tuple(sorted([*known, *newly], key=lambda span: (span.start, span.end)))
+    whole = Span(0, len(response))
+    unclear = subtract_spans(response, [whole], [*unsupported, *supported])
     adherent = labels.adherent
     if unsupported:
         adherent = False
     elif unclear and adherent:
         adherent = None
     tokens_known = labels.unsupported is not None and bool(unsupported or supported)
-    return replace(
-        shortened,
-        labels=_without_shares(
-            replace(
-                shortened.labels,
-                unsupported=unsupported if tokens_known else None,
-                unclear=unclear if tokens_known else (),
-                adherent=adherent,
-                evidence=None if labels.evidence is None else tuple(remaining),
-            )
-        ),
+    left = replace(
+        left,
+        unsupported=unsupported if tokens_known else None,
+        unclear=unclear if tokens_known else (),
+        adherent=adherent,
     )
+    return replace(shortened, labels=left)
 
 
 def permute_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledExample:
-    """Put the contexts into another order: position i gets what stood at ``order[i]``.
+    """Reorder the contexts: position i gets the context at ``order[i]``.
 
     Raises:
         ValueError: ``order`` is not a permutation of the contexts' positions.
@@ -94,16 +97,17 @@ def insert_contexts(
     places: Sequence[int],
     sentences: Sequence[tuple[Span, ...]] | None = None,
 ) -> LabelledExample:
-    """Add foreign contexts, of which nothing is relevant, utilized or evidence.
+    """Insert foreign contexts, in which nothing is relevant, utilized or evidence.
 
     Args:
-        labelled: What they are added to.
-        contexts: The foreign passages.
-        places: Before which of the example's contexts each goes, from 0 to their count (the end).
-        sentences: The sentences of each passage, where its data brings them.
+        labelled: Example to extend.
+        contexts: Foreign passages.
+        places: For each passage, the position of the context before which it is inserted, from 0
+            to their count (the end).
+        sentences: Sentences of each passage, if its data has them.
 
     Raises:
-        ValueError: A place does not exist, or there is not one for each passage.
+        ValueError: A place does not exist, or their number is not that of the passages.
     """
     example = labelled.example
     count = len(example.contexts)
@@ -111,24 +115,22 @@ def insert_contexts(
         raise ValueError(f"places {list(places)}: one of 0 to {count} for each passage")
     if not contexts:
         return labelled
-    brought = None
+    given = None
     if example.context_sentences is not None or sentences is not None:
         own = example.context_sentences or [split_sentences(text) for text in example.contexts]
         foreign = sentences or [split_sentences(text) for text in contexts]
-        brought = (*own, *foreign)
+        given = (*own, *foreign)
     longer = replace(
         labelled,
-        example=replace(
-            example, contexts=(*example.contexts, *contexts), context_sentences=brought
-        ),
+        example=replace(example, contexts=(*example.contexts, *contexts), context_sentences=given),
         labels=replace(labelled.labels, relevance=None, utilization=None),
     )
-    stands = np.argsort([*(k + 0.5 for k in range(count)), *places], kind="stable")
-    return _with_contexts(longer, stands.tolist())
+    order = np.argsort([*(k + 0.5 for k in range(count)), *places], kind="stable")
+    return _with_contexts(longer, order.tolist())
 
 
 def _with_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledExample:
-    """Keep the contexts at ``order``, in that order, and what is marked in them."""
+    """Keep the contexts at ``order``, in that order, and their spans."""
     example, labels = labelled.example, labelled.labels
     place = {old: new for new, old in enumerate(order)}
 
@@ -161,9 +163,9 @@ def _with_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledE
 def _find_again(
     spans: Iterable[ContextSpan], contexts: Sequence[str], kept: Sequence[int]
 ) -> tuple[ContextSpan, ...]:
-    """Return the spans as they stand among the kept contexts; those that do not are left out.
+    """Return the spans that occur in the kept contexts, renumbered.
 
-    A span of a dropped context is looked for by its words, whole ones: "12" is not in "2012".
+    A span of a dropped context is searched by its whole words: "12" is not in "2012".
     """
     found: dict[ContextSpan, None] = {}
     for span in spans:
@@ -180,11 +182,3 @@ def _find_again(
                     found[ContextSpan(new, *match.span())] = None
                     break
     return tuple(found)
-
-
-def _without_shares(labels: Labels) -> Labels:
-    return replace(labels, relevance=None, utilization=None, completeness=None)
-
-
-def _in_order(spans: Iterable[Span]) -> tuple[Span, ...]:
-    return tuple(sorted(spans, key=lambda span: (span.start, span.end)))

@@ -1,6 +1,6 @@
-"""Responses exchanged, cut or taken away, and labels that are true of what is there.
+"""Responses exchanged, cut or removed, with labels that stay true.
 
-Torch-free and without chance, like ``altered_contexts``.
+Deterministic, like ``altered_contexts``.
 """
 
 from __future__ import annotations
@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trivet.data.labelled.augmentation.span_operations import clip, stretches
+from trivet.data.labelled.augmentation.span_operations import clip_spans, subtract_spans
 from trivet.data.sentences import split_sentences
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
 
 
 def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExample:
-    """Put the question and the response of a stranger before this example's contexts.
+    """Replace question and response by those of an unrelated example.
 
-    Nothing of the response is supported and nothing is utilized. What is supported by no passage in
-    particular, "the passages do not say" above all, may hold here too: unknown. Nothing is relevant
-    to a question that was asked of other passages; where the stranger's data never judged
-    relevance ("Summarize the following"), that is unknown too.
+    Nothing of the response is supported and nothing is utilized. A sentence with general support,
+    such as "the passages do not say", may be true here too: unknown. Nothing is relevant to a
+    question about other passages; if the other data has no relevance labels ("Summarize the
+    following"), relevance is unknown.
     """
     asked, theirs = other.example, other.labels
     response = asked.response
     general = [each.response for each in theirs.evidence or () if not each.contexts]
-    unclear = stretches(response, general, but=theirs.unsupported or ())
-    unsupported = stretches(response, [Span(0, len(response))], but=unclear)
+    unclear = subtract_spans(response, general, theirs.unsupported or ())
+    unsupported = subtract_spans(response, [Span(0, len(response))], unclear)
     answered = bool(response.strip())
     judged = theirs.relevant is not None and bool(asked.question.strip())
     same = bool(asked.question.strip()) and asked.question == labelled.example.question
@@ -51,13 +51,13 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
 
 
 def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
-    """Keep the first ``sentences`` sentences of the response, as a stream has them first.
+    """Keep the first ``sentences`` sentences of the response, as in a stream.
 
-    What is utilized stays known where the prefix is known to have drawn on all of it, or where the
-    evidence of the whole prefix is known: then only what is named there.
+    Utilization stays known if the prefix is known to have used all utilized spans, or if the
+    evidence of the whole prefix is known; then only the spans named there are utilized.
 
     Raises:
-        ValueError: Fewer than one sentence is to be kept.
+        ValueError: ``sentences`` is less than one.
     """
     if sentences < 1:
         raise ValueError(f"{sentences} sentences to keep: at least 1; see empty_response")
@@ -67,18 +67,20 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
         return labelled
     end = spans[sentences - 1].end
     response = example.response[:end]
-    unsupported = None if labels.unsupported is None else clip(response, labels.unsupported)
-    unclear = clip(response, labels.unclear)
+    unsupported = None if labels.unsupported is None else clip_spans(response, labels.unsupported)
+    unclear = clip_spans(response, labels.unclear)
     evidence = None
     if labels.evidence is not None:
-        clipped = ((clip(response, [each.response]), each.contexts) for each in labels.evidence)
+        clipped = (
+            (clip_spans(response, [each.response]), each.contexts) for each in labels.evidence
+        )
         evidence = tuple(Evidence(here[0], contexts) for here, contexts in clipped if here)
-    # Of a part of what is not adherent nothing is known.
+    # A part of a response that is not adherent may be adherent or not.
     adherent: bool | None = labels.adherent or None
     if unsupported is not None:
         adherent = False if unsupported else None if unclear else True
     whole = [e for e in labels.evidence or () if not example.response[end : e.response.end].strip()]
-    utilized = _drawn_on(response, labels.utilized, whole)
+    utilized = _utilized_by(response, labels.utilized, whole)
     same = utilized is not None and utilized == labels.utilized
     return replace(
         labelled,
@@ -102,17 +104,18 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
 
 
 def empty_response(labelled: LabelledExample) -> LabelledExample:
-    """Take the response away: relevance alone is known."""
+    """Remove the response; only relevance stays known."""
     labels = Labels(relevant=labelled.labels.relevant, relevance=labelled.labels.relevance)
     example = replace(labelled.example, response="", response_sentences=None)
     return replace(labelled, example=example, labels=labels, generator=None)
 
 
-def _drawn_on(
+def _utilized_by(
     prefix: str, utilized: tuple[ContextSpan, ...] | None, evidence: Sequence[Evidence]
 ) -> tuple[ContextSpan, ...] | None:
+    """Return the spans that a prefix of the response utilizes, or ``None`` if that is unknown."""
     if not utilized:
-        return utilized  # what the whole did not draw on, no part of it did
+        return utilized
     named = [span for each in evidence for span in each.contexts]
     used = tuple(
         span
@@ -123,6 +126,5 @@ def _drawn_on(
         )
     )
     attributed = [each.response for each in evidence]
-    if len(used) == len(utilized) or not stretches(prefix, [Span(0, len(prefix))], but=attributed):
-        return used
-    return None
+    unattributed = subtract_spans(prefix, [Span(0, len(prefix))], attributed)
+    return None if unattributed and len(used) < len(utilized) else used

@@ -1,7 +1,7 @@
-"""Rows altered at random for training, each by (seed, epoch, row) alone; labels stay true.
+"""Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
-After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts added, questions and
-responses exchanged. And ours: contexts in another order, responses cut or taken away.
+After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
+responses exchanged. Our own: contexts reordered, responses cut or removed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from trivet.data.labelled.augmentation.altered_responses import (
 from trivet.data.sentences import split_sentences
 from trivet.records import LabelledExample, Labels
 
-_MOST_FOREIGN = 3  # passages added to one example
-_FOREIGN_CHARACTERS = 2000  # a foreign passage is at most this long, or as all contexts together
-_LOOKS = 8  # at other rows, in search of a stranger
+_MOST_FOREIGN = 3  # passages inserted into one example
+_FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
+_LOOKS = 8  # rows drawn in search of an unrelated one
 
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """How probable each alteration of a row is, in [0, 1]; they are drawn one by one.
+    """Probability of each alteration of a row, in [0, 1]; they are drawn independently.
 
     Attributes:
         drop_contexts: Leave out some contexts, never all.
-        insert_contexts: Add contexts of a stranger.
-        shuffle: Take the question and the response of a stranger from the same batch.
-        permute_contexts: Put the contexts into another order.
+        insert_contexts: Insert contexts of an unrelated row.
+        shuffle: Replace question and response by those of an unrelated row of the batch.
+        permute_contexts: Reorder the contexts.
         cut_response: Keep the first sentences of the response.
-        empty_response: Take the response away.
+        empty_response: Remove the response.
     """
 
     drop_contexts: float = 0.0
@@ -63,7 +63,7 @@ class Augmentation:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """What one row's alterations are drawn from, and whose texts it holds by now, itself first."""
+    """Input of one row's alterations; ``present`` lists the rows whose texts it has by now."""
 
     batch: Sequence[LabelledExample]
     pool: Sequence[LabelledExample]
@@ -81,16 +81,16 @@ def augment_batch(
 ) -> list[LabelledExample]:
     """Alter the examples of one batch.
 
-    An alteration that cannot be had (one context, one sentence, no stranger) or that would leave
-    nothing known of a row is not made; a row that is not altered comes back as the same object.
+    An alteration is skipped if it is impossible (one context, one sentence, no unrelated row) or
+    if it would leave no label; a row that is not altered is returned as the same object.
 
     Args:
-        examples: The batch, unaltered.
-        rows: The number of each example among all that are trained on.
-        augmentation: How probable each alteration is.
-        seed: Of the run.
-        epoch: From 0.
-        pool: Where foreign contexts come from, and a pair for a row without a stranger beside it.
+        examples: The unaltered batch.
+        rows: Index of each example in the training data.
+        augmentation: Probabilities.
+        seed: Seed of the run.
+        epoch: Epoch, counted from 0.
+        pool: Rows for foreign contexts, and for pairs if the batch has no unrelated row.
     """
     return [
         _augment(
@@ -103,7 +103,9 @@ def augment_batch(
 
 
 def _augment(example: LabelledExample, augmentation: Augmentation, draw: _Draw) -> LabelledExample:
-    chances = draw.random.random(len(_ALTERATIONS))  # all at once: no key moves another's draw
+    chances = draw.random.random(
+        len(_ALTERATIONS)
+    )  # drawn at once, so that no probability affects another draw
     for (name, alter), chance in zip(_ALTERATIONS.items(), chances, strict=True):
         if chance < getattr(augmentation, name):
             altered = alter(example, draw)
@@ -113,7 +115,7 @@ def _augment(example: LabelledExample, augmentation: Augmentation, draw: _Draw) 
 
 
 def _shuffle(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    other = _stranger(draw.batch, draw) or _stranger(draw.pool, draw)
+    other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
     return example if other is None else take_pair(example, other)
 
 
@@ -126,10 +128,10 @@ def _drop(example: LabelledExample, draw: _Draw) -> LabelledExample:
 
 
 def _insert(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    other = _stranger(draw.pool, draw)
+    other = _draw_unrelated(draw.pool, draw)
     if other is None:
         return example
-    theirs, brought = other.example.contexts, other.example.context_sentences
+    theirs, given = other.example.contexts, other.example.context_sentences
     longest = max(_FOREIGN_CHARACTERS, sum(map(len, example.example.contexts)))
     fit = [place for place, text in enumerate(theirs) if len(text) <= longest]
     if not fit:
@@ -141,7 +143,7 @@ def _insert(example: LabelledExample, draw: _Draw) -> LabelledExample:
         example,
         [theirs[place] for place in chosen],
         places.tolist(),
-        None if brought is None else [brought[place] for place in chosen],
+        None if given is None else [given[place] for place in chosen],
     )
 
 
@@ -164,12 +166,12 @@ def _empty(example: LabelledExample, draw: _Draw) -> LabelledExample:
     return empty_response(example)
 
 
-def _stranger(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample | None:
-    """Draw a row akin to none that is present, of the same source where one is seen."""
+def _draw_unrelated(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample | None:
+    """Draw a row unrelated to all that are present, preferably of the same source."""
     found: LabelledExample | None = None
     for place in draw.random.integers(0, len(others), _LOOKS).tolist() if others else ():
         other: LabelledExample = others[place]
-        if any(akin(other, present) for present in draw.present):
+        if any(are_related(other, present) for present in draw.present):
             continue
         if other.source == draw.present[0].source:
             found = other
@@ -180,24 +182,24 @@ def _stranger(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample
     return found
 
 
-def akin(one: LabelledExample, other: LabelledExample) -> bool:
-    """Tell whether the contexts of one may support or answer what stands in the other.
+def are_related(one: LabelledExample, other: LabelledExample) -> bool:
+    """Tell whether the contexts of one example may support or answer texts of the other.
 
-    One question may be put to many groups ("Summarize the following"): it makes rows akin only
-    where relevance to it was judged.
+    One question may be used for many groups ("Summarize the following"): it relates rows only if
+    they have relevance labels.
     """
     here, there = one.example, other.example
-    judged = one.labels.relevant is not None or other.labels.relevant is not None
+    has_relevance = one.labels.relevant is not None or other.labels.relevant is not None
     return (
         one.group == other.group
         or not set(here.contexts).isdisjoint(there.contexts)
         or (bool(here.response.strip()) and here.response == there.response)
-        or (judged and bool(here.question.strip()) and here.question == there.question)
+        or (has_relevance and bool(here.question.strip()) and here.question == there.question)
     )
 
 
 _ALTERATIONS: dict[str, Callable[[LabelledExample, _Draw], LabelledExample]] = {
-    "shuffle": _shuffle,  # first: the others know nothing of whose pair it is
+    "shuffle": _shuffle,  # first: the others treat the new pair like the old one
     "drop_contexts": _drop,
     "insert_contexts": _insert,
     "permute_contexts": _permute,

@@ -1,6 +1,6 @@
-"""Stretches of a text: unions, differences and prefixes of spans, free of blanks at their ends.
+"""Differences and prefixes of spans, without white space at their ends.
 
-Torch-free. A blank end must not stay: a token may begin with the white space before its word.
+White space would mark wrong tokens: a token may begin with the white space before its word.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from trivet.records import Span
 
 
-def stretches(text: str, spans: Iterable[Span], but: Iterable[Span] = ()) -> tuple[Span, ...]:
-    """Return the characters of ``spans`` that are not in ``but``, without white space around."""
+def subtract_spans(text: str, spans: Iterable[Span], removed: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the characters of ``spans`` that are not in ``removed``, as trimmed spans."""
     marks = np.zeros(len(text) + 2, dtype=np.bool_)
     for span in spans:
         marks[span.start + 1 : span.end + 1] = True
-    for span in but:
+    for span in removed:
         marks[span.start + 1 : span.end + 1] = False
     edges = np.flatnonzero(marks[1:] != marks[:-1]).tolist()
     found = []
@@ -29,7 +29,7 @@ def stretches(text: str, spans: Iterable[Span], but: Iterable[Span] = ()) -> tup
     return tuple(found)
 
 
-def clip(prefix: str, spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Return what of the spans lies in the beginning of their text and is not blank there."""
+def clip_spans(prefix: str, spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the parts of the spans within a prefix of their text that are not blank."""
     clipped = (Span(min(s.start, len(prefix)), min(s.end, len(prefix))) for s in spans)
     return tuple(span for span in clipped if prefix[span.start : span.end].strip())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trivet.data.logs.csv_rows import read_csv
+from trivet.data.files.csv_rows import read_csv
 from trivet.records import ExampleError
 
 

@@ -1,4 +1,4 @@
-"""Parquet: lists, dates, damaged text, and a library that is not there."""
+"""Parquet: lists, dates, chosen columns, damaged text, and a missing package."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from trivet.data.files.parquet_rows import read_parquet
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import SourceRow
-from trivet.data.logs.parquet_rows import read_parquet
 from trivet.records import DataError, ExampleError, RagExample
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -49,6 +49,14 @@ def test_a_cell_that_is_not_utf8_fails_its_row_alone() -> None:
     assert isinstance(bad, ExampleError)
     assert (bad.code, str(bad)[:12]) == ("malformed_line", "is not UTF-8")
     assert last == [("a", "fine"), ("b", 3)]
+
+
+def test_only_the_chosen_columns_are_read() -> None:
+    table = pyarrow.table({"a": [1], "b": [2]})
+    for columns, names in ((["b", "nowhere"], ["b"]), (["nowhere"], ["a", "b"])):
+        ((_, row),) = read_parquet(written(table), columns=columns)
+        assert not isinstance(row, ExampleError)
+        assert list(dict(row)) == names
 
 
 def test_without_pyarrow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,19 @@
-"""Lines of JSON: every compression, every kind of bad line, damaged files."""
+"""JSON lines of labelled sources: every compression, every kind of bad line, damaged files."""
 
 from __future__ import annotations
 
 import gzip
 import lzma
-import sys
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from trivet.data.labelled.json_lines import RowError, read_json_lines
+from trivet.data.files import compression
+from trivet.data.labelled.source_files import read_json_lines
+from trivet.data.labelled.source_report import RowError
 from trivet.records import DataError
+
+zstd = pytest.importorskip(compression.ZSTD_MODULE)
 
 LINES = b'\xef\xbb\xbf{"a": 1}\n\n{broken\n[1]\n\xff\xfe\n' + b"[" * 100_000 + b'\n{"b": "\\ud800"}'
 
@@ -22,7 +24,7 @@ def write(path: Path, content: bytes) -> Path:
     elif path.suffix == ".xz":
         content = lzma.compress(content)
     elif path.suffix == ".zst":
-        content = zstandard.compress(content)
+        content = zstd.compress(content)
     path.write_bytes(content)
     return path
 
@@ -35,7 +37,7 @@ def test_good_lines_are_read_and_bad_ones_named(tmp_path: Path, suffix: str) -> 
     assert {number: str(row) for number, row in rows.items() if isinstance(row, RowError)} == {
         3: "line is not JSON",
         4: "line is not a JSON object",
-        5: "line is not JSON",
+        5: "line is not UTF-8",
         6: "line is not JSON",
     }
 
@@ -51,7 +53,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, suffix: str, damage: str) ->
 
 def test_several_zstd_frames_are_one_file(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl.zst"
-    path.write_bytes(zstandard.compress(b'{"a": 1}\n{"a"') + zstandard.compress(b": 2}"))
+    path.write_bytes(zstd.compress(b'{"a": 1}\n{"a"') + zstd.compress(b": 2}"))
     assert dict(read_json_lines(path)) == {1: {"a": 1}, 2: {"a": 2}}
 
 
@@ -60,10 +62,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         list(read_json_lines(tmp_path / "nowhere.jsonl"))
 
 
-def test_without_zstandard_the_way_out_is_named(
+def test_without_the_package_for_zstd_the_way_out_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "rows.jsonl.zst", b"{}")
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setattr(compression, "_zstd", None)
     with pytest.raises(DataError, match=r"pip install 'trivet\[zstd\]'"):
         list(read_json_lines(path))

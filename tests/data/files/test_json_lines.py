@@ -1,7 +1,8 @@
-"""The quick reading of our own lines is the careful one's, but for names that stand twice."""
+"""JSON lines: both parsers agree except for repeated names, and no line fills the memory."""
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.logs.json_objects import parse_line, parse_plain_line
+from trivet.data.files import json_lines
+from trivet.data.files.json_lines import parse_line, parse_plain_line, read_bounded, read_lines
 from trivet.records import ExampleError
 
 values = st.recursive(
@@ -46,3 +48,13 @@ def test_what_is_no_object_is_refused_alike(line: bytes) -> None:
             parse(line)
         said.append((caught.value.code, str(caught.value)))
     assert said[0] == said[1]
+
+
+def test_a_line_that_is_too_long_is_an_error_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "read_bounded", lambda file: read_bounded(file, 20))
+    content = b'{"a": 1}\n{"a": "' + b"x" * 3_000_000 + b'"}\n\n{"b": 2}'
+    (one, first), (two, error), (four, last) = read_lines(io.BytesIO(content))
+    assert (one, two, four) == (1, 2, 4)
+    assert (first, last) == ([("a", 1)], [("b", 2)])
+    assert isinstance(error, ExampleError)
+    assert list(read_bounded(io.BytesIO(b"12345\n123456\n"), 6)) == [b"12345\n", None]

@@ -1,4 +1,4 @@
-"""JSON documents read piece by piece, and lines that are too long to be rows."""
+"""JSON documents read piece by piece."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.logs import json_rows
-from trivet.data.logs.bounded_lines import read_bounded
-from trivet.data.logs.json_rows import read_document, read_lines
+from trivet.data.files import json_documents
+from trivet.data.files.json_documents import read_document
 from trivet.records import ExampleError
 
 VALUES = st.recursive(
@@ -33,7 +32,7 @@ def test_a_document_is_read_as_the_library_reads_it_whole(
     rows: list[dict[str, Any]], piece: int, indent: int | None
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_rows, "_PIECE", piece)
+        patch.setattr(json_documents, "_PIECE", piece)
         listed = json.dumps(rows, indent=indent, ensure_ascii=False)
         assert objects(read_document(io.BytesIO(listed.encode("utf-8", "replace")))) == json.loads(
             listed.encode("utf-8", "replace")
@@ -62,16 +61,6 @@ def test_what_is_no_document_breaks_off(text: str) -> None:
 def test_a_large_row_is_read_but_not_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"a": "x" * 300_000}
     assert objects(read_document(io.BytesIO(json.dumps([row, {}, row]).encode()))) == [row, {}, row]
-    monkeypatch.setattr(json_rows, "LONGEST_LINE", 100_000)
+    monkeypatch.setattr(json_documents, "LONGEST_LINE", 100_000)
     with pytest.raises(ValueError, match="no whole row within 100000 characters"):
         list(read_document(io.BytesIO(json.dumps([row]).encode())))
-
-
-def test_a_line_that_is_too_long_is_an_error_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_rows, "read_bounded", lambda file: read_bounded(file, 20))
-    content = b'{"a": 1}\n{"a": "' + b"x" * 3_000_000 + b'"}\n\n{"b": 2}'
-    found = list(read_lines(io.BytesIO(content)))
-    assert [line for line, _ in found] == [1, 2, 4]
-    assert isinstance(found[1][1], ExampleError)
-    assert objects(iter(found)) == [{"a": 1}, None, {"b": 2}]
-    assert list(read_bounded(io.BytesIO(b"12345\n123456\n"), 6)) == [b"12345\n", None]

@@ -1,43 +1,27 @@
-"""Rows of JSON: one object a line, or one document with all of them, read piece by piece."""
+"""Rows of JSON documents: one list of objects, or objects one after the other."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import IO, Any, TypeAlias
+from collections.abc import Iterator
+from typing import IO, Any
 
-from trivet.data.logs.bounded_lines import LONGEST_LINE, read_bounded
-from trivet.data.logs.json_objects import Fields, JsonObject, fields_of, parse_line
+from trivet.data.files.json_lines import LONGEST_LINE, JsonObject, Row, fields_of
 from trivet.records import ExampleError
 
-Read: TypeAlias = tuple[int | None, Fields | ExampleError]
-"""The line where a row stands, where there are lines, and the row or why it is none."""
-
-_PIECE = 1 << 16
+_PIECE = 1 << 16  # bytes read at once
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def read_lines(file: IO[bytes], parse: Callable[[bytes], Fields] = parse_line) -> Iterator[Read]:
-    """Yield the rows of a file of one JSON object a line; blank lines are none."""
-    for number, line in enumerate(read_bounded(file), start=1):
-        if line is None:
-            yield number, ExampleError(f"is longer than {LONGEST_LINE} bytes", "malformed_line")
-        elif line.strip():
-            try:
-                yield number, parse(line)
-            except ExampleError as error:
-                yield number, error
+def read_document(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the rows of a JSON document, reading it piece by piece.
 
-
-def read_document(file: IO[bytes]) -> Iterator[Read]:
-    """Yield the rows of a JSON document: a list of objects, or objects one after the other.
-
-    What stands behind an error cannot be read: a document has no lines to begin anew at.
+    Nothing can be read after an error: a document has no lines to continue at.
 
     Raises:
-        ValueError: It is not JSON, or not UTF-8, from some place on.
+        ValueError: The document is not JSON or not UTF-8 from some place on.
     """
     text = _Text(file)
     is_list = text.next_character() == "["
@@ -60,18 +44,18 @@ def read_document(file: IO[bytes]) -> Iterator[Read]:
 
 
 class _Text:
-    """A file's text as far as it is needed: whole JSON values are taken from its front."""
+    """The text of a file, read as needed; whole JSON values are taken from its front."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._json = json.JSONDecoder(object_pairs_hook=JsonObject)
         self._text = ""
-        self._at = 0  # what stands before was taken
+        self._at = 0  # start of the text that was not taken yet
         self._ended = False
 
     def next_character(self) -> str:
-        """Return the first character that is no white space; ``""`` at the end."""
+        """Return the first character that is not white space; ``""`` at the end."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
@@ -86,7 +70,7 @@ class _Text:
         """Take the next value.
 
         Raises:
-            ValueError: There is none, or it is larger than a row may be.
+            ValueError: There is no value, or it is larger than a row may be.
         """
         while True:
             try:
@@ -97,13 +81,13 @@ class _Text:
                 if not self._read_on():
                     raise
                 continue
-            # A number may go on behind what is held.
+            # A number may continue after the text read so far.
             if end < len(self._text) or not self._read_on():
                 self._at = end
                 return value
 
     def _read_on(self) -> bool:
-        """Read as much again as is left, so that long values are not parsed over and over."""
+        """Read as much again as is left, so that long values are parsed only a few times."""
         left = len(self._text) - self._at
         if self._ended:
             return False

@@ -1,0 +1,1 @@
+"""Rows of data files: JSON lines, JSON documents, CSV and Parquet, plain or compressed."""

@@ -1,0 +1,107 @@
+"""Rows of labelled sources: JSON lines, folders of Parquet files, and data sets of the hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trivet.data.files.compression import DAMAGE, decompress
+from trivet.data.files.json_lines import parse_plain_line, read_lines
+from trivet.data.files.parquet_rows import read_parquet
+from trivet.data.labelled.source_report import RowError
+from trivet.records import DataError, ExampleError
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int | None, dict[str, Any] | RowError]]:
+    """Yield the line number of each row, and the object or the error in it.
+
+    Args:
+        path: The file; its last suffix names the compression.
+
+    Raises:
+        DataError: The file does not exist, or its compression is damaged.
+    """
+    if not path.is_file():
+        raise DataError(f"no such file: {path}")
+    number: int | None = 0
+    try:
+        with path.open("rb") as raw, decompress(raw, str(path)) as file:
+            for number, row in read_lines(file, parse_plain_line):
+                if isinstance(row, ExampleError):  # only the reason, so that equal ones are counted
+                    yield number, RowError(f"line {str(row).split(' (')[0]}")
+                else:
+                    yield number, dict(row)
+    except DAMAGE as error:
+        raise DataError(f"{path} cannot be read past line {number}: {error}") from error
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of a published data set, and its place.
+
+    Attributes:
+        part: Folder of its file, or the hub's name of the configuration.
+        split: The publisher's split: the file's name up to the first hyphen, or the hub's.
+        values: Columns by name.
+    """
+
+    part: str
+    split: str
+    values: Mapping[str, Any]
+
+
+def read_published(
+    name: str, columns: Sequence[str], hub_names: Mapping[str, str]
+) -> Iterator[PublishedRow]:
+    """Yield the rows of a folder of Parquet files, or of a hub data set.
+
+    Args:
+        name: A folder that contains ``*.parquet``, or folders that do; if there is no such folder,
+            a hub data set ``owner/name``.
+        columns: Columns to read of a file; those that it lacks are not in ``values``.
+        hub_names: Full names of hub data sets by their short names.
+
+    Raises:
+        DataError: There is neither such a folder nor such a data set, or a file cannot be read.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        yield from _read_hub(name, hub_names)
+        return
+    files = sorted(folder.glob("*.parquet")) or sorted(folder.glob("*/*.parquet"))
+    if not files:
+        raise DataError(f"{folder} holds no *.parquet, nor does any folder in it")
+    for path in files:
+        part, split = path.absolute().parent.name, path.stem.split("-", 1)[0]
+        try:
+            with path.open("rb") as file:
+                for _, row in read_parquet(file, columns=columns):
+                    if isinstance(row, ExampleError):
+                        raise row
+                    yield PublishedRow(part, split, dict(row))
+        except DataError:
+            raise
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as parquet: {error}") from error
+
+
+def _read_hub(name: str, hub_names: Mapping[str, str]) -> Iterator[PublishedRow]:
+    if name not in hub_names and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+        raise DataError(f"no folder {name!r}, and a hub data set is named owner/name")
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            f"no folder {name!r}; reading from the hub needs datasets: pip install 'trivet[train]'"
+        ) from error
+    hub_name = hub_names.get(name, name)
+    try:
+        for part in datasets.get_dataset_config_names(hub_name):
+            for split, rows in datasets.load_dataset(hub_name, part).items():
+                for values in rows:
+                    yield PublishedRow(part, str(split), values)
+    except (OSError, ValueError) as error:
+        raise DataError(f"no folder {name!r}, and no data set {hub_name!r}: {error}") from error
