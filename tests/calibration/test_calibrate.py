@@ -115,10 +115,10 @@ def data(bundle: Path, tmp_path: Path) -> Path:
     places: dict[str, int] = dict.fromkeys(logits, 0)
     middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
     for row, item in zip(rows, items, strict=True):
-        read = item.tokenized
+        texts = item.tokenized
         spans = {
-            "support": [[s.start, s.end] for s in read.response_sentence_spans],
-            "relevance": [[s.context, s.start, s.end] for s in read.context_sentence_spans],
+            "support": [[s.start, s.end] for s in texts.response_sentence_spans],
+            "relevance": [[s.context, s.start, s.end] for s in texts.context_sentence_spans],
         }
         spans["utilization"] = spans["relevance"]
         for name, key in (
@@ -245,14 +245,14 @@ def shared(bundle: Path, tmp_path: Path) -> Path:
     path = tmp_path / "shared.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     for row, item in zip(rows, read(bundle, path)[1], strict=True):
-        read, layout = item.tokenized, item.layout
-        sentence = read.context_sentence
-        contexts = [[s.context, s.start, s.end] for s in read.context_sentence_spans]
-        answers = [[s.start, s.end] for s in read.response_sentence_spans]
+        texts, layout = item.tokenized, item.layout
+        sentence = texts.context_sentence
+        contexts = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
+        answers = [[s.start, s.end] for s in texts.response_sentence_spans]
         for key, overlap, of, spans in (
             ("relevant", layout.question_overlap, sentence, contexts),
             ("utilized", layout.response_overlap, sentence, contexts),
-            ("unsupported", 0.7 - layout.context_overlap, read.response_sentence, answers),
+            ("unsupported", 0.7 - layout.context_overlap, texts.response_sentence, answers),
         ):
             _, first = np.unique(of, return_index=True)
             marks = (overlap[first] > 0.3) ^ (random.random(len(spans)) < 0.15)
