@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from trivet.report.shown_text import shown_text
 
 from benchmarks.engines import tokenizer_of
 from benchmarks.report import Table, parser, publish
@@ -31,6 +30,7 @@ from trivet.data.spans import unsupported_spans
 from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.records import ExampleError, RagExample, replace_surrogates
+from trivet.report.pages import shown_text
 from trivet.report.terminal import visible
 
 Texts = Mapping[str, str]
