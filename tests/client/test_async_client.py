@@ -1,4 +1,4 @@
-"""The same calls on an event loop."""
+"""``AsyncClient`` does on an event loop what ``Client`` does."""
 
 from __future__ import annotations
 
@@ -6,75 +6,57 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 
 import trivet
-from tests.client.conftest import EXAMPLES, Asked, Reset, Running, error
-from trivet.records import Evaluation, ExampleError, FailedEvaluation, RagExample, ServerError
+from tests.client.conftest import EXAMPLES, ScriptedServer, call, error
+from trivet.records import Evaluation, FailedEvaluation, RagExample, ServerError
 
 
-def test_the_calls_give_what_the_clients_give(server: Running, client: trivet.Client) -> None:
+def test_results_are_those_of_the_client(server: ScriptedServer, client: trivet.Client) -> None:
     many = RagExample("Where?", ("Here.",) * 300, "There.", "many")
-    given: list[RagExample | FailedEvaluation] = [
-        *EXAMPLES,
-        many,
-        FailedEvaluation("x", "malformed_line", "line 5"),
-    ]
+    failed = FailedEvaluation("x", "malformed_line", "line 5")
+    given: list[RagExample | FailedEvaluation] = [*EXAMPLES, many, failed]
+    example = EXAMPLES[0]
 
-    async def ask() -> tuple[object, ...]:
+    async def check() -> None:
         async with trivet.AsyncClient(server.url) as judge:
-            example = EXAMPLES[0]
-            return (
-                await judge.evaluate(
-                    example.question, example.contexts, example.response, id=example.id
-                ),
-                await judge.relevance(example.question, example.contexts),
-                await judge.info(),
-                await judge.ready(),
-                [result async for result in judge.evaluate_many(given)],
-            )
+            expected = list(client.evaluate_many(given))
+            assert [result async for result in judge.evaluate_many(given)] == expected
+            assert await judge.evaluate(**call(example)) == expected[0]
+            texts = (example.question, example.contexts)
+            assert await judge.relevance(*texts) == client.relevance(*texts)
+            assert await judge.info() == client.info()
+            assert await judge.ready() is True
 
-    verdict, relevance, info, ready, results = asyncio.run(ask())
-    assert results == list(client.evaluate_many(given))
-    assert isinstance(results, list)
-    assert verdict == results[0]
-    assert relevance == client.relevance(EXAMPLES[0].question, EXAMPLES[0].contexts)
-    assert info == client.info()
-    assert ready is True
+    asyncio.run(check())
 
 
-def test_it_asks_again_and_raises_the_same_errors(server: Running) -> None:
-    server.served.script.extend([error(503, "draining"), Reset()])
+def test_problems_are_retried_and_raised_as_by_the_client(server: ScriptedServer) -> None:
+    server.script.extend([error(503, "draining"), httpx2.ReadError("reset")])
 
-    async def ask() -> list[object]:
-        said: list[object] = []
+    async def check() -> None:
         async with trivet.AsyncClient(server.url, retries=2) as judge:
-            said.append(await judge.evaluate("Where?", ["Here."], "There."))
-            server.served.script.extend([error(429, "overloaded")] * 3 + [error(500, "internal")])
-            for contexts in (["Here."], ["Here."], []):
-                try:
-                    await judge.evaluate("Where?", contexts, "There.")
-                except (ServerError, ExampleError) as problem:
-                    said.append(problem)
-        return said
+            assert isinstance(await judge.evaluate("Where?", ["Here."], "There."), Evaluation)
+            server.script.extend([error(429, "overloaded")] * 3)
+            with pytest.raises(ServerError, match="scripted overloaded"):
+                await judge.evaluate("Where?", ["Here."], "There.")
+            with pytest.raises(trivet.ExampleError) as caught:
+                await judge.evaluate("Where?", [], "There.")
+            assert caught.value.code == "empty_contexts"
 
-    verdict, overloaded, internal, empty = asyncio.run(ask())
-    assert isinstance(verdict, Evaluation)
-    assert isinstance(overloaded, ServerError)
-    assert isinstance(internal, ServerError)
-    assert isinstance(empty, ExampleError)
-    assert (overloaded.status, internal.status) == (429, 500)
-    assert empty.code == "empty_contexts"
-    assert len(server.served.asked) == 3 + 3 + 1 + 1
+    asyncio.run(check())
+    assert len(server.requests) == 3 + 3 + 1
 
 
-def test_several_requests_are_on_their_way_from_a_stream_that_comes_slowly(
-    server: Running,
+def test_requests_run_concurrently_and_no_more_is_read_than_they_hold(
+    server: ScriptedServer,
 ) -> None:
     both, read = threading.Barrier(2, timeout=20), []
 
-    def wait_for_the_other(asked: Asked) -> None:
-        if len(server.served.asked) <= 2:
+    def wait_for_the_other(request: httpx2.Request) -> None:
+        if len(server.requests) <= 2:
             both.wait()
 
     async def stream() -> AsyncIterator[RagExample]:
@@ -83,51 +65,48 @@ def test_several_requests_are_on_their_way_from_a_stream_that_comes_slowly(
             read.append(number)
             yield EXAMPLES[0]
 
-    async def ask() -> None:
+    async def check() -> None:
         async with trivet.AsyncClient(server.url, connections=2, examples_per_request=2) as judge:
             results = judge.evaluate_many(stream())
             assert isinstance(await anext(results), Evaluation)
             assert not both.broken
             assert len(read) == 4
             await results.aclose()
-            assert len(asyncio.all_tasks()) == 1, "nothing is left on its way"
+            assert len(asyncio.all_tasks()) == 1, "no request is left running"
 
-    server.served.on_request = wait_for_the_other
-    asyncio.run(ask())
+    server.on_request = wait_for_the_other
+    asyncio.run(check())
 
 
-def test_a_stream_that_breaks_off_is_answered_as_far_as_it_came(server: Running) -> None:
+def test_requests_before_a_broken_stream_are_answered(server: ScriptedServer) -> None:
     async def stream() -> AsyncIterator[RagExample]:
         for example in EXAMPLES:
             yield example
         raise OSError("the line is cut")
 
-    async def ask() -> list[object]:
-        said: list[object] = []
+    async def check() -> None:
         async with trivet.AsyncClient(server.url, examples_per_request=1) as judge:
-            try:
-                async for result in judge.evaluate_many(stream()):
-                    said.append(result)
-            except OSError as problem:
-                said.append(str(problem))
-        return said
+            results = judge.evaluate_many(stream())
+            for _ in EXAMPLES:
+                assert isinstance(await anext(results), Evaluation)
+            with pytest.raises(OSError, match="the line is cut"):
+                await anext(results)
 
-    *results, problem = asyncio.run(ask())
-    assert [type(result) for result in results] == [Evaluation] * 3
-    assert problem == "the line is cut"
+    asyncio.run(check())
 
 
-def test_who_gives_up_waiting_gives_up_asking(server: Running) -> None:
-    server.served.script.append(error(429, "overloaded", retry_after="30"))
+def test_a_cancelled_call_is_not_retried(server: ScriptedServer) -> None:
+    server.script.append(error(429, "overloaded", retry_after="30"))
+    arrived = threading.Event()
+    server.on_request = lambda request: arrived.set()
 
-    async def ask() -> None:
+    async def check() -> None:
         async with trivet.AsyncClient(server.url) as judge:
-            asking = asyncio.create_task(judge.evaluate("Where?", ["Here."], "There."))
-            while not server.served.asked:
-                await asyncio.sleep(0.005)
-            asking.cancel()
+            call = asyncio.create_task(judge.evaluate("Where?", ["Here."], "There."))
+            assert await asyncio.to_thread(arrived.wait, 20)
+            call.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asking
+                await call
 
-    asyncio.run(ask())
-    assert len(server.served.asked) == 1
+    asyncio.run(check())
+    assert len(server.requests) == 1

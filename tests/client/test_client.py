@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 
 import trivet
-from tests.client.conftest import EXAMPLES, Answer, Asked, Running, error
+from tests.client.conftest import EXAMPLES, ScriptedServer, call, error
 from trivet.records import (
     BackendError,
     Evaluation,
@@ -21,29 +23,22 @@ from trivet.records import (
 )
 
 
-def call(example: RagExample) -> dict[str, Any]:
-    return {
-        "question": example.question,
-        "contexts": example.contexts,
-        "response": example.response,
-        "id": example.id,
-    }
-
-
 def test_a_verdict_is_the_evaluators(client: trivet.Client, embedded: trivet.Evaluator) -> None:
     for example in EXAMPLES:
         assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
 
 
-def test_nothing_is_sent_that_nobody_asked_for(client: trivet.Client, server: Running) -> None:
+def test_a_request_holds_only_the_given_fields(
+    client: trivet.Client, server: ScriptedServer
+) -> None:
     client.evaluate("Where?", ["Here."], "There.")
     client.evaluate("Where?", [], "There.", allow_empty_contexts=True)
-    first, second = (asked.json for asked in server.served.asked)
+    first, second = (json.loads(request.content) for request in server.requests)
     assert first == {"question": "Where?", "contexts": ["Here."], "response": "There."}
     assert second["allow_empty_contexts"] is True
 
 
-def test_lone_surrogates_are_counted_though_no_request_can_hold_them(
+def test_lone_surrogates_are_replaced_and_counted(
     client: trivet.Client, embedded: trivet.Evaluator
 ) -> None:
     texts = ("Where\udfff?", ["Built \ud800in 1817.", "Mill."], "In\ud800 1817.")
@@ -76,8 +71,8 @@ def test_an_example_is_refused_as_the_evaluator_refuses_it(
         assert caught.value.code == code
 
 
-def test_what_a_server_cannot_be_told_is_refused_before_it_is_asked(
-    client: trivet.Client, server: Running
+def test_what_a_request_cannot_express_is_refused_before_it_is_sent(
+    client: trivet.Client, server: ScriptedServer
 ) -> None:
     own = RagExample("Where?", ("Here.",), "There.", "x", response_sentences=())
     long = RagExample("Where?", ("é" * 1_000_000,), "There.", "y")
@@ -87,7 +82,7 @@ def test_what_a_server_cannot_be_told_is_refused_before_it_is_asked(
     assert (first.id, first.code) == ("x", "own_sentences")
     assert (second.id, second.code) == ("y", "too_large")
     assert "raise Client(most_bytes=...)" in second.message
-    assert server.served.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +90,7 @@ def test_what_a_server_cannot_be_told_is_refused_before_it_is_asked(
     [
         (error(422, "too_long"), ExampleError),
         (error(400, "invalid_unicode"), ExampleError),
-        (Answer(413, b"<html>too large</html>"), ExampleError),
+        (httpx2.Response(413, text="<html>too large</html>"), ExampleError),
         (error(422, "window"), WindowError),
         (error(500, "backend_failed"), BackendError),
         (error(500, "non_finite"), BackendError),
@@ -103,66 +98,88 @@ def test_what_a_server_cannot_be_told_is_refused_before_it_is_asked(
         (error(401, "unauthorized"), ServerError),
         (error(400, "invalid_json"), ServerError),
         (error(504, "deadline"), ServerError),
-        (Answer(422, b"<html>proxy</html>"), ServerError),
-        (Answer(302, {}, {"location": "http://192.0.2.1/"}), ServerError),
-        (Answer(200, b"<html>hello</html>"), ServerError),
-        (Answer(200, b"[1]"), ServerError),
-        (Answer(200, {}), ServerError),
-        (Answer(200, {"faithfulness": 7}), ServerError),
+        (httpx2.Response(422, text="<html>proxy</html>"), ServerError),
+        (httpx2.Response(302, headers={"location": "http://192.0.2.1/"}), ServerError),
+        (httpx2.Response(200, text="<html>hello</html>"), ServerError),
+        (httpx2.Response(200, text="[1]"), ServerError),
+        (httpx2.Response(200, json={}), ServerError),
+        (httpx2.Response(200, json={"faithfulness": 7}), ServerError),
     ],
 )
-def test_an_answer_becomes_the_error_it_stands_for(
-    client: trivet.Client, server: Running, answer: Answer, kind: type[Exception]
+def test_an_answer_without_a_verdict_becomes_an_error(
+    client: trivet.Client, server: ScriptedServer, answer: httpx2.Response, kind: type[Exception]
 ) -> None:
-    server.served.script.append(answer)
+    server.script.append(answer)
     with pytest.raises(kind) as caught:
         client.evaluate(**call(EXAMPLES[0]))
     assert type(caught.value) is kind
-    assert len(server.served.asked) == 1, "such an answer is not asked for twice"
-    told = answer.body.get("error_type") if isinstance(answer.body, dict) else None
+    assert len(server.requests) == 1, "such an answer is permanent"
+    error_type = answer.json()["error_type"] if "error_type" in answer.text else None
     if isinstance(caught.value, ExampleError | BackendError):
-        assert caught.value.code == ("too_large" if answer.status == 413 else told)
+        assert caught.value.code == ("too_large" if answer.status_code == 413 else error_type)
     if isinstance(caught.value, ServerError):
-        assert caught.value.status == answer.status
-        assert caught.value.error_type == (told or "invalid_answer")
-        assert caught.value.request_id == ("r-1" if told else None)
+        assert caught.value.status == answer.status_code
+        assert caught.value.error_type == (error_type or "invalid_answer")
+        assert caught.value.request_id == ("r-1" if error_type else None)
 
 
-def test_the_key_is_sent_and_shown_nowhere(server: Running) -> None:
+def test_temporary_problems_are_retried(client: trivet.Client, server: ScriptedServer) -> None:
+    server.script.extend([error(429, "overloaded", retry_after="0"), httpx2.ReadError("reset")])
+    assert isinstance(client.evaluate(**call(EXAMPLES[0])), Evaluation)
+    assert len({request.content for request in server.requests}) == 1
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_closed_client_ends_its_pauses(
+    server: ScriptedServer, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = trivet.Client(server.url)
+    server.script.append(error(429, "overloaded", retry_after="0" if many else "15"))
+
+    def close_before_the_pause(low: float, high: float) -> float:
+        client.close()
+        return 0.0
+
+    monkeypatch.setattr("random.uniform", close_before_the_pause)
+    with pytest.raises(ServerError, match="scripted overloaded"):
+        list(client.evaluate_many(EXAMPLES)) if many else client.evaluate(**call(EXAMPLES[0]))
+    assert len(server.requests) == 1
+
+
+def test_the_key_is_sent_and_not_shown(server: ScriptedServer) -> None:
     with trivet.Client(server.url, key="s3cret") as client:
         client.info()
         assert "s3cret" not in repr(client) + repr(client.settings) + repr(vars(client))
-    assert server.served.asked[0].headers["authorization"] == "Bearer s3cret"
+    assert server.requests[0].headers["authorization"] == "Bearer s3cret"
 
 
-def test_a_path_before_the_routes_is_kept(server: Running) -> None:
+def test_a_path_before_the_routes_is_kept(server: ScriptedServer) -> None:
     with trivet.Client(f"{server.url}/judge/") as client:
         client.info()
-    assert server.served.asked[0].path == "/judge/v1/info"
+    assert server.requests[0].url.path == "/judge/v1/info"
 
 
 def test_relevance_info_and_ready(
-    client: trivet.Client, server: Running, embedded: trivet.Evaluator
+    client: trivet.Client, server: ScriptedServer, embedded: trivet.Evaluator
 ) -> None:
     example = EXAMPLES[2]
     expected = embedded.evaluate(example.question, example.contexts, "")
     got = client.relevance(example.question, example.contexts)
     assert (got.relevance, got.contexts) == (expected.relevance, expected.contexts)
-    assert server.served.asked[0].json == {
-        "question": example.question,
-        "contexts": list(example.contexts),
-    }
+    texts = {"question": example.question, "contexts": list(example.contexts)}
+    assert json.loads(server.requests[0].content) == texts
     assert client.info()["bundle"] == "embedded"
     assert client.ready()
-    server.served.script.append(error(503, "draining"))
+    server.script.append(error(503, "draining"))
     assert not client.ready()
-    server.served.script.append(Answer(200, {"contexts": []}))
-    with pytest.raises(ServerError, match="relevance is missing"):
+    server.script.append(httpx2.Response(200, json={"contexts": []}))
+    with pytest.raises(ServerError, match="the answer has no relevance"):
         client.relevance(example.question, example.contexts)
 
 
-def test_a_stream_comes_back_in_order_with_what_failed_in_its_place(
-    server: Running, embedded: trivet.Evaluator
+def test_results_of_a_stream_are_in_order_and_failures_stay_in_place(
+    server: ScriptedServer, embedded: trivet.Evaluator
 ) -> None:
     before = FailedEvaluation("row-9", "malformed_line", "line 9")
     empty = RagExample("Where?", (), "There.", "e")
@@ -175,36 +192,37 @@ def test_a_stream_comes_back_in_order_with_what_failed_in_its_place(
         assert got[1] == got[5] == before
         assert isinstance(got[2], FailedEvaluation)
         assert (got[2].id, got[2].code) == ("e", "empty_contexts")
-    assert max(len(asked.json["examples"]) for asked in server.served.asked) == 4
+    assert max(len(json.loads(request.content)["examples"]) for request in server.requests) == 4
 
 
-def test_a_request_that_is_refused_as_a_whole_is_halved_until_the_culprit_is_alone(
-    client: trivet.Client, server: Running
+def test_a_refused_request_is_halved_until_the_culprit_is_alone(
+    client: trivet.Client, server: ScriptedServer
 ) -> None:
     many = RagExample("Where?", ("Here.",) * 300, "There.", "many")
     results = list(client.evaluate_many([*EXAMPLES, many, *EXAMPLES]))
     kinds = [type(result) for result in results]
     assert kinds == [Evaluation] * 3 + [FailedEvaluation] + [Evaluation] * 3
     assert (results[3].id, getattr(results[3], "code", None)) == ("many", "validation")
-    assert [len(asked.json["examples"]) for asked in server.served.asked] == [7, 3, 4, 2, 1, 1, 2]
+    sizes = [len(json.loads(request.content)["examples"]) for request in server.requests]
+    assert sizes == [7, 3, 4, 2, 1, 1, 2]
 
 
-def test_an_engine_that_fails_fails_every_example_of_its_request(
-    client: trivet.Client, server: Running
+def test_a_backend_failure_fails_every_example_of_its_request(
+    client: trivet.Client, server: ScriptedServer
 ) -> None:
-    server.served.script.append(error(500, "backend_failed"))
+    server.script.append(error(500, "backend_failed"))
     results = list(client.evaluate_many(EXAMPLES))
     assert [getattr(result, "code", None) for result in results] == ["backend_failed"] * 3
     assert [result.id for result in results] == ["a", None, "c"]
 
 
-def test_several_requests_are_on_their_way_and_no_more_is_read_than_they_hold(
-    server: Running,
+def test_requests_run_concurrently_and_no_more_is_read_than_they_hold(
+    server: ScriptedServer,
 ) -> None:
     both, read = threading.Barrier(2, timeout=20), []
 
-    def wait_for_the_other(asked: Asked) -> None:
-        if len(server.served.asked) <= 2:
+    def wait_for_the_other(request: httpx2.Request) -> None:
+        if len(server.requests) <= 2:
             both.wait()
 
     def stream() -> Iterator[RagExample]:
@@ -212,7 +230,7 @@ def test_several_requests_are_on_their_way_and_no_more_is_read_than_they_hold(
             read.append(number)
             yield EXAMPLES[0]
 
-    server.served.on_request = wait_for_the_other
+    server.on_request = wait_for_the_other
     with trivet.Client(server.url, connections=2, examples_per_request=2) as client:
         results = client.evaluate_many(stream())
         assert read == []
@@ -223,7 +241,7 @@ def test_several_requests_are_on_their_way_and_no_more_is_read_than_they_hold(
     assert len(read) == 4
 
 
-def test_a_stream_that_breaks_off_is_answered_as_far_as_it_came(client: trivet.Client) -> None:
+def test_requests_before_a_broken_stream_are_answered(client: trivet.Client) -> None:
     def stream() -> Iterator[RagExample]:
         yield from EXAMPLES * 6
         raise OSError("the disk is gone")
@@ -235,20 +253,20 @@ def test_a_stream_that_breaks_off_is_answered_as_far_as_it_came(client: trivet.C
         next(results)
 
 
-def test_a_server_that_is_gone_ends_the_stream_after_what_it_answered(server: Running) -> None:
+def test_a_server_error_ends_a_stream_after_earlier_results(server: ScriptedServer) -> None:
     with trivet.Client(server.url, connections=1, examples_per_request=1) as client:
         results = client.evaluate_many(EXAMPLES)
         assert isinstance(next(results), Evaluation)
-        server.served.script.append(error(500, "internal"))
-        with pytest.raises(ServerError, match="told to be internal"):
+        server.script.append(error(500, "internal"))
+        with pytest.raises(ServerError, match="scripted internal"):
             list(results)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"url": "127.0.0.1:8080"}, "url must be as http://host:8080"),
-        ({"url": "ftp://127.0.0.1"}, "url must be as http://host:8080"),
+        ({"url": "127.0.0.1:8080"}, "url must look like http://host:8080"),
+        ({"url": "ftp://127.0.0.1"}, "url must look like http://host:8080"),
         ({"url": "http://me:word@127.0.0.1"}, "neither a password nor a query"),
         ({"key": "two words"}, "key must be one word"),
         ({"key": ""}, "key must be one word"),
@@ -259,6 +277,6 @@ def test_a_server_that_is_gone_ends_the_stream_after_what_it_answered(server: Ru
         ({"timeout_seconds": 0}, "timeout_seconds must be above 0"),
     ],
 )
-def test_arguments_that_cannot_work_are_named(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trivet.Client(**({"url": "http://127.0.0.1:1"} | arguments))

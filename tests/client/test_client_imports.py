@@ -1,4 +1,4 @@
-"""A client needs no engine, and an adapter takes a client."""
+"""A client imports little, and adapters accept a client as their judge."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import trivet
-from tests.client.conftest import EXAMPLES, Running
+from tests.client.conftest import EXAMPLES, ScriptedServer, error
 from trivet.integrations.langsmith import evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
 
-ENGINE = ("numpy", "onnxruntime", "tokenizers", "pydantic", "trivet.serve", "trivet.data")
+HEAVY = ("numpy", "onnxruntime", "tokenizers", "pydantic", "trivet.serve", "trivet.data")
 
 
 def loaded(code: str) -> Any:
@@ -24,9 +24,9 @@ def loaded(code: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_client_loads_no_engine_and_the_door_no_client() -> None:
+def test_a_client_loads_no_backend_and_an_evaluator_no_client() -> None:
     both = loaded("import trivet; trivet.Client, trivet.AsyncClient")
-    assert [name for name in ENGINE if name in both] == []
+    assert [name for name in HEAVY if name in both] == []
     assert "httpx2" in both
     assert "httpx2" not in loaded("import trivet; trivet.Evaluator")
 
@@ -39,7 +39,9 @@ def test_without_its_library_a_client_names_the_extra(monkeypatch: pytest.Monkey
         _ = trivet.Client
 
 
-def test_an_adapter_takes_a_client(client: trivet.Client, embedded: trivet.Evaluator) -> None:
+def test_an_adapter_takes_a_client(
+    client: trivet.Client, server: ScriptedServer, embedded: trivet.Evaluator
+) -> None:
     example = EXAMPLES[1]
     inputs = {"question": example.question, "contexts": list(example.contexts)}
     outputs = {"answer": example.response}
@@ -48,11 +50,6 @@ def test_an_adapter_takes_a_client(client: trivet.Client, embedded: trivet.Evalu
     spans = HallucinationDetector(client).predict(**asked, output_format="spans")
     assert spans == HallucinationDetector(embedded).predict(**asked, output_format="spans")
     assert spans, "the answer has nothing unsupported, and so the test shows nothing"
-
-
-def test_an_adapter_hears_that_the_server_is_gone(client: trivet.Client, server: Running) -> None:
-    from tests.client.conftest import error
-
-    server.served.script.append(error(401, "unauthorized"))
-    with pytest.raises(trivet.ServerError, match="told to be unauthorized"):
-        evaluator(client)({"question": "Where?", "contexts": ["Here."]}, {"answer": "There."})
+    server.script.append(error(401, "unauthorized"))
+    with pytest.raises(trivet.ServerError, match="scripted unauthorized"):
+        evaluator(client)(inputs, outputs)

@@ -1,1 +1,1 @@
-"""The calls of an ``Evaluator``, answered by a server: no engine and no bundle are needed here."""
+"""Clients of a Trivet server, with the methods of ``Evaluator``; they load no model."""

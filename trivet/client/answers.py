@@ -1,17 +1,17 @@
-"""Answers of a server as records and errors: the same ones that an ``Evaluator`` gives."""
+"""Reads a server's answers as results or as the errors of an ``Evaluator``."""
 
 from __future__ import annotations
 
-import json
+import email.utils
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import httpx2
 
-from trivet.client.retrying import Problem, retry_after_seconds
-from trivet.client.sending import Sendable
+from trivet.client.request_bodies import EncodedExample
 from trivet.records import (
     BackendError,
     ContextVerdict,
@@ -24,178 +24,151 @@ from trivet.records import (
 )
 from trivet.verdict_json import SCORES, read_evaluation
 
-OVERLOADED, UNAVAILABLE = 429, 503
-_ENGINE_ERRORS = ("backend_failed", "non_finite")
 _SHOWN_CHARACTERS = 200
 
+Read = TypeVar("Read")
 Result: TypeAlias = Evaluation | FailedEvaluation
-Refusal: TypeAlias = ExampleError | WindowError
 
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """How much of the contexts helps to answer a question, before there is a response.
+    """Relevance of contexts to a question, before there is a response.
 
     Attributes:
         relevance: Expected share of the context sentences that help to answer the question.
-        contexts: One verdict a context, in order; without utilization.
+        contexts: One verdict per context, in order, without utilization.
     """
 
     relevance: float | None
     contexts: tuple[ContextVerdict, ...]
 
 
-def unanswered(error: httpx2.TransportError, url: str) -> Problem:
-    """Return what it means that no answer came."""
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+class Problem(NamedTuple):
+    """Error of a failed try, and the pause the server asks for; ``None`` if a retry cannot help."""
+
+    error: Exception
+    retry_after_seconds: float | None
+
+
+def transport_problem(error: httpx2.TransportError, url: str) -> Problem:
+    """Return the problem of a try that got no answer."""
+    cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, httpx2.TimeoutException):
-        why = ServerError(
-            f"{url} did not answer in time ({said}); raise timeout_seconds, or ask for less at a "
-            "time",
-            error_type="timeout",
-        )
-        return Problem(why)
-    unreachable = ServerError(f"{url} cannot be reached ({said})", error_type="unreachable")
-    # Refused, reset, or closed before the answer: what a restart looks like from here.
-    passing = isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError)
-    return Problem(unreachable, passing and not _is_of_tls(error))
+        message = f"{url} did not answer in time ({cause}); raise timeout_seconds, or send less"
+        return Problem(ServerError(message, error_type="timeout"), None)
+    # Refused, reset or closed before the answer, as during a restart; TLS errors stay.
+    temporary = isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError)
+    unreachable = ServerError(f"{url} cannot be reached ({cause})", error_type="unreachable")
+    return Problem(unreachable, 0.0 if temporary and not _is_tls_error(error) else None)
 
 
-def _is_of_tls(error: BaseException | None) -> bool:
-    """Say whether a certificate or a handshake was refused: it will be the next time, too."""
+def _is_tls_error(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def refused(response: httpx2.Response) -> Problem:
-    """Return what it means that an answer is none of 200."""
-    record = _error_record(response)
-    status, error_type = response.status_code, record.get("error_type")
-    message = record.get("error")
-    name = record.get("request_id") or response.headers.get("x-request-id")
+def status_problem(response: httpx2.Response) -> Problem:
+    """Return the problem of an answer with a status other than 200."""
+    record, status = _json_object(response) or {}, response.status_code
+    error_type, message = record.get("error_type"), record.get("error")
     if not isinstance(error_type, str) or not isinstance(message, str):
         shown = response.text[:_SHOWN_CHARACTERS]
         error_type, message = "invalid_answer", f"status {status} with {shown!r}"
-    return Problem(
-        _error(status, error_type, message, name if isinstance(name, str) else None),
-        passing=status in (OVERLOADED, UNAVAILABLE),
-        retry_after_seconds=retry_after_seconds(response.headers.get("retry-after")),
-    )
+    name = record.get("request_id") or response.headers.get("x-request-id")
+    request_id = name if isinstance(name, str) else None
+    error: Exception
+    if status == 413:
+        error = ExampleError(message, code="too_large")
+    elif (status, error_type) == (422, "window"):
+        error = WindowError(message)
+    elif (status, error_type) == (400, "invalid_unicode") or (
+        status == 422 and error_type != "invalid_answer"
+    ):
+        error = ExampleError(message, code=error_type)
+    elif (status, error_type) in ((500, "backend_failed"), (500, "non_finite")):
+        error = BackendError(message, code=error_type)
+    else:
+        full = f"{message} (status {status}, {error_type}, request {request_id})"
+        error = ServerError(full, status, error_type, request_id)
+    if status not in (429, 503):
+        return Problem(error, None)
+    return Problem(error, retry_after_seconds(response.headers.get("retry-after")))
 
 
-def _error_record(response: httpx2.Response) -> Mapping[str, Any]:
+def retry_after_seconds(header: str | None) -> float:
+    """Return the pause in a ``Retry-After`` header (seconds or a date); 0 for anything else."""
+    try:
+        if header is None or header.strip()[:1].isdigit():
+            return float(header or 0)
+        date = email.utils.parsedate_to_datetime(header)
+        if date.tzinfo is None:  # no zone or -0000, which RFC 5322 defines as UTC
+            date = date.replace(tzinfo=UTC)
+        return max((date - datetime.now(UTC)).total_seconds(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def read_answer(response: httpx2.Response, read: Callable[[dict[str, Any]], Read]) -> Read:
+    """Return what ``read`` finds in the JSON object of an answer with status 200.
+
+    Raises:
+        ServerError: The body is no JSON object, or ``read`` raised a ``DataError``.
+    """
+    try:
+        record = _json_object(response)
+        if record is None:
+            raise DataError(f"no JSON object but {response.text[:_SHOWN_CHARACTERS]!r}")
+        return read(record)
+    except DataError as error:
+        raise ServerError(
+            f"{response.url} does not answer like a Trivet server: {error}",
+            response.status_code,
+            request_id=response.headers.get("x-request-id"),
+        ) from error
+
+
+def _json_object(response: httpx2.Response) -> dict[str, Any] | None:
     try:
         record = response.json()
     except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+        return None
+    return record if isinstance(record, dict) else None
 
 
-def _error(status: int, error_type: str, message: str, request_id: str | None) -> Exception:
-    if status == 413:
-        return ExampleError(message, code="too_large")
-    if status == 422 and error_type == "window":
-        return WindowError(message)
-    if error_type != "invalid_answer" and (
-        status == 422 or (status == 400 and error_type == "invalid_unicode")
-    ):
-        return ExampleError(message, code=error_type)
-    if status == 500 and error_type in _ENGINE_ERRORS:
-        return BackendError(message, code=error_type)
-    said = f"{message} (status {status}, {error_type}, request {request_id})"
-    return ServerError(said, status, error_type, request_id)
+def read_verdict(record: Mapping[str, Any], example: EncodedExample) -> Evaluation:
+    """Return the verdict on an example, or raise a ``DataError``."""
+    _require(record, (*SCORES, "windows"))
+    verdict = read_evaluation(record)
+    if example.replaced_characters:  # the server only saw the replacements
+        verdict = replace(verdict, replaced_characters=example.replaced_characters)
+    return verdict
 
 
-def read_object(response: httpx2.Response) -> dict[str, Any]:
-    """Return the JSON object of a good answer.
-
-    Raises:
-        ServerError: It holds none.
-    """
-    try:
-        record = json.loads(response.content)
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise _invalid(response, f"no JSON object but {response.text[:_SHOWN_CHARACTERS]!r}")
-    return record
+def read_results(record: Mapping[str, Any], examples: Sequence[EncodedExample]) -> list[Result]:
+    """Return one result per example, or raise a ``DataError``."""
+    results = record.get("results")
+    if not isinstance(results, list) or len(results) != len(examples):
+        raise DataError(f"no list of {len(examples)} results")
+    return [_read_result(*pair) for pair in zip(results, examples, strict=True)]
 
 
-def read_verdict(response: httpx2.Response, asked: Sendable) -> Evaluation:
-    """Return the verdict on one example.
-
-    Raises:
-        ServerError: The answer holds none.
-    """
-    try:
-        return _verdict(read_object(response), asked)
-    except DataError as error:
-        raise _invalid(response, str(error)) from error
-
-
-def read_results(response: httpx2.Response, asked: Sequence[Sendable]) -> list[Result]:
-    """Return what was found of several examples.
-
-    Raises:
-        ServerError: The answer does not hold one result for each.
-    """
-    results = read_object(response).get("results")
-    if not isinstance(results, list) or len(results) != len(asked):
-        raise _invalid(response, f"no list of {len(asked)} results")
-    try:
-        return [_result(record, one) for record, one in zip(results, asked, strict=True)]
-    except DataError as error:
-        raise _invalid(response, str(error)) from error
-
-
-def read_relevance(response: httpx2.Response) -> Relevance:
-    """Return the answer to a question about relevance alone.
-
-    Raises:
-        ServerError: The answer is another one.
-    """
-    record = read_object(response)
-    try:
-        if "relevance" not in record:
-            raise DataError("relevance is missing")
-        read = read_evaluation({"relevance": record["relevance"], "contexts": record["contexts"]})
-    except (DataError, KeyError) as error:
-        raise _invalid(response, str(error)) from error
-    return Relevance(read.relevance, read.contexts)
-
-
-def failed(error: Refusal | BackendError, one: Sendable) -> FailedEvaluation:
-    """Return the failure that stands in an example's place."""
-    if isinstance(error, WindowError):
-        return FailedEvaluation(one.id, "window", str(error))
-    return FailedEvaluation.of(error, one.id)
-
-
-def _result(record: object, one: Sendable) -> Result:
+def _read_result(record: object, example: EncodedExample) -> Result:
     if not isinstance(record, dict):
         raise DataError("a result is no object")
     error = record.get("error")
     if isinstance(error, dict):
-        return FailedEvaluation(one.id, str(error.get("code")), str(error.get("message")))
-    return _verdict(record, one)
+        return FailedEvaluation(example.id, str(error.get("code")), str(error.get("message")))
+    return read_verdict(record, example)
 
 
-def _verdict(record: Mapping[str, Any], one: Sendable) -> Evaluation:
-    missing = [name for name in (*SCORES, "windows") if name not in record]
-    if missing:
-        raise DataError(f"a verdict has no {', '.join(missing)}")
-    verdict = read_evaluation(record)
-    if one.replaced_characters:
-        # The server saw what was put in their place, and so counted none.
-        verdict = replace(verdict, replaced_characters=one.replaced_characters)
-    return verdict
+def read_relevance(record: Mapping[str, Any]) -> Relevance:
+    """Return the answer to a relevance request, or raise a ``DataError``."""
+    _require(record, ("relevance", "contexts"))
+    read = read_evaluation({name: record[name] for name in ("relevance", "contexts")})
+    return Relevance(read.relevance, read.contexts)
 
 
-def _invalid(response: httpx2.Response, why: str) -> ServerError:
-    name = response.headers.get("x-request-id")
-    return ServerError(
-        f"{response.url} answered as no Trivet server does: {why}",
-        response.status_code,
-        request_id=name,
-    )
+def _require(record: Mapping[str, Any], names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in record]:
+        raise DataError(f"the answer has no {', '.join(missing)}")

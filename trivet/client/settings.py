@@ -1,7 +1,8 @@
-"""Where a client sends what it is asked, and how much at a time."""
+"""Settings of ``Client`` and ``AsyncClient``."""
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any
 
 import httpx2
 
-from trivet.client.sending import MOST_BYTES, MOST_EXAMPLES
+from trivet.client.request_bodies import MOST_BYTES, MOST_EXAMPLES
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientSettings:
-    """What the two clients share; the arguments of ``Client`` say what each means."""
+    """Checked arguments of a client, which ``Client`` documents; no ``repr`` may show the key."""
 
     url: str
     key: str | None = None
@@ -26,22 +27,22 @@ class ClientSettings:
     ca_file: Path | str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work.
+        """Check all values.
 
         Raises:
-            ValueError: It names the argument.
+            ValueError: A value is invalid; the message names the argument.
         """
         parts = httpx2.URL(self.url)
         if parts.scheme not in ("http", "https") or not parts.host:
-            raise ValueError(f"url must be as http://host:8080, not {self.url!r}")
+            raise ValueError(f"url must look like http://host:8080, not {self.url!r}")
         if parts.userinfo or parts.query or parts.fragment:
-            raise ValueError("url must hold neither a password nor a query; a key goes in key=")
-        if self.key is not None and not _is_word(self.key.strip()):
+            raise ValueError("url must contain neither a password nor a query; pass a key as key=")
+        if self.key is not None and not re.fullmatch("[!-~]+", self.key.strip()):
             raise ValueError("key must be one word of printable ASCII characters")
         if not 1 <= self.examples_per_request <= MOST_EXAMPLES:
             raise ValueError(
-                f"examples_per_request must be from 1 to {MOST_EXAMPLES}, the most that a server "
-                f"takes; got {self.examples_per_request}"
+                f"examples_per_request must be from 1 to {MOST_EXAMPLES}, the limit of a server; "
+                f"got {self.examples_per_request}"
             )
         for name, least in (("connections", 1), ("most_bytes", 1), ("retries", 0)):
             if getattr(self, name) < least:
@@ -49,26 +50,17 @@ class ClientSettings:
         if not self.timeout_seconds > 0:
             raise ValueError(f"timeout_seconds must be above 0, got {self.timeout_seconds}")
 
-    def pool(self) -> dict[str, Any]:
-        """Return the arguments of an httpx2 client: one pool, and no redirect is followed."""
+    def http_arguments(self) -> dict[str, Any]:
+        """Return the arguments of an httpx2 client; redirects are not followed."""
         headers = {"user-agent": "trivet", "accept": "application/json"}
         if self.key is not None:
             headers["authorization"] = f"Bearer {self.key.strip()}"
         return {
             "base_url": self.url,
             "headers": headers,
-            "verify": self._tls(),
+            "verify": ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True,
             "follow_redirects": False,
             "limits": httpx2.Limits(
                 max_connections=self.connections, max_keepalive_connections=self.connections
             ),
         }
-
-    def _tls(self) -> ssl.SSLContext | bool:
-        if self.ca_file is not None:
-            return ssl.create_default_context(cafile=self.ca_file)
-        return True
-
-
-def _is_word(key: str) -> bool:
-    return bool(key) and key.isascii() and key.isprintable() and " " not in key

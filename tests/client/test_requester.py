@@ -1,0 +1,139 @@
+"""Retries, pauses and problems of single requests, without I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from trivet.client import requester
+from trivet.client.answers import retry_after_seconds
+from trivet.client.requester import Requester
+from trivet.client.settings import ClientSettings
+from trivet.records import ServerError
+
+
+def refusal(status: int, error_type: str, **headers: str) -> httpx2.Response:
+    record = {"error": f"scripted {error_type}", "error_type": error_type}
+    return httpx2.Response(status, json=record, headers=headers)
+
+
+class Script:
+    """Requests answered by a script; pauses are noted and not waited for."""
+
+    def __init__(self, *outcomes: httpx2.Response | Exception) -> None:
+        self.outcomes = deque(outcomes)
+        self.requests: list[dict[str, Any]] = []
+        self.pauses: list[float] = []
+
+    async def send(self, **request: Any) -> httpx2.Response:
+        self.requests.append(request)
+        outcome = self.outcomes.popleft()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def pause(self, seconds: float, error: Exception) -> None:
+        self.pauses.append(seconds)
+
+    def info(self, retries: int = 2, timeout_seconds: float = 60.0) -> dict[str, Any]:
+        settings = ClientSettings("http://server", None, timeout_seconds, retries)
+        return asyncio.run(Requester(settings, self.send, self.pause).info())
+
+
+TEMPORARY = {
+    "overloaded": refusal(429, "overloaded"),
+    "draining": refusal(503, "draining"),
+    "proxy": httpx2.Response(503, text="<html>no backend</html>"),
+    "refused": httpx2.ConnectError("refused"),
+    "reset": httpx2.ReadError("reset"),
+    "closed": httpx2.RemoteProtocolError("closed"),
+}
+
+
+@pytest.mark.parametrize("outcome", TEMPORARY.values(), ids=TEMPORARY)
+def test_a_temporary_problem_is_retried_as_often_as_allowed(
+    outcome: httpx2.Response | Exception,
+) -> None:
+    script = Script(outcome, outcome, httpx2.Response(200, json={"ready": True}))
+    assert script.info() == {"ready": True}
+    assert len(script.requests) == 3
+    assert [request | {"timeout": 0} for request in script.requests[1:]] == [
+        script.requests[0] | {"timeout": 0}
+    ] * 2
+    assert all(0 < request["timeout"] <= 60 for request in script.requests)
+    script = Script(outcome, outcome, outcome)
+    with pytest.raises(ServerError) as caught:
+        script.info()
+    assert (len(script.requests), len(script.pauses)) == (3, 2)
+    if isinstance(outcome, httpx2.Response):
+        assert caught.value.status == outcome.status_code
+    else:
+        assert (caught.value.status, caught.value.error_type) == (None, "unreachable")
+
+
+def wrong_certificate() -> httpx2.ConnectError:
+    error = httpx2.ConnectError("CERTIFICATE_VERIFY_FAILED")
+    error.__cause__ = ssl.SSLError("CERTIFICATE_VERIFY_FAILED")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "error_type", "message"),
+    [
+        (httpx2.ReadTimeout(""), "timeout", r"did not answer in time \(ReadTimeout\)"),
+        (httpx2.PoolTimeout("full"), "timeout", r"in time \(PoolTimeout: full\); raise timeout_se"),
+        (wrong_certificate(), "unreachable", "cannot be reached .*CERTIFICATE_VERIFY_FAILED"),
+        (httpx2.UnsupportedProtocol("no"), "unreachable", "cannot be reached"),
+    ],
+)
+def test_a_permanent_problem_is_not_retried(
+    error: Exception, error_type: str, message: str
+) -> None:
+    script = Script(error)
+    with pytest.raises(ServerError, match=message) as caught:
+        script.info()
+    assert (caught.value.status, caught.value.error_type) == (None, error_type)
+    assert script.pauses == []
+
+
+def test_pauses_double_up_to_a_bound_with_full_jitter_and_add_to_retry_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bounds: list[tuple[float, float]] = []
+
+    def highest(low: float, high: float) -> float:
+        bounds.append((low, high))
+        return high
+
+    monkeypatch.setattr("random.uniform", highest)
+    script = Script(*[refusal(429, "overloaded", **{"retry-after": "3"})] * 9)
+    with pytest.raises(ServerError, match="scripted overloaded"):
+        script.info(retries=8, timeout_seconds=1000)
+    first, longest = requester.FIRST_PAUSE_SECONDS, requester.LONGEST_PAUSE_SECONDS
+    assert bounds == [(0.0, min(first * 2**n, longest)) for n in range(8)]
+    assert script.pauses == [3.0 + bound for _, bound in bounds]
+
+
+def test_a_pause_longer_than_the_timeout_is_not_begun() -> None:
+    script = Script(refusal(429, "overloaded", **{"retry-after": "21"}))
+    with pytest.raises(ServerError, match="scripted overloaded"):
+        script.info(timeout_seconds=20)
+    assert script.pauses == []
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    assert retry_after_seconds("7") == 7.0
+    assert retry_after_seconds("0.5") == 0.5
+    later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    assert 3500 < retry_after_seconds(later) <= 3600
+    assert 3500 < retry_after_seconds(later.replace("GMT", "-0000")) <= 3600
+    past = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    for nothing in (None, "", "soon", "-5", past, "1e999x"):
+        assert retry_after_seconds(nothing) == 0.0

@@ -1,0 +1,132 @@
+"""Encodes examples as request bodies and groups a stream of them into requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trivet.records import (
+    ExampleError,
+    FailedEvaluation,
+    RagExample,
+    replace_surrogates,
+    to_json_text,
+)
+
+MOST_EXAMPLES = 64
+MOST_BYTES = 2_000_000
+# A request of many long examples could miss its deadline on a server that is quick with each.
+_BLOCK_BYTES = 250_000
+_FRAME_BYTES = 100  # of the JSON around the examples of a request
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedExample:
+    """One example as a JSON object in UTF-8, with the number of lone surrogates replaced in it."""
+
+    id: str | None
+    text: bytes
+    replaced_characters: int
+
+
+Given: TypeAlias = RagExample | FailedEvaluation
+Slot: TypeAlias = EncodedExample | FailedEvaluation
+"""One place of a block: an example to send, or the failure to return instead."""
+
+
+def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> EncodedExample:
+    """Encode the question, the contexts and perhaps the response of an example, by field name.
+
+    Raises:
+        ExampleError: With code ``invalid_row`` or ``too_large``.
+    """
+    replaced = 0
+
+    def clean(name: str, text: object) -> str:
+        nonlocal replaced
+        if not isinstance(text, str):
+            raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
+        cleaned, count = replace_surrogates(text)
+        replaced += count
+        return cleaned
+
+    record: dict[str, object] = {} if id_ is None else {"id": id_}
+    for name, text in texts.items():
+        if name != "contexts":
+            record[name] = clean(name, text)
+        # A bare string would be read letter by letter.
+        elif isinstance(text, Iterable) and not isinstance(text, str | bytes | Mapping):
+            record[name] = [clean(f"context {n}", passage) for n, passage in enumerate(text)]
+        else:
+            raise ExampleError(
+                f"contexts must be a list of passages, not {type(text).__name__}; "
+                "write contexts=[text]"
+            )
+    encoded = to_json_text(record).encode()
+    if len(encoded) + _FRAME_BYTES > most_bytes:
+        raise ExampleError(
+            f"the example has {len(encoded)} bytes as JSON, more than fit in a request of "
+            f"most_bytes={most_bytes}; send fewer contexts, or raise Client(most_bytes=...) if "
+            "the server accepts more",
+            code="too_large",
+        )
+    return EncodedExample(id_, encoded, replaced)
+
+
+def body(json_object: bytes, allow_empty_contexts: bool) -> bytes:
+    """Return a request body: a JSON object with the option added, if it is set."""
+    if not allow_empty_contexts:
+        return json_object
+    return json_object[:-1] + b', "allow_empty_contexts": true}'
+
+
+async def blocks(
+    examples: Iterable[Given] | AsyncIterable[Given], most_examples: int, most_bytes: int
+) -> AsyncGenerator[list[Slot]]:
+    """Group a stream into blocks that each fit in one request.
+
+    Suspends only if the stream is asynchronous.
+    """
+    block: list[Slot] = []
+    size = 0
+    async for example in _asynchronous(examples):
+        slot = _slot(example, most_bytes)
+        length = len(slot.text) if isinstance(slot, EncodedExample) else 0
+        if block and size + length > min(_BLOCK_BYTES, most_bytes - _FRAME_BYTES):
+            yield block
+            block, size = [], 0
+        block.append(slot)
+        size += length + 2
+        if len(block) >= most_examples:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+async def _asynchronous(
+    examples: Iterable[Given] | AsyncIterable[Given],
+) -> AsyncGenerator[Given]:
+    if isinstance(examples, AsyncIterable):
+        async for example in examples:
+            yield example
+    else:
+        for example in examples:
+            yield example
+
+
+def _slot(example: Given, most_bytes: int) -> Slot:
+    if isinstance(example, FailedEvaluation):
+        return example
+    if example.context_sentences is not None or example.response_sentences is not None:
+        message = (
+            "the example brings its own sentences, which a request cannot express; leave them "
+            "out, or evaluate it with trivet.Evaluator"
+        )
+        return FailedEvaluation(example.id, "own_sentences", message)
+    texts = {name: getattr(example, name) for name in ("question", "contexts", "response")}
+    try:
+        return encode(texts, example.id, most_bytes)
+    except ExampleError as error:
+        return FailedEvaluation.of(error, example.id)

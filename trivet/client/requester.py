@@ -1,0 +1,129 @@
+"""The common core of ``Client`` and ``AsyncClient``: requests, retries and answers, without I/O."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from trivet.client.answers import (
+    Read,
+    Relevance,
+    Result,
+    read_answer,
+    read_relevance,
+    read_results,
+    read_verdict,
+    status_problem,
+    transport_problem,
+)
+from trivet.client.request_bodies import EncodedExample, Slot, body, encode
+from trivet.client.settings import ClientSettings
+from trivet.records import BackendError, Evaluation, ExampleError, FailedEvaluation, WindowError
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Sends requests with retries and reads the answers, by functions that do the I/O.
+
+    Attributes:
+        settings: Settings of the client.
+        send: Sends a request, given as the keyword arguments of ``httpx2.Client.request``.
+        pause: Waits for a number of seconds; raises the error if the client is closed.
+    """
+
+    settings: ClientSettings
+    send: Callable[..., Awaitable[httpx2.Response]]
+    pause: Callable[[float, Exception], Awaitable[None]]
+
+    async def evaluate(
+        self, texts: Mapping[str, object], id_: str | None, allow_empty_contexts: bool
+    ) -> Evaluation:
+        """Evaluate one example."""
+        example = encode(texts, id_, self.settings.most_bytes)
+        content = body(example.text, allow_empty_contexts)
+        read = functools.partial(read_verdict, example=example)
+        return await self._request(read, "POST", "/v1/evaluate", content)
+
+    async def evaluate_block(self, block: list[Slot], allow_empty_contexts: bool) -> list[Result]:
+        """Return one result per slot; a refused block is halved, to isolate the culprit."""
+        examples = [slot for slot in block if isinstance(slot, EncodedExample)]
+        results: Iterator[Result] = iter(())
+        if examples:
+            texts = b", ".join(example.text for example in examples)
+            content = body(b'{"examples": [' + texts + b"]}", allow_empty_contexts)
+            read = functools.partial(read_results, examples=examples)
+            try:
+                results = iter(await self._request(read, "POST", "/v1/evaluate", content))
+            except (BackendError, ExampleError, WindowError) as error:
+                if len(examples) > 1 and not isinstance(error, BackendError):
+                    middle = len(block) // 2
+                    first = await self.evaluate_block(block[:middle], allow_empty_contexts)
+                    return first + await self.evaluate_block(block[middle:], allow_empty_contexts)
+                code, message = getattr(error, "code", "window"), str(error)
+                results = iter([FailedEvaluation(each.id, code, message) for each in examples])
+        return [next(results) if isinstance(slot, EncodedExample) else slot for slot in block]
+
+    async def relevance(self, question: str, contexts: Sequence[str]) -> Relevance:
+        """Score contexts against a question."""
+        texts = {"question": question, "contexts": contexts}
+        example = encode(texts, None, self.settings.most_bytes)
+        return await self._request(read_relevance, "POST", "/v1/relevance", example.text)
+
+    async def info(self) -> dict[str, Any]:
+        """Return the server's description."""
+        return await self._request(dict, "GET", "/v1/info")
+
+    async def ready(self) -> bool:
+        """Ask once whether the server accepts requests."""
+        timeout = self.settings.timeout_seconds
+        try:
+            response = await self.send(method="GET", url="/health/ready", timeout=timeout)
+        except httpx2.TransportError:
+            return False
+        return response.status_code == httpx2.codes.OK
+
+    async def _request(
+        self,
+        read: Callable[[dict[str, Any]], Read],
+        method: str,
+        path: str,
+        content: bytes | None = None,
+    ) -> Read:
+        """Send a request until it is answered with status 200 or may not be repeated.
+
+        Requests change nothing on the server, so repeating one is safe. Pauses grow exponentially
+        with full jitter, so that clients refused together do not return together, and add to the
+        pause that the server asks for.
+        """
+        headers = {} if content is None else {"content-type": "application/json"}
+        deadline = time.monotonic() + self.settings.timeout_seconds
+        retries = 0
+        while True:
+            timeout = max(deadline - time.monotonic(), 0.001)  # some read 0 as no timeout
+            try:
+                response = await self.send(
+                    method=method, url=path, content=content, headers=headers, timeout=timeout
+                )
+            except httpx2.TransportError as error:
+                problem = transport_problem(error, self.settings.url)
+            else:
+                if response.status_code == httpx2.codes.OK:
+                    return read_answer(response, read)
+                problem = status_problem(response)
+            if problem.retry_after_seconds is None or retries == self.settings.retries:
+                raise problem.error
+            bound = min(FIRST_PAUSE_SECONDS * 2**retries, LONGEST_PAUSE_SECONDS)
+            pause = problem.retry_after_seconds + random.uniform(0.0, bound)
+            if pause > deadline - time.monotonic():
+                raise problem.error
+            await self.pause(pause, problem.error)
+            retries += 1
