@@ -116,11 +116,9 @@ def data(bundle: Path, tmp_path: Path) -> Path:
     middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
     for row, item in zip(rows, items, strict=True):
         texts = item.tokenized
-        spans = {
-            "support": [[s.start, s.end] for s in texts.response_sentence_spans],
-            "relevance": [[s.context, s.start, s.end] for s in texts.context_sentence_spans],
-        }
-        spans["utilization"] = spans["relevance"]
+        answered = [[s.start, s.end] for s in texts.response_sentence_spans]
+        given = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
+        spans = {"support": answered, "relevance": given, "utilization": given}
         for name, key in (
             ("support", "unsupported"),
             ("relevance", "relevant"),
@@ -246,12 +244,11 @@ def shared(bundle: Path, tmp_path: Path) -> Path:
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     for row, item in zip(rows, read(bundle, path)[1], strict=True):
         texts, layout = item.tokenized, item.layout
-        sentence = texts.context_sentence
         contexts = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
         answers = [[s.start, s.end] for s in texts.response_sentence_spans]
         for key, overlap, of, spans in (
-            ("relevant", layout.question_overlap, sentence, contexts),
-            ("utilized", layout.response_overlap, sentence, contexts),
+            ("relevant", layout.question_overlap, texts.context_sentence, contexts),
+            ("utilized", layout.response_overlap, texts.context_sentence, contexts),
             ("unsupported", 0.7 - layout.context_overlap, texts.response_sentence, answers),
         ):
             _, first = np.unique(of, return_index=True)
