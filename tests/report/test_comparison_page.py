@@ -1,22 +1,24 @@
-"""Two runs: paired differences, kinds that came and went, the answers that changed most."""
+"""Two runs: pairs of rows, paired differences, changed kinds, the answers that changed most."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from trivet.records import ConfigError
-from trivet.report.comparison_page import render_comparison
+from tests.report.rows import make_row
+from trivet.records import ConfigError, DataError, FailedEvaluation
+from trivet.report.comparison_page import Pairing, pair, render_comparison
+from trivet.report.tally import Limits, tally
 from trivet.report.verdict_files import VerdictRow
 
-MakeRow = Callable[..., VerdictRow]
 NAMES = ("old", "new")
 ABOUTS = ({"bundle": "one"}, {"bundle": "two"})
 
 
-def run(make_row: MakeRow, change: Callable[[int], float]) -> list[VerdictRow]:
+def run(change: Callable[[int], float]) -> list[VerdictRow]:
     return [
         make_row(
             n,
@@ -30,10 +32,13 @@ def run(make_row: MakeRow, change: Callable[[int], float]) -> list[VerdictRow]:
     ]
 
 
-def test_differences_kinds_and_cards(make_row: MakeRow) -> None:
-    first = run(make_row, lambda n: 0.0)
-    second = run(make_row, lambda n: 0.1 if n > 3 else -n / 10)
-    page = render_comparison((first, second), NAMES, ABOUTS, shown=8)
+def paired(first: list[VerdictRow], second: list[VerdictRow]) -> Pairing:
+    return pair(tally(first, Limits()), tally(second, Limits()))
+
+
+def test_differences_kinds_and_cards() -> None:
+    second = run(lambda n: 0.1 if n > 3 else -n / 10)
+    page = render_comparison((run(lambda n: 0.0), second), NAMES, ABOUTS, shown=8)
     scores = page.partition("<h2>Scores</h2>")[2].partition("</section>")[0]
     row = re.findall(r"<td[^>]*>([^<]*)</td>", scores)[:8]
     assert row[:4] == ["faithfulness", "0.450", "0.475", "+0.025"]
@@ -50,19 +55,55 @@ def test_differences_kinds_and_cards(make_row: MakeRow) -> None:
     assert cards.count("<article") == 8
 
 
-def test_rows_alone_and_other_questions_are_told(make_row: MakeRow) -> None:
-    first = run(make_row, lambda n: 0.0)
+def test_unpaired_rows_and_other_questions_are_reported() -> None:
     second = [make_row(n, id_=f"q{n}", question="Another?") for n in range(5, 20)]
-    page = render_comparison((first, second), NAMES, ABOUTS, remarks=["A: not finished."])
+    page = render_comparison((run(lambda n: 0.0), second), NAMES, ABOUTS, remarks=["A: old."])
     assert "8 rows are paired by their id" in page
     assert "4 rows of A and 7 of B have no partner" in page
     assert "8 pairs have two different questions" in page
-    assert "A: not finished." in page
+    assert "A: old." in page
 
 
-def test_wrong_requests_are_refused(make_row: MakeRow) -> None:
-    rows = run(make_row, lambda n: 0.0)
+def test_wrong_requests_are_refused() -> None:
+    rows = run(lambda n: 0.0)
     with pytest.raises(ConfigError, match="-2 answers"):
         render_comparison((rows, rows), NAMES, ABOUTS, shown=-2)
     with pytest.raises(ConfigError, match="not an iterator"):
         render_comparison((rows, iter(rows)), NAMES, ABOUTS)
+
+
+def test_ids_pair_rows_in_any_order() -> None:
+    first = [make_row(n, n / 10, id_=f"q{n}") for n in range(1, 9)]
+    second = [make_row(20 - n, n / 10 + 0.05, id_=f"q{n}") for n in range(3, 10)]
+    pairs = paired(first, second)
+    assert (pairs.by, pairs.alone) == ("id", (2, 1))
+    assert pairs.places[0].tolist() == [2, 3, 4, 5, 6, 7]
+    assert pairs.difference("faithfulness") == pytest.approx([0.05] * 6)
+    mean = pairs.mean_difference("faithfulness")
+    # All rows have the same question, so there is no interval.
+    assert mean.value == pytest.approx(0.05)
+    assert (mean.low, mean.n) == (None, 6)
+
+
+def test_rows_without_unique_ids_are_paired_by_number() -> None:
+    first = [make_row(n, 0.4, id_="same", question=f"q{n}") for n in range(1, 9)]
+    pairs = paired(first, [make_row(n, n / 10, id_=None, question=f"q{n}") for n in range(1, 9)])
+    assert (pairs.by, pairs.other_questions()) == ("row", 0)
+    mean = pairs.mean_difference("faithfulness")
+    assert mean.value == pytest.approx(0.05)
+    assert mean.low is not None and mean.high is not None and mean.low < 0 < mean.high
+    assert pairs.mean_difference("faithfulness", np.arange(8) < 3).value == pytest.approx(-0.2)
+
+
+def test_failures_and_other_questions_are_counted() -> None:
+    failed = FailedEvaluation("b", "empty_contexts", "none")
+    second = [make_row(1, 0.6, id_="a", question="Who?"), make_row(2, id_="b", error=failed)]
+    pairs = paired([make_row(1, 0.4, id_="a"), make_row(2, 0.4, id_="b")], second)
+    assert pairs.judged.tolist() == [True, False]
+    assert pairs.other_questions() == 1
+    assert pairs.mean_difference("faithfulness").n == 1
+
+
+def test_runs_without_a_common_row_are_refused() -> None:
+    with pytest.raises(DataError, match=r"no row of one run \(1 rows\) has the id or the number"):
+        paired([make_row(1, id_="a")], [make_row(2, id_="b")])

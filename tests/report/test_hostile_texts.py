@@ -1,4 +1,4 @@
-"""Fifty hostile texts in every field leave nothing in a page but our own tags."""
+"""Hostile texts in every field add no tag, attribute or script to a page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
-from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from tests.report.rows import PAYLOADS, Page, make_row
 from trivet.records import FailedEvaluation
 from trivet.report.cards import to_html
 from trivet.report.comparison_page import render_comparison
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts
+from trivet.report.write_report import write_report
 from trivet.verdict_json import read_evaluation
-
-MakeRow = Callable[..., VerdictRow]
 
 TAGS = """
     html head meta title style body h1 h2 h3 h4 section p
@@ -35,45 +34,10 @@ ATTRIBUTES = """
 WORDS = re.compile(r"alert|evil|javascript|onerror|onload|expression|url\(|@import")
 
 
-class Page(HTMLParser):
-    """Keeps every tag and attribute, and the text of scripts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.values: list[str] = []
-        self.scripts: list[str] = []
-        self.texts: list[str] = []
-        self._in = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs if not name.startswith("data-")}
-        self.values += [value or "" for _, value in attrs]
-        self._in = tag
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._in == "script":
-            self.scripts[-1] += data
-        else:
-            self.texts.append(data)
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(f"a comment: {data}")
-
-
-def hostile(make_row: MakeRow, payloads: Iterable[str]) -> list[VerdictRow]:
-    """Return a row for each text that holds it everywhere, and one that failed with it."""
+def hostile() -> list[VerdictRow]:
+    """Return a row with each text in every field, and a failed one."""
     rows = []
-    for number, text in enumerate(payloads, start=1):
+    for number, text in enumerate(PAYLOADS, start=1):
         names = {
             "id_": text + str(number),
             "metadata": {"model": text if number < 15 else "m", f"column {text}": number % 2},
@@ -95,52 +59,56 @@ def hostile(make_row: MakeRow, payloads: Iterable[str]) -> list[VerdictRow]:
     return rows
 
 
-def check(page: str, scripts: int = 1) -> Page:
-    found = Page(page)
-    assert found.tags - set(TAGS) == set()
-    assert found.attributes - set(ATTRIBUTES) == set()
-    assert not [value for value in found.values if WORDS.search(value)]
-    assert len(found.scripts) == scripts
-    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\ufeff]", page)
-    page.encode()
-    return found
+def check(html: str, scripts: int = 1) -> Page:
+    """Refuse foreign tags, attributes and values; return the page."""
+    page = Page(html)
+    assert {tag for tag, _ in page.tags} <= set(TAGS)
+    attributes = [one for _, own in page.tags for one in own.items()]
+    assert {name for name, _ in attributes if not name.startswith("data-")} <= set(ATTRIBUTES)
+    assert not [value for _, value in attributes if WORDS.search(value)]
+    assert len(page.texts.get("script", [])) == scripts
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\ufeff]", html)
+    html.encode()
+    return page
 
 
-def test_a_run(make_row: MakeRow, payloads: tuple[str, ...]) -> None:
-    rows = hostile(make_row, payloads)
-    about = {f"{text}name": text for text in payloads}
-    found = check(render_verdicts(rows, about, title=payloads[0], remarks=payloads))
-    text = "".join(found.texts)
-    assert text.count("<script>alert(1)</script>") > 100  # shown as the text that it is
+def all_texts(page: Page) -> list[str]:
+    return [text for texts in page.texts.values() for text in texts]
+
+
+def test_a_run() -> None:
+    rows = hostile()
+    about = {f"{text}name": text for text in PAYLOADS}
+    found = check(render_verdicts(rows, about, title=PAYLOADS[0], remarks=PAYLOADS))
+    text = "".join(all_texts(found))
+    assert text.count("<script>alert(1)</script>") > 100
     assert "{{ 7 * 7 }}" in text and "[U+202E]" in text
 
 
-def test_a_column_of_hostile_values_is_drawn(make_row: MakeRow, payloads: tuple[str, ...]) -> None:
-    for start in range(0, len(payloads), 20):
-        some = payloads[start : start + 20]
+def test_a_column_of_hostile_values_is_drawn() -> None:
+    for start in range(0, len(PAYLOADS), 20):
+        some = PAYLOADS[start : start + 20]
         rows = [make_row(n, metadata={text: text}) for n, text in enumerate(some, start=1)]
         rows += [make_row(99, metadata=dict.fromkeys(some, "other"))]
         found = check(render_verdicts(rows, {}, by=some))
-        assert "svg" in found.tags
+        assert "svg" in found.texts
 
 
-def test_two_runs(make_row: MakeRow, payloads: tuple[str, ...]) -> None:
-    rows = hostile(make_row, payloads)
-    names = (payloads[0], payloads[10])
-    abouts = ({payloads[1]: payloads[2]}, {payloads[3]: payloads[4]})
-    check(render_comparison((rows, rows), names, abouts, remarks=payloads))
+def test_two_runs() -> None:
+    rows = hostile()
+    names = (PAYLOADS[0], PAYLOADS[10])
+    abouts = ({PAYLOADS[1]: PAYLOADS[2]}, {PAYLOADS[3]: PAYLOADS[4]})
+    check(render_comparison((rows, rows), names, abouts, remarks=PAYLOADS))
 
 
-def test_a_notebook(make_row: MakeRow, payloads: tuple[str, ...]) -> None:
-    for row in hostile(make_row, payloads)[::2]:
+def test_a_notebook() -> None:
+    for row in hostile()[::2]:
         assert row.verdict is not None
         check(to_html(read_evaluation(row.verdict)), scripts=0)
 
 
-def test_hostile_details_of_a_verdict_are_errors_not_tags(
-    make_row: MakeRow, payloads: tuple[str, ...]
-) -> None:
-    text = payloads[2]
+def test_hostile_details_of_a_verdict_are_errors_not_tags() -> None:
+    text = PAYLOADS[2]
     rows: list[VerdictRow] = []
     for name, value in (make_row().verdict or {}).items():
         for wrong in (text, [text], {text: text}, [{text: text, "start": text}]):
@@ -150,9 +118,9 @@ def test_hostile_details_of_a_verdict_are_errors_not_tags(
     check(render_verdicts(rows, {}))
 
 
-def test_only_the_page_s_own_script_may_run(make_row: MakeRow) -> None:
+def test_only_the_page_s_own_script_may_run() -> None:
     page = render_verdicts([make_row()], {})
-    (script,) = Page(page).scripts
+    (script,) = Page(page).texts["script"]
     policy = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = dict(rule.split(" ", 1) for rule in policy.replace("&#39;", "'").split("; "))
@@ -162,7 +130,18 @@ def test_only_the_page_s_own_script_may_run(make_row: MakeRow) -> None:
     assert not re.search(r"innerHTML|eval|document\.write|fetch|import", script)
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\u202eb", "\r\n\r"])
-def test_odd_texts_reach_the_file(make_row: MakeRow, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\ud800b", "a[U+D800]b"), ("a\u202eb", "a[U+202E]b"), ("a\r\n\rb", "a\n\nb")],
+)
+def test_odd_texts_are_readable_in_the_written_page(text: str, shown: str, tmp_path: Path) -> None:
     row = make_row(question=text, response=text * 5, contexts=(text,), id_=text)
-    render_verdicts([row], {json.dumps(text): text}).encode()
+    texts = {"question": text, "response": text * 5, "contexts": [text]}
+    verdicts, page = tmp_path / "v.jsonl", tmp_path / "page.html"
+    record = {"row": 1, **(row.verdict or {}), "texts": texts, "metadata": {"column": text}}
+    verdicts.write_text(json.dumps(record), encoding="utf-8")
+    write_report([verdicts], page)
+    found = check(page.read_text(encoding="utf-8"))
+    assert shown in found.texts["p"] and shown in found.texts["span"]  # question and context
+    assert f"row 1 · {shown}" in found.texts["h3"][0]
+    assert f"column: {shown}" in found.texts["p"]

@@ -1,30 +1,27 @@
-"""A real browser opens the pages: no dialog, no request, and everything can be reached by keys.
+"""Pages in Chromium: no dialog, no request; filters, keys, paper, narrow and dark screens.
 
-Chromium is steered through two pipes, which is all its protocol needs.
+The debugging protocol runs over two pipes.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
 from base64 import b64decode
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
+from tests.report.rows import PAYLOADS, make_row
 from trivet.records import FailedEvaluation
 from trivet.report.comparison_page import render_comparison
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts
-
-MakeRow = Callable[..., VerdictRow]
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -33,7 +30,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
 ]
-SILENCE = 60  # seconds after which a browser is given up
+SILENCE = 60  # seconds without an answer
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",  # containers have no user namespaces; the pages are our own
@@ -46,10 +43,10 @@ OPTIONS = (
 
 
 class Tab:
-    """One tab; ``events`` is what the browser told, in order."""
+    """A tab of the browser; ``events`` are in order."""
 
-    def __init__(self, into: int, out: int) -> None:
-        self._into, self._out = into, out
+    def __init__(self, into: IO[bytes], out: IO[bytes]) -> None:
+        self._into, self._out = into.fileno(), out.fileno()
         self._rest = b""
         self._number = 0
         self._session: str | None = None
@@ -61,7 +58,7 @@ class Tab:
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask the browser for something, and wait for its answer."""
+        """Send a command and return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -88,19 +85,14 @@ class Tab:
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press a key, as a person does."""
+        """Press and release a key."""
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, text=key)
 
     def size(self, width: int, height: int, mobile: bool = False) -> None:
-        """Make the window so large."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=mobile,
-        )
+        """Set the size of the window."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -115,42 +107,22 @@ class Tab:
         return answer
 
 
-@contextmanager
-def a_pipe() -> Iterator[tuple[int, int]]:
-    """Give both ends of a pipe, under numbers that are not the browser's own 3 and 4."""
-    low = os.pipe()
-    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low]
-    try:
-        yield ends[0], ends[1]
-    finally:
-        for end in (*low, *ends):
-            os.close(end)
-
-
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     profile = tmp_path_factory.mktemp("profile")
-    with a_pipe() as (to_browser, into), a_pipe() as (out, from_browser):
-
-        def take_pipes() -> None:
-            os.dup2(to_browser, 3)
-            os.dup2(from_browser, 4)
-
-        process = subprocess.Popen(
-            [str(CHROMIUM), *OPTIONS, f"--user-data-dir={profile}"],
-            preexec_fn=take_pipes,
-            close_fds=False,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+    browser = [str(CHROMIUM), *OPTIONS, f"--user-data-dir={profile}"]
+    # Chromium reads commands from descriptor 3 and writes answers to 4.
+    shell = ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1', "sh"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*shell, *browser], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None and process.stdout is not None
         try:
-            yield Tab(into, out)
+            yield Tab(process.stdin, process.stdout)
         finally:
             process.kill()
-            process.wait()
 
 
-def rows_of(make_row: MakeRow, count: int = 30) -> list[VerdictRow]:
+def rows_of(count: int = 30) -> list[VerdictRow]:
     rows = [
         make_row(
             n,
@@ -166,7 +138,7 @@ def rows_of(make_row: MakeRow, count: int = 30) -> list[VerdictRow]:
 
 
 def check_quiet(tab: Tab, file: Path) -> None:
-    """See that a page asked for itself alone, and that the browser had nothing to refuse."""
+    """Check that the page loaded nothing else and that nothing was blocked."""
     asked = [event["request"]["url"] for name, event in tab.events if name == REQUEST]
     assert asked == [file.as_uri()]
     told = [event for name, event in tab.events if name in ("Log.entryAdded", THROWN)]
@@ -178,9 +150,7 @@ REQUEST, THROWN = "Network.requestWillBeSent", "Runtime.exceptionThrown"
 VISIBLE = "[...document.querySelectorAll('#answers > article')].filter(c => !c.hidden)"
 
 
-def test_hostile_texts_stay_texts(
-    tab: Tab, make_row: MakeRow, payloads: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
     rows = [
         make_row(
             n,
@@ -191,12 +161,12 @@ def test_hostile_texts_stay_texts(
             context_ids=(text,),
             metadata={"column": text if n < 20 else "x", text: n % 2},
         )
-        for n, text in enumerate(payloads, start=1)
+        for n, text in enumerate(PAYLOADS, start=1)
     ]
-    rows.append(make_row(99, error=FailedEvaluation(payloads[0], payloads[1], payloads[2])))
+    rows.append(make_row(99, error=FailedEvaluation(PAYLOADS[0], PAYLOADS[1], PAYLOADS[2])))
     pages = (
-        render_verdicts(rows, dict.fromkeys(payloads, "x"), title=payloads[14], remarks=payloads),
-        render_comparison((rows, rows), (payloads[0], payloads[1]), ({}, {}), remarks=payloads),
+        render_verdicts(rows, dict.fromkeys(PAYLOADS, "x"), title=PAYLOADS[14], remarks=PAYLOADS),
+        render_comparison((rows, rows), (PAYLOADS[0], PAYLOADS[1]), ({}, {}), remarks=PAYLOADS),
     )
     for number, page in enumerate(pages):
         file = tmp_path / f"page-{number}.html"
@@ -210,9 +180,9 @@ def test_hostile_texts_stay_texts(
         assert tab.ask(f"{own}.some(a => a.name.startsWith('on')))")
 
 
-def test_filters_orders_and_keys(tab: Tab, make_row: MakeRow, tmp_path: Path) -> None:
+def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    tab.open(render_verdicts(rows_of(make_row), {"bundle": "tiny"}), file)
+    tab.open(render_verdicts(rows_of(), {"bundle": "tiny"}), file)
     check_quiet(tab, file)
     shown = "document.getElementById('shown').textContent"
     form = "document.getElementById('filters')"
@@ -248,9 +218,9 @@ def test_filters_orders_and_keys(tab: Tab, make_row: MakeRow, tmp_path: Path) ->
     assert tab.ask("document.activeElement.querySelector('details').open") is True
 
 
-def test_paper_phone_and_dark(tab: Tab, make_row: MakeRow, tmp_path: Path) -> None:
+def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    tab.open(render_verdicts(rows_of(make_row), {"bundle": "tiny"}), file)
+    tab.open(render_verdicts(rows_of(), {"bundle": "tiny"}), file)
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
     for width in (1200, 400):
         tab.size(width, 800, mobile=width < 500)
@@ -262,7 +232,7 @@ def test_paper_phone_and_dark(tab: Tab, make_row: MakeRow, tmp_path: Path) -> No
     tab.send("Emulation.setEmulatedMedia", features=dark)
     assert tab.ask(colour) != light
     tab.send("Emulation.setEmulatedMedia", media="print", features=dark)
-    assert tab.ask(colour) == light  # paper is white
+    assert tab.ask(colour) == light  # white paper
     assert tab.ask("getComputedStyle(document.getElementById('filters')).display") == "none"
     tab.size(720, 1000)  # a page of A4 without its margins
     assert tab.ask(wide) is True
@@ -272,5 +242,5 @@ def test_paper_phone_and_dark(tab: Tab, make_row: MakeRow, tmp_path: Path) -> No
     tab.ask(f"addEventListener('beforeprint', () => {{ window.unfolded = {count}; }})")
     pdf = b64decode(tab.send("Page.printToPDF")["data"])
     assert pdf.startswith(b"%PDF")
-    # Contexts are unfolded for paper, and folded again.
+    # Contexts are unfolded while printing.
     assert (tab.ask("window.unfolded"), tab.ask(count)) == (30, 0)

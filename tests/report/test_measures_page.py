@@ -1,21 +1,15 @@
-"""The page of a test: every figure, the curves where there are two classes, what was left out."""
+"""Page of `trivet test`: figures, curves, dropped and failed rows."""
 
 from __future__ import annotations
 
 import re
 
+from tests.report.rows import verdict_on
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.measures.lengths import measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
-from trivet.records import (
-    Evaluation,
-    FailedEvaluation,
-    LabelledExample,
-    Labels,
-    RagExample,
-    SentenceVerdict,
-)
+from trivet.records import FailedEvaluation, LabelledExample, Labels, RagExample
 from trivet.report.measures_page import render_measures
 
 ABOUT = {"bundle": "tiny", "backend": "half", "data": "jsonl:<rows>", "split": "all"}
@@ -23,23 +17,7 @@ ABOUT = {"bundle": "tiny", "backend": "half", "data": "jsonl:<rows>", "split": "
 
 def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Prediction:
     example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=str(number))
-    verdict = Evaluation(
-        id=str(number),
-        faithfulness=faithfulness,
-        supported_share=1.0,
-        relevance=0.5,
-        utilization=0.5,
-        completeness=0.5,
-        adherent=faithfulness >= 0.5,
-        unsupported=(),
-        sentences=(SentenceVerdict(0, 4, "Six.", faithfulness, faithfulness >= 0.5),),
-        contexts=(),
-        windows=1,
-        window_size=512,
-        cut_question_tokens=0,
-        response_chunks=1,
-        replaced_characters=0,
-    )
+    verdict = verdict_on((), "Six.", faithfulness, str(number))
     labels = Labels(adherent=adherent, unsupported=() if adherent else None)
     return Prediction(LabelledExample(example, labels, source, f"{source} {number}"), verdict)
 
@@ -75,23 +53,15 @@ def test_a_source_has_its_figures_and_its_curves() -> None:
         "hallucination: reliability",
         "support: reliability",
     ]
-    for word in (
-        "hallucination_auroc",
-        "support_ece",
-        "Bundle: tiny.",
-        "Data: jsonl:&lt;rows&gt;.",
-    ):
-        assert word in page
-    assert "[0, 99) of 9 characters" in page
-    assert "line &lt;3&gt;" in page
+    for words in ("hallucination_auroc", "support_ece", "Bundle: tiny.", "jsonl:&lt;rows&gt;."):
+        assert words in page
+    assert "[0, 99) of 9 characters" in page and "line &lt;3&gt;" in page
 
 
-def test_what_failed_is_told_by_its_reason() -> None:
+def test_failures_are_listed_by_code() -> None:
     rows = rows_of("logs")
     failed = FailedEvaluation("x", "too_long", "has 9 <million> characters")
-    page = page_of(
-        [*rows, Prediction(rows[0].example, failed), Prediction(rows[1].example, failed)]
-    )
+    page = page_of([*rows, *(Prediction(row.example, failed) for row in rows[:2])])
     assert "12 judged, 2 failed" in page
     assert "x: has 9 &lt;million&gt; characters" in page
 
@@ -101,7 +71,7 @@ def test_one_class_has_no_roc_curve() -> None:
     assert titles(page) == ["hallucination: reliability", "support: reliability"]
 
 
-def test_a_family_is_drawn_together_few_curves_in_a_plot() -> None:
+def test_a_family_shares_plots_of_few_curves() -> None:
     rows = [row for number in range(7) for row in rows_of(f"halubench/set{number}")]
     page = page_of(rows)
     assert headings(page)[-2:] == ["halubench/pooled", "halubench/mean"]
@@ -110,7 +80,7 @@ def test_a_family_is_drawn_together_few_curves_in_a_plot() -> None:
     assert all(f"halubench/set{number} " in mean for number in range(7))
 
 
-def test_lengths_have_a_table_of_their_own() -> None:
+def test_lengths_have_a_table() -> None:
     page = page_of(rows_of("logs", 24), {"0-5k": 12, "5k-16k": 12, "over 16k": 0})
     before, _, after = page.partition("<h2>By length</h2>")
     assert "0-5k: 12, 5k-16k: 12, over 16k: 0" in after
@@ -119,5 +89,5 @@ def test_lengths_have_a_table_of_their_own() -> None:
     assert "_change" not in before
 
 
-def test_a_name_that_xml_cannot_hold_is_drawn_all_the_same() -> None:
+def test_a_name_that_is_invalid_in_xml_is_replaced() -> None:
     assert "odd\ufffdname" in page_of(rows_of("odd\x00name"))

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.report.rows import Page
 from trivet.report.pages import Section, render_page, shown_text
 
 DRAWING = (
     '<svg xmlns="http://www.w3.org/2000/svg" role="img"><title>a &amp; b</title><g id="p"/></svg>'
 )
-
-
-class Texts(HTMLParser):
-    """Collects the texts of each tag, and every tag with its attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: dict[str, list[str]] = {}
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
-            self.open.append(tag)
-            self.texts.setdefault(tag, []).append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.texts[self.open[-1]][-1] += data
-
-
-def parsed(page: str) -> Texts:
-    reader = Texts()
-    reader.feed(page)
-    reader.close()
-    assert reader.open == []
-    return reader
 
 
 def test_everything_given_stands_in_the_page() -> None:
@@ -56,7 +26,7 @@ def test_everything_given_stands_in_the_page() -> None:
         svgs=[DRAWING],
     )
     page = render_page("Report", [section, Section("Empty")])
-    found = parsed(page)
+    found = Page(page)
     assert found.texts["h1"] == ["Report"]
     assert found.texts["h2"] == ["Figures", "Empty"]
     assert found.texts["p"] == ["One.", "Two."]
@@ -70,17 +40,17 @@ def test_everything_given_stands_in_the_page() -> None:
 
 @given(st.text(min_size=1))
 def test_texts_are_texts_whatever_they_hold(text: str) -> None:
-    found = parsed(render_page(text, [Section(text, [text], [text], [[text]])]))
+    found = Page(render_page(text, [Section(text, [text], [text], [[text]])]))
     for tag in ("title", "h1", "h2", "p", "th", "td"):
         assert found.texts[tag] == [shown_text(text)]
 
 
 def test_the_page_runs_nothing_loads_nothing_and_knows_dark_light_and_paper() -> None:
     page = render_page("<script>alert(1)</script>", [Section("x", svgs=[DRAWING])])
-    found = parsed(page)
+    found = Page(page)
     assert {"script", "link", "img", "iframe"} & {tag for tag, _ in found.tags} == set()
     assert not any({"src", "href"} & set(attributes) for _, attributes in found.tags)
-    policies = [attributes.get("content") or "" for tag, attributes in found.tags if tag == "meta"]
+    policies = [attributes.get("content", "") for tag, attributes in found.tags if tag == "meta"]
     assert any("default-src 'none'" in policy for policy in policies)
     assert not any("script-src" in policy for policy in policies)
     assert "prefers-color-scheme: dark" in page
@@ -119,3 +89,37 @@ def test_a_name_in_a_drawing_is_no_rule() -> None:
 def test_a_table_of_another_width_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'t': a row of 1 cells \['1'\] must have one for each"):
         render_page("x", [Section("t", header=("a", "b"), rows=[("1",)])])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("abc\u202ecba\u202c", "abc[U+202E]cba[U+202C]"),
+        ("\u2066x\u2069", "[U+2066]x[U+2069]"),
+        ("pay\u200bpal\ufeff", "pay[U+200B]pal[U+FEFF]"),
+        ("a\ud800b", "a[U+D800]b"),
+        ("a\U000e0041b", "a[U+E0041]b"),
+        ("bell\x07 nul\x00 esc\x1b[2J", "bell\ufffd nul\ufffd esc\ufffd[2J"),
+        ("line\r\nline\rline\n\ttab", "line\nline\nline\n\ttab"),
+        ("👩\u200d🌾 é हिन्दी می\u200cخواهم", "👩\u200d🌾 é हिन्दी می\u200cخواهم"),
+    ],
+)
+def test_invisible_characters_are_shown(text: str, shown: str) -> None:
+    assert shown_text(text) == shown
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]) | st.sampled_from("\n\t")))
+def test_visible_text_stays_as_it_is(text: str) -> None:
+    seen = "".join(c for c in text if c not in "\u115f\u1160\u3164")  # letters without a shape
+    assert shown_text(seen) == seen
+
+
+@given(st.text())
+def test_no_control_or_direction_mark_is_left(text: str) -> None:
+    shown = shown_text(text)
+    shown.encode()
+    for character in shown:
+        assert character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
+        assert unicodedata.bidirectional(character) not in {
+            *("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"),
+        }

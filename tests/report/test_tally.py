@@ -1,20 +1,17 @@
-"""Every row is counted once: scores, failures, groups; nothing shrinks in silence."""
+"""Every row is counted once: scores, failures, kinds of failure and groups."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from trivet.records import DataError, FailedEvaluation
-from trivet.report.tally import MADE_UP, Limits, tally
-from trivet.report.verdict_files import VerdictRow
+from tests.report.rows import make_row
+from trivet.records import ConfigError, DataError, FailedEvaluation
+from trivet.report.tally import CONTEXT_IGNORED, MADE_UP, RETRIEVAL_POOR, Limits, tally
+from trivet.verdict_json import SCORES
 
-MakeRow = Callable[..., VerdictRow]
 
-
-def test_scores_failures_and_kinds(make_row: MakeRow) -> None:
+def test_scores_failures_and_kinds() -> None:
     failed = FailedEvaluation("x", "empty_contexts", "has no context")
     rows = [
         make_row(1, 0.2),
@@ -34,11 +31,11 @@ def test_scores_failures_and_kinds(make_row: MakeRow) -> None:
     assert found.failures[0] == (3, failed)
     assert "relevance is 'high'" in found.failures[1][1].message
     assert (found.mean("relevance").n, found.with_texts) == (3, 4)
-    # One question, asked four times; the row without texts stands alone.
+    # Four rows have the same question; the row without texts is a group of its own.
     assert len(set(found.groups[:4])) == 1 and found.groups[4] not in found.groups[:4]
 
 
-def test_columns_are_what_rows_can_be_divided_by(make_row: MakeRow) -> None:
+def test_columns_divide_the_rows() -> None:
     rows = [
         make_row(
             n,
@@ -56,13 +53,40 @@ def test_columns_are_what_rows_can_be_divided_by(make_row: MakeRow) -> None:
     assert set(by_name["late"].values) == {"true", "false"}
     asked = tally(rows, Limits(), by=("same",)).columns
     assert [column.values for column in asked] == [["1"]]
-
-
-def test_a_column_that_cannot_divide_is_refused_by_name(make_row: MakeRow) -> None:
-    rows = [make_row(n, metadata={"name": f"n{n}", "model": "m"}) for n in range(30)]
-    with pytest.raises(DataError, match=r"column 'prompt' is in no row; columns .*: name, model"):
+    with pytest.raises(DataError, match=r"'prompt' is in no row; columns .*: model, name, same"):
         tally(rows, Limits(), by=("prompt",))
     with pytest.raises(DataError, match="column 'name' has more than 20 values"):
         tally(rows, Limits(), by=("name",))
     with pytest.raises(DataError, match="there is no row to report"):
         tally([], Limits())
+
+
+@pytest.mark.parametrize(
+    ("scores", "adherent", "kinds"),
+    [
+        ((0.9, 0.5, 0.5, 0.9), True, ()),
+        ((0.9, 0.5, 0.5, 0.9), False, (MADE_UP,)),
+        ((0.4, 0.5, 0.5, 0.9), None, (MADE_UP,)),
+        ((0.1, 0.5, 0.5, 0.9), True, ()),
+        ((0.9, 0.05, 0.01, 0.1), True, (RETRIEVAL_POOR,)),
+        ((0.9, 0.5, 0.01, 0.9), True, (CONTEXT_IGNORED,)),
+        ((0.9, 0.5, 0.5, 0.1), True, (CONTEXT_IGNORED,)),
+        ((0.1, 0.05, 0.5, 0.9), False, (MADE_UP, RETRIEVAL_POOR)),
+        ((None, 0.5, None, None), None, ()),
+        ((None, None, None, None), None, ()),
+    ],
+)
+def test_kinds_of_failure(
+    scores: tuple[float | None, ...], adherent: bool | None, kinds: tuple[str, ...]
+) -> None:
+    assert Limits().kinds(dict(zip(SCORES, scores, strict=True)), adherent) == kinds
+
+
+def test_a_given_limit_replaces_the_bundle_s_and_a_wrong_one_is_refused() -> None:
+    limits = Limits.from_words({"faithfulness": 0.7})
+    assert limits.kinds(dict.fromkeys(SCORES, 0.6), adherent=True) == (MADE_UP,)
+    assert "faithfulness below 0.7" in limits.meanings()[MADE_UP]
+    with pytest.raises(ConfigError, match="no score 'trust'; the scores are faithfulness,"):
+        Limits.from_words({"trust": 0.5})
+    with pytest.raises(ConfigError, match=r"the limit of relevance is 2; it must lie in \[0, 1\]"):
+        Limits.from_words({"relevance": 2.0})

@@ -1,19 +1,18 @@
-"""Verdict files, with their texts from the file itself or from the log; no line is lost."""
+"""Verdict files: texts from the file or from the log, failed lines, records of runs."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.report.rows import make_row
 from trivet.records import DataError
 from trivet.report.verdict_files import VerdictFile, VerdictRow, read_run_facts
-
-MakeRow = Callable[..., VerdictRow]
 
 
 def line(row: VerdictRow, **more: Any) -> dict[str, Any]:
@@ -49,55 +48,44 @@ def write_record(out: Path, log: Path, **more: Any) -> None:
     out.with_name(f"{out.name}.run.json").write_text(json.dumps(record | more), encoding="utf-8")
 
 
-@pytest.fixture
-def rows(make_row: MakeRow) -> list[VerdictRow]:
-    return [
-        make_row(n, question=f"Question {n}?", id_=f"q{n}", metadata={"model": "m", "try": n})
-        for n in (1, 2, 4, 7)
-    ]
+ROWS = [
+    make_row(n, question=f"Question {n}?", id_=f"q{n}", metadata={"model": "m", "try": n})
+    for n in (1, 2, 4, 7)
+]
 
 
-def test_texts_in_the_file_are_taken_from_there(tmp_path: Path, rows: list[VerdictRow]) -> None:
-    texts = [
-        {"question": row.question, "contexts": row.contexts, "response": row.response}
-        for row in rows
-    ]
-    records = [line(row, texts=own) for row, own in zip(rows, texts, strict=True)]
+def questions(file: VerdictFile) -> list[str | None]:
+    return [row.question for row in file]
+
+
+def test_texts_in_the_file_are_used(tmp_path: Path) -> None:
+    names = ("question", "contexts", "response")
+    records = [line(row, texts={name: getattr(row, name) for name in names}) for row in ROWS]
     found = list(VerdictFile(write(tmp_path / "v.jsonl", records)))
-    assert [(row.row, row.question, row.metadata) for row in found] == [
-        (row.row, row.question, row.metadata) for row in rows
-    ]
-    assert found[0].contexts == rows[0].contexts
+    for name in ("row", "id", "metadata", *names):
+        assert [getattr(row, name) for row in found] == [getattr(row, name) for row in ROWS]
 
 
-def test_the_log_that_the_record_names_gives_the_texts(
-    tmp_path: Path, rows: list[VerdictRow], make_row: MakeRow
-) -> None:
-    # The log has rows that are in no verdict: another shard's.
-    log = write(
-        tmp_path / "log.jsonl",
-        [log_row(make_row(n, question=f"Question {n}?")) for n in range(1, 9)],
-    )
-    out = write(tmp_path / "v.jsonl", [line(row) for row in rows])
+def test_texts_come_from_the_recorded_log(tmp_path: Path) -> None:
+    # The log has more rows, as for a shard.
+    logged = [log_row(make_row(n, question=f"Question {n}?")) for n in range(1, 9)]
+    log = write(tmp_path / "log.jsonl", logged)
+    out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
     write_record(out, log)
-    for _ in range(2):  # a file is read anew each time
+    for _ in range(2):  # each iteration reads the file again
         found = list(VerdictFile(out))
-        assert [row.question for row in found] == [row.question for row in rows]
+        assert [row.question for row in found] == [row.question for row in ROWS]
         assert found[2].context_ids == ("doc-4",)
-        assert found[0].response == rows[0].response
+        assert found[0].response == ROWS[0].response
     log.unlink()
-    assert [row.question for row in VerdictFile(out)] == [None] * 4
-    moved = write(tmp_path / "moved.jsonl", [log_row(row) for row in rows[:2]])
-    assert [row.question for row in VerdictFile(out, str(moved))] == [
-        *("Question 1?", "Question 2?", None, None)
-    ]
+    assert questions(VerdictFile(out)) == [None] * 4
+    moved = write(tmp_path / "moved.jsonl", [log_row(row) for row in ROWS[:2]])
+    assert questions(VerdictFile(out, str(moved))) == ["Question 1?", "Question 2?", None, None]
 
 
-def test_lines_that_are_no_verdicts_become_rows_that_failed(
-    tmp_path: Path, rows: list[VerdictRow]
-) -> None:
+def test_lines_that_are_not_verdicts_become_failed_rows(tmp_path: Path) -> None:
     error = {"row": 2, "id": "q2", "error": {"code": "empty_contexts", "message": "none"}}
-    out = write(tmp_path / "v.jsonl", [line(rows[0]), error, '{"row": 3, "faith', {"row": 4}])
+    out = write(tmp_path / "v.jsonl", [line(ROWS[0]), error, '{"row": 3, "faith', {"row": 4}])
     found = list(VerdictFile(out))
     assert [row.error and row.error.code for row in found] == [
         *(None, "empty_contexts", "malformed_line", "no_verdict")
@@ -105,8 +93,8 @@ def test_lines_that_are_no_verdicts_become_rows_that_failed(
     assert found[2].error is not None and "line 3 of the verdicts" in found[2].error.message
 
 
-def test_a_file_without_verdicts_is_refused(tmp_path: Path, rows: list[VerdictRow]) -> None:
-    log = write(tmp_path / "log.jsonl", [log_row(rows[0])])
+def test_a_file_without_verdicts_is_refused(tmp_path: Path) -> None:
+    log = write(tmp_path / "log.jsonl", [log_row(ROWS[0])])
     with pytest.raises(DataError, match=r"line 1 holds no score \(found id, prompt, contexts, "):
         list(VerdictFile(log))
     with pytest.raises(DataError, match="no such file"):
@@ -115,14 +103,14 @@ def test_a_file_without_verdicts_is_refused(tmp_path: Path, rows: list[VerdictRo
         VerdictFile(log, str(tmp_path / "none.jsonl"))
 
 
-def test_a_log_that_breaks_off_costs_texts_and_not_the_report(
-    tmp_path: Path, rows: list[VerdictRow], caplog: pytest.LogCaptureFixture
+def test_an_unreadable_log_costs_only_the_texts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = write(tmp_path / "log.jsonl", ["[]"] * 70)
-    out = write(tmp_path / "v.jsonl", [line(row) for row in rows])
+    out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
     write_record(out, log)
     with caplog.at_level(logging.WARNING):
-        assert [row.question for row in VerdictFile(out)] == [None] * 4
+        assert questions(VerdictFile(out)) == [None] * 4
     assert "the report shows fewer texts" in caplog.text
     with pytest.raises(DataError, match="none of the first"):
         list(VerdictFile(out, str(log)))
@@ -143,16 +131,16 @@ def test_the_facts_of_a_run(tmp_path: Path) -> None:
         assert read_run_facts(out).input is None
 
 
-def test_parquet(tmp_path: Path, rows: list[VerdictRow]) -> None:
+def test_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     from trivet.batch.verdict_parquet import write_parquet
 
     error = {"row": 5, "id": "q5", "error": {"code": "empty_contexts", "message": "none"}}
-    lines = write(tmp_path / "v.lines", [*(line(row) for row in rows), error])
+    lines = write(tmp_path / "v.lines", [*(line(row) for row in ROWS), error])
     out = tmp_path / "v.parquet"
     write_parquet(lines, out)
     found = list(VerdictFile(out))
     assert [row.row for row in found] == [1, 2, 4, 7, 5]
-    assert found[0].metadata == rows[0].metadata
+    assert found[0].metadata == ROWS[0].metadata
     assert found[4].error is not None and found[4].error.code == "empty_contexts"
-    assert (found[0].verdict or {})["sentences"] == list((rows[0].verdict or {})["sentences"])
+    assert (found[0].verdict or {})["sentences"] == list((ROWS[0].verdict or {})["sentences"])

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.report.rows import make_row
 from trivet.records import ConfigError, FailedEvaluation
 from trivet.report.tally import Limits, tally
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts, worst
 
-MakeRow = Callable[..., VerdictRow]
 ABOUT = {"bundle": "tiny, manifest 012345"}
 
 
-def rows_of(make_row: MakeRow, count: int, **more: Any) -> list[VerdictRow]:
+def rows_of(count: int, **more: Any) -> list[VerdictRow]:
     return [
         make_row(
             n,
@@ -35,9 +34,9 @@ def cards(page: str) -> list[str]:
     return re.findall(r"<h3>row \d+ · (q\d+)", page)
 
 
-def test_all_rows_are_counted_and_the_worst_come_first(make_row: MakeRow) -> None:
+def test_all_rows_are_counted_and_the_worst_come_first() -> None:
     failed = FailedEvaluation("q99", "empty_contexts", "line 99: has no context")
-    rows = [*rows_of(make_row, 20), make_row(21, id_="q99", error=failed)]
+    rows = [*rows_of(20), make_row(21, id_="q99", error=failed)]
     page = render_verdicts(rows, ABOUT, shown=6)
     assert cards(page)[0] == "q1" and len(cards(page)) == 6
     assert "shows 6 of 20 judged rows" in page and "leaves out 14" in page
@@ -48,8 +47,8 @@ def test_all_rows_are_counted_and_the_worst_come_first(make_row: MakeRow) -> Non
     assert "leaves out" not in render_verdicts(rows, ABOUT)
 
 
-def test_each_score_has_its_worst_among_the_shown(make_row: MakeRow) -> None:
-    rows = rows_of(make_row, 12)
+def test_each_score_has_its_worst_among_the_shown() -> None:
+    rows = rows_of(12)
     rows.append(make_row(13, 0.99, id_="q13", relevance=0.01))
     rows.append(make_row(14, 0.98, id_="q14", completeness=0.01))
     rows.append(make_row(15, None, id_="q15", utilization=0.01))
@@ -57,7 +56,7 @@ def test_each_score_has_its_worst_among_the_shown(make_row: MakeRow) -> None:
     assert [rows[place].id for place in places] == ["q1", "q14", "q13", "q15"]
 
 
-def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut(make_row: MakeRow) -> None:
+def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None:
     page = render_verdicts([make_row(context_ids=("doc-7",))], ABOUT)
     card = page.partition('<div id="answers">')[2]
     assert re.search(r"<mark[^>]*>was built <sub[^>]*>0.83</sub></mark>", card)
@@ -74,8 +73,8 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut(make_row:
     assert '<span class="kind">made up</span>' in card
 
 
-def test_groups_stand_side_by_side(make_row: MakeRow) -> None:
-    page = render_verdicts(rows_of(make_row, 40), ABOUT)
+def test_groups_stand_side_by_side() -> None:
+    page = render_verdicts(rows_of(40), ABOUT)
     part = page.partition("<h2>By model</h2>")[2].partition("</section>")[0]
     assert re.findall(r"<td>(m\d)</td>", part) == ["m1", "m0"]
     assert part.count("<svg") == 4
@@ -83,14 +82,14 @@ def test_groups_stand_side_by_side(make_row: MakeRow) -> None:
     assert re.findall(r'data-codes="(\d)"', card)[:4] == ["0", "1", "0", "1"]
 
 
-def test_without_texts_the_page_says_so_and_shows_the_sentences(make_row: MakeRow) -> None:
+def test_without_texts_the_page_says_so_and_shows_the_sentences() -> None:
     page = render_verdicts([make_row(texts=False)], ABOUT)
     assert "The texts of 1 rows are not available" in page
     assert "It was built of stone in 1817." in page
     assert "When was the mill built?" not in page
 
 
-def test_other_texts_than_were_judged_are_not_marked(make_row: MakeRow) -> None:
+def test_other_texts_than_were_judged_are_not_marked() -> None:
     row = make_row()
     other = VerdictRow(1, "mill", "Q?", ("Another passage, quite.",), "Other answer.", row.verdict)
     page = render_verdicts([other], ABOUT)
@@ -98,13 +97,13 @@ def test_other_texts_than_were_judged_are_not_marked(make_row: MakeRow) -> None:
     assert "Other answer" not in page and "1871" in page
 
 
-def test_details_that_cannot_be_read_leave_the_scores(make_row: MakeRow) -> None:
+def test_details_that_cannot_be_read_leave_the_scores() -> None:
     page = render_verdicts([make_row(sentences="none")], ABOUT)
     assert "cannot be read: sentences must be a list" in page
     assert "<b>0.40</b>" in page
 
 
-def test_a_long_text_is_cut_and_the_page_says_so(make_row: MakeRow) -> None:
+def test_a_long_text_is_cut_and_the_page_says_so() -> None:
     row = make_row(contexts=("word " * 5000,) * 5, response="w" * 20_001, question="w" * 20_007)
     page = render_verdicts([row], ABOUT)
     assert len(page) < 150_000
@@ -114,7 +113,7 @@ def test_a_long_text_is_cut_and_the_page_says_so(make_row: MakeRow) -> None:
     assert "25000 more characters are not shown" in page
 
 
-def test_wrong_requests_are_refused(make_row: MakeRow) -> None:
+def test_wrong_requests_are_refused() -> None:
     with pytest.raises(ConfigError, match="-1 answers are to be shown"):
         render_verdicts([make_row()], ABOUT, shown=-1)
     with pytest.raises(ConfigError, match="give a list, not an iterator"):

@@ -1,11 +1,10 @@
-"""Rows for the pages, made of any text, and fifty texts that would like to be more than text."""
+"""Rows of verdicts, hostile texts and a page parser for the tests of reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from html.parser import HTMLParser
 from typing import Any
-
-import pytest
 
 from trivet.records import (
     ContextSentence,
@@ -16,8 +15,6 @@ from trivet.records import (
     UnsupportedSpan,
 )
 from trivet.report.verdict_files import VerdictRow
-
-MakeRow = Callable[..., VerdictRow]
 
 PAYLOADS = (
     "<script>alert(1)</script>",
@@ -75,54 +72,41 @@ PAYLOADS = (
 )
 
 
-@pytest.fixture(scope="session")
-def payloads() -> tuple[str, ...]:
-    """Return the hostile texts."""
-    assert len(set(PAYLOADS)) >= 50
-    return PAYLOADS
-
-
-@pytest.fixture(scope="session")
-def make_row() -> MakeRow:
-    """Return a function that makes a row; texts are one sentence each, the middle unsupported."""
-
-    def make(
-        row: int = 1,
-        faithfulness: float | None = 0.4,
-        *,
-        id_: str | None = "mill",
-        question: str | None = "When was the mill built?",
-        contexts: tuple[str, ...] | None = ("It was built of stone in 1817.",),
-        response: str | None = "The mill was built in 1871.",
-        metadata: Mapping[str, Any] | None = None,
-        context_ids: tuple[str | None, ...] = (),
-        error: FailedEvaluation | None = None,
-        texts: bool = True,
-        **scores: Any,
-    ) -> VerdictRow:
-        verdict = None
-        if error is None:
-            verdict = verdict_on(contexts or (), response or "", faithfulness, id_).to_dict()
-            verdict |= scores
-        return VerdictRow(
-            row=row,
-            id=id_,
-            question=question if texts else None,
-            contexts=contexts if texts else None,
-            response=response if texts else None,
-            verdict=verdict,
-            error=error,
-            metadata=metadata or {},
-            context_ids=context_ids,
-        )
-
-    return make
+def make_row(
+    row: int = 1,
+    faithfulness: float | None = 0.4,
+    *,
+    id_: str | None = "mill",
+    question: str | None = "When was the mill built?",
+    contexts: tuple[str, ...] | None = ("It was built of stone in 1817.",),
+    response: str | None = "The mill was built in 1871.",
+    metadata: Mapping[str, Any] | None = None,
+    context_ids: tuple[str | None, ...] = (),
+    error: FailedEvaluation | None = None,
+    texts: bool = True,
+    **scores: Any,
+) -> VerdictRow:
+    """Return a row; each text is one sentence, the middle of the response is unsupported."""
+    verdict = None
+    if error is None:
+        verdict = verdict_on(contexts or (), response or "", faithfulness, id_).to_dict() | scores
+    return VerdictRow(
+        row=row,
+        id=id_,
+        question=question if texts else None,
+        contexts=contexts if texts else None,
+        response=response if texts else None,
+        verdict=verdict,
+        error=error,
+        metadata=metadata or {},
+        context_ids=context_ids,
+    )
 
 
 def verdict_on(
     contexts: tuple[str, ...], response: str, faithfulness: float | None, id_: str | None
 ) -> Evaluation:
-    """Return a verdict whose spans cut right through the texts."""
+    """Return a verdict with one sentence per text and an unsupported span in the response."""
     end = len(response)
     begin, stop = end // 3, 2 * end // 3 + 1
     sentence = SentenceVerdict(0, end, response, 0.25, False)
@@ -147,3 +131,39 @@ def verdict_on(
         response_chunks=2,
         replaced_characters=1,
     )
+
+
+class Page(HTMLParser):
+    """A parsed page whose tags are all closed.
+
+    Attributes:
+        tags: Tags with their attributes, in order.
+        texts: Tag to the texts of its elements, without those of inner elements.
+    """
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[tuple[str, int]] = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in ("meta", "input"):
+            texts = self.texts.setdefault(tag, [])
+            self._open.append((tag, len(texts)))
+            texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            tag, place = self._open[-1]
+            self.texts[tag][place] += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
