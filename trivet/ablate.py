@@ -1,4 +1,4 @@
-"""A whole grid: what is finished is skipped, what was broken off goes on, the rest is run."""
+"""Ablations: run the unfinished runs of a grid, continue interrupted ones, skip finished ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOG = "run.log"
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not finish, and why."""
+    """A failed run and the reason."""
 
     run: Run
     reason: str
@@ -41,23 +41,21 @@ def ablate(
     replace_changed: bool = False,
     command: str = "trivet ablate",
 ) -> list[Failure]:
-    """Bring every run of a grid to its end.
-
-    A run that fails does not stop the others.
+    """Finish every run of a grid; a failed run does not stop the others.
 
     Args:
-        grid: What to run.
-        jobs: How many runs at a time. With more than one each is a process of its own, whose
-            messages go to ``run.log`` in its folder.
-        replace_changed: Remove runs that were begun with another configuration and run them anew.
-        command: What was typed; stands in every bundle.
+        grid: Grid.
+        jobs: Number of parallel runs. With more than one, each is a process that logs to
+            ``run.log`` in its folder.
+        replace_changed: Whether to remove and repeat runs of another configuration.
+        command: Command line, recorded in every bundle.
 
     Returns:
-        The runs that failed.
+        The failed runs.
 
     Raises:
-        ConfigError: A run was begun with another configuration (all of them are named), or the
-            rows that runs are measured on hold groups that they are trained on.
+        ConfigError: Runs were begun with another configuration (the message names all), or test
+            rows have groups that a run is trained on.
         DataError: A source cannot be read.
     """
     left = _unfinished(grid, replace_changed)
@@ -86,13 +84,13 @@ def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
     if refused:
         raise ConfigError("\n".join(refused))
     for run in changed:
-        logger.warning("%s: removed, to be run with its new configuration", run.name)
+        logger.warning("%s: removed, since its configuration changed", run.name)
         shutil.rmtree(run.folder)
     return left
 
 
 def _refuse_taught_groups(runs: Sequence[Run], rows: Rows) -> None:
-    """Refuse test rows whose source document a run would be trained on."""
+    """Refuse test rows of source documents that a run is trained on."""
     measured = {(one.source, one.group) for label in rows for one in rows[label]}
     known: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for run in runs:
@@ -109,7 +107,7 @@ def _refuse_taught_groups(runs: Sequence[Run], rows: Rows) -> None:
             if shared:
                 name, group = shared[0]
                 raise ConfigError(
-                    f"{run.name}: {len(shared)} groups of the test rows stand in {source.spec} "
+                    f"{run.name}: {len(shared)} groups of the test rows are in {source.spec} "
                     f"{source.split!r}, which is trained on, first {group!r} of {name}; measure on "
                     "another split"
                 )
@@ -119,14 +117,14 @@ def _one_by_one(grid: Grid, runs: Sequence[Run], rows: Rows, command: str) -> It
     for run in runs:
         try:
             finish(run, grid.test, rows, grid.keep_checkpoints, command=command)
-        except Exception as error:  # the others go on; the reason is kept and told
+        except Exception as error:  # the other runs continue
             logger.error("%s failed: %s", run.name, error, exc_info=True)
             yield Failure(run, f"{type(error).__name__}: {error}")
 
 
 def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> Iterator[Failure]:
-    """Run each in a fresh process, at most ``jobs`` at a time."""
-    context = multiprocessing.get_context("spawn")  # CUDA and thread pools survive no fork
+    """Run each in a new process, at most ``jobs`` at a time."""
+    context = multiprocessing.get_context("spawn")  # CUDA and thread pools do not survive a fork
     waiting, going = list(runs), dict[int, tuple[SpawnProcess, Run]]()
     try:
         while waiting or going:
@@ -153,10 +151,10 @@ def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> I
 def _work(
     run: Run, tests: tuple[MeasuredRows, ...], keep_checkpoints: bool, jobs: int, command: str
 ) -> None:
-    """Finish one run in this process; everything it says goes to its log."""
+    """Finish one run in this process, with its output in its log."""
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     run.folder.mkdir(parents=True, exist_ok=True)
-    _speak_into(run.folder / LOG)
+    _redirect_to(run.folder / LOG)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     try:
@@ -167,15 +165,15 @@ def _work(
 
 
 def _end_with_the_parent() -> None:
-    """Leave when the parent is gone, even killed: two processes must never share a run's folder."""
+    """Exit with the parent, even if it is killed: two processes must not share a run's folder."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
 
 
-def _speak_into(path: Path) -> None:
-    """Let stdout, stderr and the log of this process go to a file."""
+def _redirect_to(path: Path) -> None:
+    """Redirect stdout, stderr and the log of this process to a file."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -1,9 +1,8 @@
-"""Calibration: a bundle's logits are mapped to fit a dev split, and its thresholds are chosen anew.
+"""Calibration: fit maps of a bundle's logits on a dev split, and choose its thresholds again.
 
-A model that was trained for several epochs on few rows is too sure of itself, and relevance and
-utilization are means of probabilities. Linear maps are folded into the last layer of their head, so
-the graph and every engine stay as they are; an isotonic map is applied in the graph. How a map is
-fitted stands in `trivet.calibration.fit`, what it is worth in `trivet.calibration.measures`.
+A model trained for several epochs on few rows is overconfident, and relevance and utilization are
+means of probabilities. Linear maps are folded into the last layer of their head, so the graph stays
+the same; an isotonic map is part of the graph.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ from trivet.calibration.measures import (
     response_report,
     sentence_report,
 )
-from trivet.calibration.separation import UseThreshold
-from trivet.calibration.thresholds import choose_or_keep, dev_scores
+from trivet.calibration.thresholds import UseThreshold, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.sources import load_source
 from trivet.data.segment_tokenizer import BoolArray, SegmentTokenizer
@@ -57,19 +55,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choices:
-    """How to calibrate.
+    """Options of a calibration.
 
     Attributes:
         method: ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``.
-        heads: Which heads; by default all whose labels allow it.
-        level: What support is fitted on: sentences, whole responses, or both.
-        weighing: Whether each example counts once in a fit, or each sentence.
+        heads: Heads to fit; by default all with labels.
+        level: Unit that support is fitted on: sentences, whole responses, or both.
+        weighing: Unit that counts once in a fit.
         only: Prefixes of the sources to use; all by default.
         thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
-        overlap: Whether heads are told how many words a sentence shares with the contexts
-            (support), the question (relevance) or the response (utilization); for ``platt``.
-        least_precision: Thresholds flag as much as they can with this precision, in (0, 1]; None
-            chooses the best F1.
+        least_precision: Precision that thresholds keep while flagging as much as they can, in
+            (0, 1]; None chooses the best F1.
+        lexical_overlap: Whether ``platt`` also weighs the words that a sentence shares with the
+            contexts (support), the question (relevance) or the response (utilization).
     """
 
     method: Method = "platt"
@@ -79,19 +77,19 @@ class Choices:
     only: tuple[str, ...] = ()
     thresholds_from: tuple[str, ...] = ()
     least_precision: float | None = None
-    overlap: bool = False
+    lexical_overlap: bool = False
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What a calibration did.
+    """The result of a calibration.
 
     Attributes:
-        info: What the bundle says of it now.
-        reports: Of the heads, and of whole responses.
-        uses: The thresholds that were asked for, and whether the rows justify them.
-        thresholds: The bundle's now.
-        examples: How many rows it was fitted on.
+        info: Record in the bundle.
+        reports: Errors of the heads and of whole responses.
+        uses: Thresholds, and whether the rows justify them.
+        thresholds: New thresholds of the bundle.
+        examples: Number of rows of the fit.
     """
 
     info: CalibrationInfo
@@ -106,19 +104,18 @@ def calibrate(
 ) -> Calibrated:
     """Fit the heads and choose the thresholds on labelled rows, and rewrite the bundle.
 
-    Graphs and figures of the old weights are removed; export again afterwards. A use whose rows are
-    not told apart keeps its threshold; where support itself was fitted, "keeps" means that as many
-    of these rows are flagged as before.
+    Graphs and figures of the old weights are removed; export again afterwards. A threshold that the
+    rows do not justify is kept, or moved with a new support so that it flags as many rows.
 
     Args:
-        folder: A bundle with weights; changed in place.
+        folder: Bundle with weights; changed in place.
         specs: Labelled sources.
-        split: Rows that no weight was trained on.
-        choices: How.
+        split: Split of rows that no weight was trained on.
+        choices: Options.
 
     Raises:
         BundleError: The bundle is refused or has no weights.
-        DataError: There are no rows, or no labels to fit a head that was asked for, or any head.
+        DataError: There are no rows, or no labels for a requested head, or for any head.
     """
     choices = choices or Choices()
     bundle = read_bundle(folder)
@@ -156,7 +153,7 @@ def calibrate(
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:
-    """Change a head so that it answers scale * logits, plus shift for the first of them."""
+    """Change a head to return scale * logits, plus shift for the first of them."""
     with torch.no_grad():
         head.classifier.weight.mul_(scale)
         head.classifier.bias.mul_(scale)
@@ -165,19 +162,14 @@ def fold(head: TokenHead, scale: float, shift: float) -> None:
 
 def _load(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
     examples = [example for spec in specs for example in load_source(spec, split)[0]]
-    chosen = _of_sources(examples, only)
+    prefixes = tuple(only) or ("",)
+    chosen = [one for one in examples if one.source.startswith(prefixes)]
     if not chosen:
         raise DataError(
             f"{', '.join(specs)}: no row in split {split!r} to calibrate on"
             + (f" from {', '.join(only)}" if only and examples else "")
         )
     return chosen
-
-
-def _of_sources(
-    examples: Sequence[LabelledExample], prefixes: Sequence[str]
-) -> list[LabelledExample]:
-    return [one for one in examples if not prefixes or one.source.startswith(tuple(prefixes))]
 
 
 def _fit_heads(
@@ -187,7 +179,7 @@ def _fit_heads(
     info: BundleInfo,
     choices: Choices,
 ) -> tuple[dict[HeadName, Map], tuple[HeadReport, ...]]:
-    """Fit each head on all rows, and measure it by the maps of either half."""
+    """Fit each head on all rows, and measure it by cross-fitting on two halves."""
     split = halves([f"{item.labelled.source}\n{item.labelled.group}" for item in items])
     masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
     fitted: dict[HeadName, Map] = {}
@@ -204,7 +196,7 @@ def _fit_heads(
                 level=choices.level,
                 faithfulness=info.faithfulness,
                 weighing=choices.weighing,
-                overlap=choices.overlap,
+                lexical_overlap=choices.lexical_overlap,
             )
 
         after: Probabilities | None = None
@@ -215,7 +207,7 @@ def _fit_heads(
             if choices.heads:
                 raise
             note = str(error)
-            logger.warning("%s; this head stays as it is", error)
+            logger.warning("%s; this head is unchanged", error)
         else:
             after = cross_fitted(head, split, fit_rows, info.faithfulness)
             if after is None:
@@ -233,7 +225,7 @@ def _fit_heads(
 
 
 def _map_in(model: RagModel, name: str) -> Map:
-    """Return the map that the model applies in its graph; folded ones are in the logits."""
+    """Return the map in the model's graph; folded ones are in the logits."""
     if name not in model.calibration:
         return IDENTITY
     held = cast(PiecewiseLinear, model.calibration[name])
@@ -241,14 +233,14 @@ def _map_in(model: RagModel, name: str) -> Map:
 
 
 def _put(model: RagModel, name: str, found: Map) -> None:
-    """Make the model answer by a map, instead of by the one it had."""
+    """Replace the map of a head."""
     if name in model.calibration:
         del model.calibration[name]
     if isinstance(found, KnotMap):
         model.calibration[name] = PiecewiseLinear(found.x, found.y)
     else:
         fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
-        model.overlap[name] = found.scale * model.overlap[name] + found.overlap
+        model.overlap[name] = found.scale * model.overlap[name] + found.lexical_overlap
 
 
 def _described(
@@ -259,7 +251,7 @@ def _described(
     specs: Sequence[str],
     split: str,
 ) -> CalibrationInfo:
-    """Say what the bundle's weights and graph hold now, this calibration after those before it."""
+    """Return the bundle's record: this calibration combined with earlier ones."""
     heads, knots = dict(old.heads), dict(old.knots)
     for name, found in fitted.items():
         knots.pop(name, None)
@@ -270,7 +262,7 @@ def _described(
         heads[name] = PlattInfo(
             scale=found.scale * one.scale,
             shift=found.scale * one.shift + found.shift,
-            overlap=found.scale * one.overlap + found.overlap,
+            overlap=found.scale * one.overlap + found.lexical_overlap,
         )
     by_name = {report.name: report.errors[0] for report in reports}
     errors = {

@@ -199,7 +199,7 @@ def test_a_run_that_fails_leaves_the_others_alone(
 
 def test_test_rows_that_are_trained_on_are_refused(make: Make, tmp_path: Path) -> None:
     taught = {"spec": f"jsonl:{tmp_path / 'train.jsonl'}", "split": "all"}
-    with pytest.raises(ConfigError, match=r"4 groups of the test rows stand in .*train\.jsonl"):
+    with pytest.raises(ConfigError, match=r"4 groups of the test rows are in .*train\.jsonl"):
         ablate(make(test=[taught]))
 
 
@@ -257,7 +257,7 @@ def test_the_command_makes_the_table_again_without_a_run(
         main()
     said = capfd.readouterr().out
     assert not ended.value.code
-    assert "Missing, and in no number: head_lr=0.002/seed1." in said
+    assert "Not finished, and not included: head_lr=0.002/seed1." in said
     assert "| relevance_rmse ↓ | 3 | - | 3 | 0.100 (-1.171 to 1.371) | 0.100 |" in said
     assert "| relevance_rmse ↓ | head_lr=0.002 | +0.100 | +0.100 to +0.100 | - |" in said
     assert "| 1,000 | 7 | 61 (48 to 74) | 4.00 (4.00 to 4.00) |" in said

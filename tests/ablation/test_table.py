@@ -264,7 +264,7 @@ def test_the_table_says_what_is_missing_and_loads_nothing() -> None:
     missing = ("other/seed1",)
     table = Table("t", "trivet ablate", CELLS, (0, 1), missing, costs, (value, other))
     text = to_markdown(table)
-    assert "Missing, and in no number: other/seed1." in text
+    assert "Not finished, and not included: other/seed1." in text
     assert "| relevance_rmse ↓ | 9 | - | 4 | 0.200 (0.100 to 0.300) |" in text
     assert "| relevance_rmse ↓ | other | -0.050 | -0.060 to -0.040 | - |" in text
     assert r"a=1\|2" in text

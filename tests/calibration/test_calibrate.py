@@ -270,7 +270,7 @@ def overlaps(bundle: Path) -> dict[str, float]:
 
 def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     _, items, logits = read(bundle, shared)
-    found = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(overlap=True))
+    found = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
     assert min(overlaps(bundle).values()) > 1
     maps = {report.name: report.found or IDENTITY for report in found.reports}
     check_answers(bundle, shared, logits, maps)
@@ -298,14 +298,14 @@ def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> N
 
 def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared: Path) -> None:
     spec = [f"jsonl:{shared}"]
-    calibrate(bundle, spec, "all", Choices(overlap=True))
+    calibrate(bundle, spec, "all", Choices(lexical_overlap=True))
     before = overlaps(bundle)
     for again in (
         Choices(),
-        Choices(overlap=True),
+        Choices(lexical_overlap=True),
         Choices(method="isotonic"),
         Choices(method="temperature"),
-        Choices(heads=("relevance",), overlap=True),
+        Choices(heads=("relevance",), lexical_overlap=True),
     ):
         _, _, logits = read(bundle, shared)
         knots = read_bundle(bundle).info.calibration.knots  # of the calibration before
@@ -323,7 +323,9 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
 def test_a_further_training_drops_the_overlap_and_writes_files_that_agree(
     bundle: Path, shared: Path, tmp_path: Path
 ) -> None:
-    calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(heads=CONTEXT_HEADS, overlap=True))
+    calibrate(
+        bundle, [f"jsonl:{shared}"], "all", Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
+    )
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
     assert not any(further.overlap.values())
     config = TrainConfig()
@@ -394,6 +396,6 @@ def test_the_command_says_in_words_and_code_that_nothing_is_told_apart(
     result = CliRunner().invoke(app, [*command, "--report", str(page)])
     assert result.exit_code == 4, result.output
     assert "adherence: no clean separation" in result.output
-    assert "support: as it was (support: needs labels of both kinds" in result.output
+    assert "support: unchanged (support: needs labels of both kinds" in result.output
     assert read_bundle(bundle).info.thresholds == old
     assert page.read_text(encoding="utf-8").count("<svg") == 1

@@ -72,15 +72,16 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
     random = np.random.default_rng(0)
     logits, overlap = random.normal(size=N) * 2, random.random(N)
     marks = drawn(sigmoid(0.5 * logits - 1 + 3 * overlap))
-    given_head = dataclasses.replace(head(logits, marks), overlap=torch.from_numpy(overlap))
-    found = linear(fit(given_head, "platt", what="made up", overlap=True))
+    known = torch.from_numpy(overlap)
+    given_head = dataclasses.replace(head(logits, marks), lexical_overlap=known)
+    found = linear(fit(given_head, "platt", what="made up", lexical_overlap=True))
     assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.1)
-    assert found.overlap == pytest.approx(3.0, abs=0.2)
+    assert found.lexical_overlap == pytest.approx(3.0, abs=0.2)
     tokens = probabilities(given_head, found).tokens
     assert tokens.numpy() == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
     for method, asked in (("platt", False), ("temperature", True)):
-        alone = fit(given_head, cast(Method, method), what="made up", overlap=asked)
-        assert linear(alone).overlap == 0
+        alone = fit(given_head, cast(Method, method), what="made up", lexical_overlap=asked)
+        assert linear(alone).lexical_overlap == 0
 
 
 def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
@@ -108,7 +109,7 @@ def test_marks_that_cannot_be_fitted_are_refused_by_name() -> None:
     with pytest.raises(DataError, match=r"relevance: needs labels of both kinds"):
         fit(head([1.0, 2.0, 3.0], [1, 1, NAN]), "platt", what="relevance")
     logits = np.linspace(-2, 2, 400)
-    with pytest.raises(DataError, match=r"relevance: .* run against the logits"):
+    with pytest.raises(DataError, match=r"relevance: .* inversely related"):
         fit(head(logits, drawn(sigmoid(-2 * logits))), "platt", what="relevance")
 
 

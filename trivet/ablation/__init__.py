@@ -1,1 +1,1 @@
-"""What `trivet ablate` runs, keeps and compares."""
+"""Grids of training runs, and their comparison."""

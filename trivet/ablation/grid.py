@@ -1,15 +1,15 @@
-"""A grid of training runs: cells over any configuration key, each trained once for every seed.
+"""Grids of training runs: cells over any configuration key, each trained with each seed.
 
 A grid file::
 
-    base: [minilm.yaml]                     # shipped, beside the grid file, or a path
-    overrides: [optim.epochs=1]             # of every cell
+    base: [minilm.yaml]                     # shipped, next to the grid file, or a path
+    overrides: [optim.epochs=1]             # for every cell
     axes: {encoder.trunk: [shared, separate]}
     seeds: [0, 1, 2]
     test: [{spec: "ragbench:data/ragbench", split: test}]
 
-Instead of ``axes``, whose values are combined, ``cells`` may name each cell with its own list of
-``key=value``. The first cell is the one that the others are compared with.
+Instead of ``axes``, whose values are combined, ``cells`` may name each cell with a list of
+``key=value``. The other cells are compared with the first.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _NAME = re.compile(r"\w[\w.=,+-]*")
 
 @dataclass
 class MeasuredRows:
-    """Labelled rows that every finished run is measured on."""
+    """Labelled rows that the runs are measured on."""
 
     spec: str = MISSING
     split: str = "dev"
-    only: list[str] = field(default_factory=list)  # sources by prefix; empty: all
-    limit: int | None = None  # at most so many, drawn once, the same for every run
-    foreign: int = 0  # passages of other rows put among each row's own
-    name: str | None = None  # in tables; null: spec and split
+    only: list[str] = field(default_factory=list)  # prefixes of sources; empty: all
+    limit: int | None = None  # largest number of rows, the same for every run
+    foreign: int = 0  # passages of other rows added to each row
+    name: str | None = None  # label in tables; null: spec and split
 
     @property
     def label(self) -> str:
-        """How tables call these rows."""
+        """Label in tables."""
         return self.name or f"{self.spec} {self.split}"
 
 
 @dataclass
 class GridConfig:
-    """All that a grid file may say."""
+    """The contents of a grid file."""
 
     base: list[str] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class GridConfig:
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     test: list[MeasuredRows] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)  # edges of length buckets, in tokens
-    keep_checkpoints: bool = False  # of finished runs; they are many times a bundle's size
+    keep_checkpoints: bool = False  # after a run; they are much larger than a bundle
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class Run:
     """One training run of a grid: a cell and a seed.
 
     Attributes:
-        cell: The cell's name.
-        seed: Its seed.
-        folder: Where everything of it stands.
-        config: The whole configuration.
+        cell: Name of the cell.
+        seed: Seed.
+        folder: Folder of the run.
+        config: Configuration.
     """
 
     cell: str
@@ -82,23 +82,23 @@ class Run:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name in messages."""
         return f"{self.cell}/seed{self.seed}"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid whose every configuration was loaded and found right.
+    """A grid with checked configurations.
 
     Attributes:
-        name: The grid file's name without its ending.
-        folder: Where the runs and the table stand.
-        cells: Each cell's name and its own ``key=value``, in order.
-        seeds: Each cell is trained once with each.
-        test: What finished runs are measured on.
-        lengths: Edges of length buckets in tokens, rising; none: no buckets.
-        keep_checkpoints: Whether a finished run keeps them.
-        runs: All cells of the first seed, then of the next, so that cells can be compared early.
+        name: Stem of the grid file's name.
+        folder: Folder of the runs and the table.
+        cells: Names and ``key=value`` of the cells, in order.
+        seeds: Seeds.
+        test: Test entries.
+        lengths: Rising edges of length buckets in tokens; may be empty.
+        keep_checkpoints: Whether finished runs keep their checkpoints.
+        runs: All cells of the first seed, then of the next, to compare cells early.
     """
 
     name: str
@@ -115,13 +115,13 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
     """Read a grid file and the configuration of every run.
 
     Args:
-        path: The file; the name of one that ships in ``configs/ablations`` means that one.
-        out: Folder of the runs; ``None`` is ``runs/ablations/NAME``.
-        overrides: ``key=value`` for every cell; keys of the grid file itself, such as
-            ``seeds=[0]``, replace what the file says.
+        path: Grid file, or the name of one in ``configs/ablations``.
+        out: Folder of the runs; ``runs/ablations/NAME`` by default.
+        overrides: ``key=value`` for every cell, or for a key of the grid file, such as
+            ``seeds=[0]``.
 
     Raises:
-        ConfigError: The file cannot be read, says too little or contradicts itself, or a cell's
+        ConfigError: The file cannot be read, is incomplete or contradicts itself, or a cell's
             configuration is refused; the message names the cell and the key.
     """
     path = _find(path)
@@ -150,7 +150,7 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
             raise ConfigError(f"{path}, cell {cell}: {error}") from error
         if config.run.devices > 1:
             raise ConfigError(f"{path}, cell {cell}: run.devices must be 1; runs share by --jobs")
-        config.run.folder = str(folder)  # never parsed: a path may hold any character
+        config.run.folder = str(folder)  # not parsed: a path may hold any character
         runs.append(Run(cell, seed, folder, config))
     return Grid(
         name=path.stem,
@@ -180,14 +180,14 @@ def _load(path: Path, overrides: Sequence[str]) -> GridConfig:
         raise ConfigError(f"{path}: {error.full_key or 'grid'}: {reason}") from error
     except ConfigError:
         raise
-    except Exception as error:  # a YAML parser's own errors
+    except Exception as error:  # errors of the YAML parser
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     assert isinstance(said, GridConfig)
     return said
 
 
 def _named_cells(path: Path, said: GridConfig) -> dict[str, tuple[str, ...]]:
-    """Return the cells by name; a cell of axes is called by its values: ``trunk=shared``."""
+    """Return the cells by name; a cell of axes is named by its values: ``trunk=shared``."""
     if bool(said.axes) == bool(said.cells):
         raise ConfigError(f"{path}: give axes (combined) or cells (named), one of the two")
     if said.cells:
@@ -242,7 +242,7 @@ def _find(path: Path) -> Path:
         if str(path) in (file.name, file.stem):
             return file
     names = ", ".join(file.name for file in shipped)
-    raise ConfigError(f"{path}: no such grid file, and not one of those that come along: {names}")
+    raise ConfigError(f"{path}: no such grid file, and not one of the shipped ones: {names}")
 
 
 def _base(grid: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The table of a grid, for people: Markdown and a page that loads nothing."""
+"""The table of a grid as Markdown and as a self-contained page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trivet.ablation.table import Cost, Table, Value
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import interval_svg
 
-TABLE = "table"  # of the files: table.md, table.json, table.html
+TABLE = "table"  # stem of table.md, table.json and table.html
 _DRAWN = ("hallucination_auroc", "relevance_rmse", "utilization_rmse")
 _BY_SOURCE = (*_DRAWN, "span_f1")
 
@@ -23,17 +23,17 @@ _COST = (
     "steps",
     "training, s",
     "inference, s per 1000 windows",
-    "judged by",
+    "backend",
     "failed rows",
     "remarks",
 )
 _READING = (
-    "A value is the mean over seeds with Student's 95 % interval of that mean. ↑ more is better, ↓ "
-    "less is better.",
-    "A difference is to the first cell, over the seeds that both have. Its 95 % interval over rows "
-    "is a paired bootstrap: source documents are resampled, alike for both cells, and the "
-    "differences of all seeds are averaged within each resample. Its interval over seeds is "
-    "Student's, of the paired differences. An effect that is there must keep clear of 0 in both.",
+    "A value is the mean over seeds with Student's 95 % interval. ↑ higher is better, ↓ lower is "
+    "better.",
+    "A difference is to the first cell, over the seeds of both. Its 95 % interval over rows is a "
+    "paired bootstrap: source documents are resampled, alike for both cells, and the differences "
+    "of all seeds are averaged within each resample. Its interval over seeds is Student's, of the "
+    "paired differences. A real effect excludes 0 in both.",
 )
 
 
@@ -48,7 +48,7 @@ def write_table(table: Table, folder: Path) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Return the sections of the page without their drawings."""
+    """Return the sections of the page, without drawings."""
     lines = [f"# {_title(table)}", ""]
     for section in _sections(table):
         lines += [f"## {section.title}", ""]
@@ -56,7 +56,7 @@ def to_markdown(table: Table) -> str:
             lines += [paragraph, ""]
         if section.rows:
             rows = [section.header, ["---"] * len(section.header), *section.rows]
-            # A bar in a name would open a new column.
+            # An unescaped bar would open a new column.
             cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
             lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -73,14 +73,14 @@ def _title(table: Table) -> str:
 
 def _sections(table: Table) -> list[Section]:
     missing = (
-        f"Missing, and in no number: {', '.join(table.missing)}."
+        f"Not finished, and not included: {', '.join(table.missing)}."
         if table.missing
         else "Every run is finished."
     )
     costs = [_cost_row(cost) for cost in table.costs]
     sections = [
-        Section("How to read this", [missing, *_READING, f"Made by: {table.command}"]),
-        Section("Cells and what they cost", (), _COST, costs),
+        Section("How to read this", [missing, *_READING, f"Command: {table.command}"]),
+        Section("Cells and their costs", (), _COST, costs),
     ]
     overall = [value for value in table.values if value.overall]
     for (test, source), group in groupby(overall, key=lambda value: (value.test, value.source)):

@@ -1,10 +1,10 @@
-"""One training run of a grid, from nothing, from a checkpoint or from a bundle to its row scores.
+"""One training run of a grid, new or continued, up to its row scores.
 
-In a run's folder, beside what training writes:
+Files in its folder, besides those of training:
 
-- ``run.json``: the configuration it was begun with, and when it ran: one stretch a try
-- ``scores.jsonl``: what it said of each test row
-- ``done.json``: written last; a run that has it is finished
+- ``run.json``: its configuration, and the start and end of each try
+- ``scores.jsonl``: its scores of each test row
+- ``done.json``: written last, marks a finished run
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 
 from trivet.ablation.grid import MeasuredRows, Run
-from trivet.ablation.scores import judge, load_rows, write_scores
+from trivet.ablation.scores import load_rows, score_rows, write_scores
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
 from trivet.records import ConfigError, DataError, LabelledExample
@@ -32,7 +32,7 @@ from trivet.train import train
 logger = logging.getLogger(__name__)
 
 BEGUN, SCORES, DONE = "run.json", "scores.jsonl", "done.json"
-# Where a run stands and what it tells of itself change nothing in its weights.
+# Keys under `run` without influence on the weights.
 _FREE = ("folder", "checkpoint_minutes", "log_steps", "loggers")
 
 State = Literal["new", "begun", "finished"]
@@ -41,21 +41,21 @@ Rows = dict[str, list[LabelledExample]]
 
 @dataclass(frozen=True)
 class Finished:
-    """What a finished run cost; its row scores stand in ``scores.jsonl``.
+    """The cost of a finished run.
 
     Attributes:
-        cell: The cell's name.
-        seed: Its seed.
+        cell: Name of the cell.
+        seed: Seed.
         config_hash: SHA-256 of the effective configuration.
-        tests: What it was measured on.
-        parameters: Of the whole model.
-        steps: Of the optimiser.
-        training_seconds: Wall clock of ``train``, checks of dev included, summed over tries.
-        tries: How often it was begun; more than 1 where it was broken off.
-        inference_seconds: In the model, over all test rows.
-        inference_windows: How many windows those rows made.
-        inference_device: Where it ran.
-        jobs: How many runs shared the machine; more than 1 makes every second longer.
+        tests: Test entries.
+        parameters: Number of parameters of the model.
+        steps: Number of optimizer steps.
+        training_seconds: Wall clock of ``train`` with validation, summed over tries.
+        tries: Number of tries; more than 1 after an interruption.
+        inference_seconds: Seconds in the model over all test rows.
+        inference_windows: Number of windows of these rows.
+        inference_device: Name of the backend.
+        jobs: Number of runs that shared the machine.
     """
 
     cell: str
@@ -73,11 +73,11 @@ class Finished:
 
 
 def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
-    """Return how far a run has come; one that was measured on other rows is not finished.
+    """Return the state of a run; one measured on other rows is not finished.
 
     Raises:
-        ConfigError: Its folder holds a run of another configuration, or one that no grid began; the
-            message names what differs.
+        ConfigError: Its folder has a run of another configuration, or one that is not of a grid;
+            the message names the differences.
     """
     recorded = _read(run.folder / BEGUN)
     if recorded is None:
@@ -93,7 +93,7 @@ def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
     done = read_done(run)
     if done is None:
         return "begun"
-    # What a run measured before a key was there was measured with that key's default.
+    # Older files lack newer keys, which had their defaults.
     if [MeasuredRows(**test) for test in done.tests] != list(tests):
         logger.info("%s: the test rows changed, it must be measured anew", run.name)
         return "begun"
@@ -101,7 +101,7 @@ def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
 
 
 def read_done(run: Run) -> Finished | None:
-    """Return what a finished run cost, or None where it is not finished.
+    """Return the cost of a finished run, or None.
 
     Raises:
         DataError: ``done.json`` is damaged.
@@ -121,15 +121,15 @@ def finish(
     jobs: int = 1,
     command: str = "trivet ablate",
 ) -> Finished:
-    """Train a run, from its last checkpoint where there is one, and measure it.
+    """Train a run, from its last checkpoint if there is one, and measure it.
 
     Args:
-        run: New or begun.
-        tests: What it is measured on.
-        rows: Their rows, where they were read already.
-        keep_checkpoints: Whether to keep the checkpoints of the finished run.
-        jobs: How many runs share the machine.
-        command: What was typed; stands in the bundle.
+        run: New or interrupted run.
+        tests: Test entries.
+        rows: Rows of the test entries; read if not given.
+        keep_checkpoints: Whether to keep the checkpoints.
+        jobs: Number of runs that share the machine.
+        command: Command line, recorded in the bundle.
 
     Raises:
         ConfigError: Training refuses the configuration.
@@ -144,25 +144,27 @@ def finish(
         begun["tries"].append(this)
         _write(run.folder / BEGUN, begun)
         resume = any((run.folder / "checkpoints").glob("*.ckpt"))
-        logger.info("%s: %s", run.name, "goes on from its checkpoint" if resume else "begins")
+        logger.info("%s: %s", run.name, "continues from its checkpoint" if resume else "starts")
         bundle = train(run.config, resume=resume, command=command)
         this["ended"] = time.time()
         begun["trained"] = True
         _write(run.folder / BEGUN, begun)
-    judged = judge(bundle, load_rows(tests) if rows is None else rows, run.config.run.accelerator)
-    write_scores(run.folder / SCORES, judged.rows)
+    if rows is None:
+        rows = load_rows(tests)
+    scored = score_rows(bundle, rows, run.config.run.accelerator)
+    write_scores(run.folder / SCORES, scored.rows)
     done = Finished(
         cell=run.cell,
         seed=run.seed,
         config_hash=hashlib.sha256(begun["config"].encode()).hexdigest(),
         tests=_described(tests),
-        parameters=judged.parameters,
+        parameters=scored.parameters,
         steps=_steps(bundle, run.folder / "log"),
         training_seconds=sum(one["ended"] - one["started"] for one in begun["tries"]),
         tries=len(begun["tries"]),
-        inference_seconds=judged.seconds,
-        inference_windows=judged.windows,
-        inference_device=judged.device,
+        inference_seconds=scored.seconds,
+        inference_windows=scored.windows,
+        inference_device=scored.device,
         jobs=jobs,
     )
     _write(run.folder / DONE, dataclasses.asdict(done))
@@ -173,19 +175,19 @@ def finish(
 
 
 def is_of_a_grid(run: Run) -> bool:
-    """Return whether a grid began what stands in the run's folder."""
+    """Return whether the run's folder was begun by a grid."""
     return (run.folder / BEGUN).exists()
 
 
 def effective(config: TrainConfig) -> str:
-    """Return as YAML all of a configuration that its weights depend on."""
+    """Return the part of a configuration that determines the weights, as YAML."""
     tree = _tree(dump_config(config))
     tree["run"] = {key: value for key, value in tree["run"].items() if key not in _FREE}
     return str(OmegaConf.to_yaml(OmegaConf.create(tree)))
 
 
 def _differences(before: str, now: str) -> list[str]:
-    """Return the keys that differ; one that a newer version brought counts by its default."""
+    """Return the differing keys; a missing key counts with its default."""
     defaults = _flat(_tree(OmegaConf.to_yaml(OmegaConf.structured(TrainConfig))))
     old, new = defaults | _flat(_tree(before)), defaults | _flat(_tree(now))
     for key in (f"run.{name}" for name in _FREE):
@@ -203,7 +205,7 @@ def _tree(text: str) -> Any:
 
 
 def _flat(tree: Any, key: str = "") -> dict[str, Any]:
-    """Return one value a dotted key; a list is one value."""
+    """Return the values by dotted key; a list is one value."""
     if not isinstance(tree, dict):
         return {key: tree}
     flat: dict[str, Any] = {}
@@ -217,7 +219,7 @@ def _described(tests: tuple[MeasuredRows, ...]) -> list[dict[str, Any]]:
 
 
 def _close_broken_tries(folder: Path, tries: list[dict[str, Any]]) -> None:
-    """Let a try that was killed end when it last wrote something."""
+    """Set the end of a killed try to its last write."""
     for one in tries:
         if one["ended"] is None:
             written = [
@@ -229,7 +231,7 @@ def _close_broken_tries(folder: Path, tries: list[dict[str, Any]]) -> None:
 
 
 def _steps(bundle: Path, log: Path) -> int | None:
-    """Return how many steps training took: as the bundle says, else by the log's last line."""
+    """Return the number of steps by the bundle, or else by the log."""
     said = read_bundle(bundle).info.training.settings.get("steps")
     if said is not None:
         return int(said)
@@ -253,7 +255,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    """Write by way of a file of another name: a run that is killed leaves the old one whole."""
+    """Write atomically."""
     beside = path.with_suffix(".tmp")
     beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     beside.replace(path)

@@ -1,14 +1,14 @@
-"""What one run said of each test row, without any text: enough for every measure, kept as JSONL."""
+"""Scores of a run for each test row, without texts; stored as JSONL."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,12 +20,13 @@ from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.sources import choose_rows, load_source
-from trivet.data.spans import mark_tokens
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.curves import BINS, bin_indices
 from trivet.measures.intervals import BoolArray, FloatArray
-from trivet.measures.predictions import marked_sentences
+from trivet.measures.lengths import count_tokens
+from trivet.measures.predictions import marked_characters, marked_sentences, touched_sentences
+from trivet.measures.samples import true_score
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.records import (
@@ -35,47 +36,44 @@ from trivet.records import (
     Evaluation,
     FailedEvaluation,
     LabelledExample,
-    Labels,
     Span,
     to_json_text,
 )
 
-logger = logging.getLogger(__name__)
-
 _GPU_POSITIONS = 16_384
-# bin, units in it, sum over them of (1 where positive, else 0) minus probability
+# bin, number of units, sum over units of label minus probability
 Bins = list[tuple[int, int, float]]
 
 
 @dataclass(frozen=True)
 class RowScore:
-    """One row's truths and scores; ``None`` where unknown or not judged.
+    """Truths and scores of one row; ``None`` where unknown or failed.
 
     Attributes:
-        test: Which entry of the grid's ``test``.
-        row: Its place in that entry's rows.
-        id: The example's own id.
-        source: Its data set.
-        group: Its source document.
-        generator: Who wrote the response.
-        tokens: Of question, contexts and response together, before any cutting.
-        windows: How many the encoder read.
-        failed: Why there is no verdict.
-        adherent: Truth: the whole response is supported.
-        faithfulness: In [0, 1].
-        flagged: Whether it lies below the bundle's own threshold.
-        relevance: In [0, 1].
-        relevance_true: The annotators' own, else the share of sentences marked.
-        utilization: Likewise.
-        utilization_true: Likewise.
-        completeness: Likewise.
-        completeness_true: Likewise.
-        span_hits: Characters both flagged and truly unsupported.
-        span_flagged: Characters flagged.
-        span_gold: Characters truly unsupported.
-        support_bins: Calibration of the response sentences; positive = unsupported.
-        relevance_bins: Calibration of the context sentences; positive = relevant.
-        utilization_bins: Likewise; positive = utilized.
+        test: Label of the test entry.
+        row: Index in that entry's rows.
+        id: Id of the example.
+        source: Data set.
+        group: Source document.
+        generator: Generator of the response.
+        tokens: Tokens of question, contexts and response before any cutting.
+        windows: Number of windows.
+        failed: Code of the failure.
+        adherent: True adherence.
+        faithfulness: Score in [0, 1].
+        flagged: Whether faithfulness is below the bundle's threshold.
+        relevance: Score in [0, 1].
+        relevance_true: Annotators' score, or the share of marked sentences.
+        utilization: As ``relevance``.
+        utilization_true: As ``relevance_true``.
+        completeness: As ``relevance``.
+        completeness_true: As ``relevance_true``.
+        span_hits: Number of flagged and truly unsupported characters.
+        span_flagged: Number of flagged characters.
+        span_gold: Number of truly unsupported characters.
+        support_bins: Bins of the response sentences; positive = unsupported.
+        relevance_bins: Bins of the context sentences; positive = relevant.
+        utilization_bins: As ``relevance_bins``; positive = utilized.
     """
 
     test: str
@@ -105,15 +103,15 @@ class RowScore:
 
 
 @dataclass(frozen=True)
-class Judging:
-    """All row scores of one run, and what the encoder took for them.
+class ScoredRows:
+    """All row scores of one run, and the cost of inference.
 
     Attributes:
-        rows: In order of test and row.
-        seconds: In the model alone, copies to and from its device included.
-        windows: How many it read in that time.
-        parameters: Of the whole model.
-        device: Where it ran.
+        rows: Scores in order of test and row.
+        seconds: Seconds in the model, with copies to and from its device.
+        windows: Number of windows read.
+        parameters: Number of parameters of the model.
+        device: Name of the backend.
     """
 
     rows: list[RowScore]
@@ -124,11 +122,11 @@ class Judging:
 
 
 class WeightsBackend:
-    """An engine that is the trained model itself, in fp32.
+    """Backend that runs the trained model in fp32.
 
     Attributes:
-        seconds: Spent in the model so far.
-        windows: Read so far.
+        seconds: Seconds spent in the model.
+        windows: Number of windows read.
     """
 
     def __init__(self, model: RagModel, device: torch.device) -> None:
@@ -139,11 +137,11 @@ class WeightsBackend:
 
     @property
     def name(self) -> str:
-        """What runs and on what."""
+        """Name and device."""
         return f"torch fp32 on {self._device.type}"
 
     def run(self, windows: Windows) -> Outputs:
-        """Run the model once; see ``trivet.backends.backend.Backend``."""
+        """Run the model; see ``trivet.backends.backend.Backend``."""
         start = time.perf_counter()
         try:
             with torch.inference_mode():
@@ -158,7 +156,7 @@ class WeightsBackend:
 
 
 def load_rows(tests: Sequence[MeasuredRows]) -> dict[str, list[LabelledExample]]:
-    """Read the test rows of every entry, by its label.
+    """Read the rows of all test entries, by label.
 
     Raises:
         DataError: A source cannot be read.
@@ -173,13 +171,15 @@ def load_rows(tests: Sequence[MeasuredRows]) -> dict[str, list[LabelledExample]]
     return found
 
 
-def judge(folder: Path, rows: dict[str, list[LabelledExample]], accelerator: str) -> Judging:
-    """Judge every test row with a bundle's weights, on the way that ``trivet test`` takes.
+def score_rows(
+    folder: Path, rows: dict[str, list[LabelledExample]], accelerator: str
+) -> ScoredRows:
+    """Evaluate all test rows with a bundle's weights, as ``trivet test`` does.
 
     Args:
-        folder: The bundle.
-        rows: By the label of their test entry.
-        accelerator: ``cpu``, or anything else for a GPU where there is one.
+        folder: Bundle.
+        rows: Rows by the label of their test entry.
+        accelerator: ``cpu``, or anything else for a GPU if there is one.
 
     Raises:
         BundleError: The bundle is refused.
@@ -196,11 +196,9 @@ def judge(folder: Path, rows: dict[str, list[LabelledExample]], accelerator: str
     for label, examples in rows.items():
         results = evaluator.evaluate_many(one.example for one in examples)
         for number, (one, result) in enumerate(zip(examples, results, strict=True)):
-            example = one.example
-            texts = (example.question, example.response, *example.contexts)
-            tokens = sum(len(segment) for segment in tokenizer.encode(texts))
+            (tokens,) = count_tokens([one.example], tokenizer)
             scores.append(score_row(label, number, one, result, tokens))
-    return Judging(
+    return ScoredRows(
         rows=scores,
         seconds=backend.seconds,
         windows=backend.windows,
@@ -216,7 +214,7 @@ def score_row(
     result: Evaluation | FailedEvaluation,
     tokens: int,
 ) -> RowScore:
-    """Return what is kept of one row."""
+    """Return the stored scores of one row."""
     labels = labelled.labels
     row = RowScore(
         test=test,
@@ -230,47 +228,41 @@ def score_row(
     )
     if isinstance(result, FailedEvaluation):
         return dataclasses.replace(row, failed=result.code)
-    relevant = None if labels.relevant is None else marked_sentences(result, labels.relevant)
-    utilized = None if labels.utilized is None else marked_sentences(result, labels.utilized)
-    row = dataclasses.replace(
+    known: dict[str, Any] = {}
+    for name, spans in (("relevance", labels.relevant), ("utilization", labels.utilized)):
+        if spans is not None and getattr(result, name) is not None:
+            probs = [
+                getattr(one, name) or 0.0
+                for context in result.contexts
+                for one in context.sentences
+            ]
+            known[f"{name}_bins"] = _bins(probs, marked_sentences(result, spans))
+    if labels.unsupported is not None and result.faithfulness is not None:
+        length = len(labelled.example.response)
+        gold = marked_characters(length, labels.unsupported)
+        flagged = marked_characters(length, result.unsupported)
+        known["span_hits"] = int((gold & flagged).sum())
+        known["span_flagged"], known["span_gold"] = int(flagged.sum()), int(gold.sum())
+        sentences = [Span(sentence.start, sentence.end) for sentence in result.sentences]
+        probs = [1 - sentence.support for sentence in result.sentences]
+        known["support_bins"] = _bins(probs, touched_sentences(sentences, labels.unsupported))
+    return dataclasses.replace(
         row,
         windows=result.windows,
         faithfulness=result.faithfulness,
         flagged=None if result.adherent is None else not result.adherent,
         relevance=result.relevance,
-        relevance_true=_share(labels.relevance, relevant),
+        relevance_true=true_score(labels, result, "relevance"),
         utilization=result.utilization,
-        utilization_true=_share(labels.utilization, utilized),
+        utilization_true=true_score(labels, result, "utilization"),
         completeness=result.completeness,
-        completeness_true=_completeness(labels, relevant, utilized),
-    )
-    sentences = [one for context in result.contexts for one in context.sentences]
-    if relevant is not None and result.relevance is not None:
-        probs = [one.relevance for one in sentences]
-        row = dataclasses.replace(row, relevance_bins=_bins(probs, relevant))
-    if utilized is not None and result.utilization is not None:
-        probs = [one.utilization or 0.0 for one in sentences]
-        row = dataclasses.replace(row, utilization_bins=_bins(probs, utilized))
-    if labels.unsupported is None or result.faithfulness is None:
-        return row
-    length = len(labelled.example.response)
-    gold = _characters(length, labels.unsupported)
-    flagged = _characters(length, [Span(span.start, span.end) for span in result.unsupported])
-    spans = [Span(sentence.start, sentence.end) for sentence in result.sentences]
-    return dataclasses.replace(
-        row,
-        span_hits=int((gold & flagged).sum()),
-        span_flagged=int(flagged.sum()),
-        span_gold=int(gold.sum()),
-        support_bins=_bins(
-            [1 - sentence.support for sentence in result.sentences],
-            _touched(spans, labels.unsupported),
-        ),
+        completeness_true=true_score(labels, result, "completeness"),
+        **known,
     )
 
 
 def write_scores(path: Path, rows: Iterable[RowScore]) -> None:
-    """Write one JSON object a line; never NaN."""
+    """Write one JSON object per line; never NaN."""
     lines = [to_json_text(dataclasses.asdict(row)) for row in rows]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -292,34 +284,6 @@ def read_scores(path: Path) -> list[RowScore]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     return rows
-
-
-def _share(given: float | None, marks: BoolArray | None) -> float | None:
-    if given is not None or marks is None:
-        return given
-    return float(marks.mean()) if len(marks) else 0.0
-
-
-def _completeness(
-    labels: Labels, relevant: BoolArray | None, utilized: BoolArray | None
-) -> float | None:
-    if labels.completeness is not None:
-        return labels.completeness
-    if relevant is None or utilized is None or not labels.relevant:  # of nothing there is no share
-        return None
-    return float((relevant & utilized).sum() / max(int(relevant.sum()), 1))
-
-
-def _touched(sentences: Sequence[Span], spans: Sequence[Span]) -> BoolArray:
-    offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
-    return mark_tokens(offsets.reshape(-1, 2), spans)
-
-
-def _characters(length: int, spans: Sequence[Span]) -> BoolArray:
-    marks = np.zeros(length, dtype=np.bool_)
-    for span in spans:
-        marks[span.start : span.end] = True
-    return marks
 
 
 def _bins(probs: Sequence[float], positive: BoolArray) -> Bins:

@@ -1,10 +1,9 @@
-"""The one table of a grid: each measure of each cell over seeds, each cell against the first.
+"""The table of a grid: each measure of each cell over seeds, and its difference to the first cell.
 
-- A cell's value is the mean over its seeds, with Student's t interval of that mean: how much a
-  result depends on the seed. One seed has no interval.
-- A difference is the mean over the seeds that both cells have finished. ``rows_low`` to
-  ``rows_high`` is its paired bootstrap over source documents: how much it depends on the test rows.
-  ``seeds_low`` to ``seeds_high`` is the t interval of the paired differences over seeds.
+- The value of a cell is the mean over seeds, with Student's t interval; one seed has none.
+- A difference is the mean over the seeds that both cells finished. ``rows_low`` to ``rows_high`` is
+  its paired bootstrap over source documents, ``seeds_low`` to ``seeds_high`` the t interval of the
+  paired differences over seeds.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ from trivet.ablation.comparison import MEASURES, Compared, compare_runs
 from trivet.ablation.grid import Grid, Run
 from trivet.ablation.run import SCORES, Finished, read_done, state_of
 from trivet.ablation.scores import read_scores
-from trivet.measures.intervals import DEFINED_SHARE
+from trivet.measures.intervals import Estimate
 from trivet.records import DataError
 
 
 @dataclass(frozen=True)
 class Value:
-    """One measure of one cell; an end of an interval is None where there is none.
+    """One measure of one cell; ends of missing intervals are None.
 
     Attributes:
-        test: The label of the test entry.
-        source: A data set or a whole family, perhaps with a length bucket.
-        overall: Whether it is the figure of a family.
-        measure: Its name.
-        cell: Whose.
-        mean: Over seeds; None where it is undefined.
+        test: Label of the test entry.
+        source: Data set or family, and a length bucket if any.
+        overall: Whether this is the figure of a family.
+        measure: Name of the measure.
+        cell: Name of the cell.
+        mean: Mean over seeds; None if undefined.
         low: Lower end of the 95 % t interval of the mean.
         high: Upper end.
-        seeds: The value of each seed that is finished, by seed.
-        n: How many rows.
-        positives: How many of them hold the positive class.
-        groups: How many source documents.
-        difference: To the first cell, over the seeds that both have; None for the first.
-        rows_low: Lower end of the 95 % interval of the difference, source documents resampled.
+        seeds: Value of each finished seed.
+        n: Number of rows.
+        positives: Number of rows of the positive class.
+        groups: Number of source documents.
+        difference: Difference to the first cell over common seeds; None for the first.
+        rows_low: Lower end of the difference's 95 % interval over source documents.
         rows_high: Upper end.
-        seeds_low: Lower end of the 95 % t interval of the difference over seeds.
+        seeds_low: Lower end of the difference's 95 % t interval over seeds.
         seeds_high: Upper end.
     """
 
@@ -71,23 +70,23 @@ class Value:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a cell costs; seconds are means over seeds.
+    """The cost of a cell; seconds are means over seeds, with 95 % t intervals.
 
     Attributes:
-        cell: Its name.
-        overrides: What it differs in.
-        seeds: Which are finished.
-        parameters: Of the whole model.
-        steps: Of the optimiser, of each seed.
-        training_seconds: Wall clock, checks of dev included.
-        training_low: Lower end of the 95 % t interval.
+        cell: Name of the cell.
+        overrides: ``key=value`` of the cell.
+        seeds: Finished seeds.
+        parameters: Number of parameters of the model.
+        steps: Optimizer steps of each seed.
+        training_seconds: Seconds of training with validation.
+        training_low: Lower end of its interval.
         training_high: Upper end.
-        inference_seconds: In the model, for 1000 windows of the test rows.
-        inference_low: Lower end of the 95 % t interval.
+        inference_seconds: Seconds in the model per 1000 windows.
+        inference_low: Lower end of its interval.
         inference_high: Upper end.
-        device: Where the test rows were judged.
-        failed_rows: Test rows without a verdict, of all seeds together.
-        remarks: What makes its seconds hard to compare.
+        device: Names of the backends.
+        failed_rows: Number of test rows without a verdict, over all seeds.
+        remarks: Circumstances that make times hard to compare.
     """
 
     cell: str
@@ -108,16 +107,16 @@ class Cost:
 
 @dataclass(frozen=True)
 class Table:
-    """All that is known of a grid.
+    """The results of a grid.
 
     Attributes:
-        name: Of the grid.
-        command: What was typed.
-        cells: In order; the first is what the others are compared with.
-        seeds: What the grid asks for.
-        missing: Runs that are not finished, ``CELL/seedN``.
-        costs: One a cell.
-        values: One a cell, for every measure of every source.
+        name: Name of the grid.
+        command: Command line.
+        cells: Names of the cells; the others are compared with the first.
+        seeds: Seeds of the grid.
+        missing: Unfinished runs, ``CELL/seedN``.
+        costs: Cost of each cell.
+        values: Values of each cell, for each measure of each source.
     """
 
     name: str
@@ -129,23 +128,23 @@ class Table:
     values: tuple[Value, ...]
 
     def to_json(self) -> str:
-        """Return everything as JSON text; never NaN."""
+        """Return JSON text; never NaN."""
         return json.dumps(
             {**dataclasses.asdict(self), "higher_is_better": MEASURES}, indent=2, allow_nan=False
         )
 
 
 def tabulate(grid: Grid, command: str = "trivet ablate", resamples: int = 1000) -> Table:
-    """Compare what is finished of a grid.
+    """Compare the finished runs of a grid.
 
     Args:
-        grid: The grid; nothing is run.
-        command: What was typed.
-        resamples: Of the source documents.
+        grid: Grid; nothing is run.
+        command: Command line.
+        resamples: Number of resamples of source documents.
 
     Raises:
-        ConfigError: A run was made with another configuration than the grid now says.
-        DataError: Nothing is finished yet, or what is stored is damaged or not of the same rows.
+        ConfigError: A run has another configuration than the grid.
+        DataError: No run is finished, or stored scores are damaged or of different rows.
     """
     found = [
         (run, done)
@@ -172,7 +171,7 @@ def tabulate(grid: Grid, command: str = "trivet ablate", resamples: int = 1000) 
 
 
 def values_of(one: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[Value]:
-    """Return a measure of each cell that has a finished run, in the order of the cells."""
+    """Return the values of a measure for each cell with a finished run, in order."""
     place = {(run.cell, run.seed): i for i, run in enumerate(runs)}
     values = []
     for cell in cells:
@@ -205,18 +204,15 @@ def values_of(one: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[
 
 def _with_difference(value: Value, one: Compared, pairs: Sequence[tuple[int, int]]) -> Value:
     """Add the difference of paired runs, and both of its intervals."""
-    differences, resampled = [], []  # [T] each, NaN where undefined, for both runs alike
+    differences, resampled = [], []
     for ours, theirs in pairs:
         mine, first = one.estimates[ours], one.estimates[theirs]
         if mine.value is not None and first.value is not None:
             differences.append(mine.value - first.value)
             resampled.append(mine.resampled - first.resampled)
     mean, seeds_low, seeds_high = t_interval(differences)
-    rows_low = rows_high = None
-    if resampled:
-        columns = np.mean(resampled, axis=0)
-        if np.isfinite(columns).mean() >= DEFINED_SHARE:
-            rows_low, rows_high = map(float, np.nanpercentile(columns, (2.5, 97.5)))
+    interval = Estimate(mean, np.mean(resampled, axis=0)).interval() if resampled else None
+    rows_low, rows_high = interval or (None, None)
     return dataclasses.replace(
         value,
         difference=mean,
@@ -228,7 +224,7 @@ def _with_difference(value: Value, one: Compared, pairs: Sequence[tuple[int, int
 
 
 def t_interval(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return the mean and its 95 % interval by Student's t; no interval for fewer than two."""
+    """Return the mean and its 95 % t interval; no interval for fewer than two values."""
     if not values:
         return None, None, None
     mean = float(np.mean(values))
@@ -252,7 +248,7 @@ def _cost(
     )
     remarks = []
     if any(one.tries > 1 for one in done):
-        remarks.append("a run was broken off and went on")
+        remarks.append("a run was interrupted and continued")
     if any(one.jobs > 1 for one in done):
         remarks.append(f"up to {max(one.jobs for one in done)} runs shared the machine")
     return dataclasses.replace(

@@ -1,1 +1,1 @@
-"""What `trivet calibrate` fits, checks and reports."""
+"""Fits of probabilities and thresholds, their errors and their report."""

@@ -1,14 +1,13 @@
-"""Fits the map from a head's logits to probabilities, by the likelihood of labelled sentences.
+"""Fits of maps from a head's logits to probabilities, by the likelihood of labelled sentences.
 
-What people read is a sentence's probability, the mean over its tokens, and a label is a sentence's
-too: so the map of the tokens is fitted until the *sentences* are likely, not the tokens. Support
-can be fitted on whole responses as well, whose probability is that of their weakest part.
+A sentence's probability is the mean over its tokens, and labels are of sentences. So the map of the
+tokens is fitted to the likelihood of the sentences. Support can also be fitted on whole responses,
+whose probability is that of their weakest part.
 
 Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
-piecewise linear, at most 16 knots). The support head has three logits; all three are scaled, the
-shift is entailment's, and z is entailment against the other two. So a linear map can be folded into
-any head's last layer. A Platt map may weigh the overlap of its sentences' words as well
-(``data.lexical_overlap``): scale * z + shift + weight * overlap, and the model adds that term.
+piecewise linear, at most 16 knots). Of the support head's three logits all are scaled, the shift is
+entailment's, and z is entailment against the other two. A Platt map may also have a weight of
+lexical overlap (``data.lexical_overlap``): scale * z + shift + weight * overlap.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """
@@ -32,25 +31,25 @@ Method = Literal["platt", "temperature", "isotonic"]
 Level = Literal["sentence", "response", "both"]
 Weighing = Literal["example", "sentence"]
 
-_SMALLEST = 1e-9  # of a probability under a logarithm
-_PRIOR = 1e-4  # of a nat: holds a map that the labels leave open, as a clean separation does
-_LEAST_SPREAD = 0.02  # of calibrated logits: below it all of them say the same
-_LEAST_SLOPE = 0.02  # an isotonic map keeps the order of logits: no ties are made
-_TAIL = 0.005  # share of the logits beyond the outer knots
+_SMALLEST = 1e-9  # least probability under a logarithm
+_PRIOR = 1e-4  # in nats; bounds a map that the labels do not, as for a clean separation
+_LEAST_SPREAD = 0.02  # least spread of calibrated logits
+_LEAST_SLOPE = 0.02  # least slope of an isotonic map, to avoid ties
+_TAIL = 0.005  # share of logits beyond the outer knots
 
 
 @dataclass(frozen=True)
 class LinearMap:
-    """scale * z + shift + overlap * the tokens' overlap, scale > 0."""
+    """scale * z + shift + lexical_overlap * overlap of the token's sentence; scale > 0."""
 
     scale: float = 1.0
     shift: float = 0.0
-    overlap: float = 0.0
+    lexical_overlap: float = 0.0
 
 
 @dataclass(frozen=True)
 class KnotMap:
-    """A rising piecewise-linear map through (x, y), going on beyond its ends with their slopes."""
+    """A rising piecewise-linear map through (x, y), extrapolated with the outer slopes."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -62,17 +61,17 @@ IDENTITY = LinearMap()
 
 @dataclass(frozen=True)
 class HeadLogits:
-    """What one head said of the examples, and what is known of them.
+    """The logits of one head for all examples, and their labels.
 
     Attributes:
-        logits: *Shape:* [M], or [M, 3] for support.
-        token: The token that each copy shows; None where every token has one copy. *Shape:* [M].
-        sentence: The sentence of each token, over all examples. *Shape:* [T].
-        row: The example of each sentence. *Shape:* [S].
-        truth: 1 or 0, NaN where unknown. *Shape:* [S].
-        verdict: 1, 0 or NaN of whole responses; all NaN for the context heads. *Shape:* [B].
-        weight: Of each example. *Shape:* [B].
-        overlap: Of each copy, what ``data.lexical_overlap`` says of its sentence; None where unknown.
+        logits: Logits of copies. *Shape:* [M], or [M, 3] for support.
+        token: Token of each copy; None if every token has one copy. *Shape:* [M].
+        sentence: Sentence of each token, over all examples. *Shape:* [T].
+        row: Example of each sentence. *Shape:* [S].
+        truth: Labels of sentences: 1, 0, NaN where unknown. *Shape:* [S].
+        verdict: Labels of responses: 1, 0 or NaN; all NaN for context heads. *Shape:* [B].
+        weight: Example weights. *Shape:* [B].
+        lexical_overlap: ``data.lexical_overlap`` of each copy's sentence; None where unknown.
             *Shape:* [M].
     """
 
@@ -83,12 +82,12 @@ class HeadLogits:
     truth: Tensor
     verdict: Tensor
     weight: Tensor
-    overlap: Tensor | None = None
+    lexical_overlap: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Of tokens [T], sentences [S] and examples' weakest parts [B] (1 without a token)."""
+    """Probabilities of tokens [T], sentences [S] and weakest parts [B] (1 without a token)."""
 
     tokens: Tensor
     sentences: Tensor
@@ -98,14 +97,14 @@ class Probabilities:
 def probabilities(
     head: HeadLogits, found: Map, faithfulness: Reduction = "weakest_sentence"
 ) -> Probabilities:
-    """Return what the head's logits mean under a map, joined as the model joins them."""
+    """Return the probabilities of a head's logits under a map, joined as in the model."""
     if isinstance(found, KnotMap):
         piecewise = PiecewiseLinear(found.x, found.y).double()
         return _joined(head, piecewise(_margin(head.logits)), faithfulness)
     shift = torch.tensor(found.shift, dtype=torch.float64)
     margins = _linear(head.logits, torch.tensor(found.scale), shift)
-    if head.overlap is not None:
-        margins = margins + found.overlap * head.overlap
+    if head.lexical_overlap is not None:
+        margins = margins + found.lexical_overlap * head.lexical_overlap
     return _joined(head, margins, faithfulness)
 
 
@@ -118,23 +117,23 @@ def fit(
     level: Level = "sentence",
     faithfulness: Reduction = "weakest_sentence",
     weighing: Weighing = "example",
-    overlap: bool = False,
+    lexical_overlap: bool = False,
 ) -> Map:
-    """Return the map under which the labels are most likely.
+    """Return the map of maximum likelihood.
 
     Args:
-        head: The logits and the labels.
-        method: The kind of map.
-        what: Named when nothing can be fitted.
-        rows: Which examples count; all by default. *Shape:* [B].
-        level: Whether sentences, whole responses or both (each half) must be likely. Where one
-            kind of label is missing altogether the other decides.
-        faithfulness: What a response's weakest part is.
-        weighing: Whether each example counts once, or each sentence.
-        overlap: Whether a Platt map weighs overlaps, where the head has them.
+        head: Logits and labels.
+        method: Kind of map.
+        what: Name of the head in messages.
+        rows: Examples to use; all by default. *Shape:* [B].
+        level: Unit of the likelihood: sentences, whole responses or both with equal weight. Without
+            labels of one kind the other is used.
+        faithfulness: Kind of a response's weakest part.
+        weighing: Unit that counts once.
+        lexical_overlap: Whether a Platt map has a weight of lexical overlap, if it is known.
 
     Raises:
-        DataError: Nothing is known, all known labels are the same, or they run against the logits.
+        DataError: Labels of a class are missing, or labels and logits are not positively related.
     """
     known = (~head.verdict.isnan()).index_fill(0, head.row[~head.truth.isnan()], True)
     known &= head.weight > 0
@@ -152,13 +151,13 @@ def fit(
             total = total - (weight * likelihood).sum() / weight.sum() / len(terms)
         return total
 
-    overlap = overlap and method == "platt" and head.overlap is not None
-    linear = _fit_linear(head, loss, what, method != "temperature", overlap)
+    weighed = lexical_overlap and method == "platt" and head.lexical_overlap is not None
+    linear = _fit_linear(head, loss, what, method != "temperature", weighed)
     return _fit_knots(head, loss, linear) if method == "isotonic" else linear
 
 
 def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
-    """Keep some of the examples; rows [B] says which."""
+    """Return the logits and labels of some examples. *Shape of rows:* [B]."""
     sentences = rows[head.row]
     tokens = sentences[head.sentence]
     copies = tokens if head.token is None else tokens[head.token]
@@ -174,12 +173,12 @@ def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
         truth=head.truth[sentences],
         verdict=head.verdict[rows],
         weight=head.weight[rows],
-        overlap=None if head.overlap is None else head.overlap[copies],
+        lexical_overlap=None if head.lexical_overlap is None else head.lexical_overlap[copies],
     )
 
 
 def _terms(head: HeadLogits, level: Level, weighing: Weighing) -> list[tuple[str, Tensor, Tensor]]:
-    """Return (which probabilities, truth, weight) of every kind of label that has both classes."""
+    """Return (kind of probability, truth, weight) for each kind of label with both classes."""
     of_sentence = head.weight[head.row]
     if weighing == "example":
         of_sentence = of_sentence / torch.bincount(head.row).clamp(min=1)[head.row]
@@ -194,9 +193,9 @@ def _terms(head: HeadLogits, level: Level, weighing: Weighing) -> list[tuple[str
 
 
 def _fit_linear(
-    head: HeadLogits, loss: Callable[[Tensor], Tensor], what: str, shifted: bool, overlap: bool
+    head: HeadLogits, loss: Callable[[Tensor], Tensor], what: str, shifted: bool, weighed: bool
 ) -> LinearMap:
-    # In units of the logits' own middle and spread, so that any head starts near its fit.
+    # Standardized by mean and spread of the logits, so that any head starts near its fit.
     margins = _margin(head.logits)
     middle, spread = margins.mean(), margins.std().clamp(min=1e-6)
 
@@ -206,33 +205,33 @@ def _fit_linear(
 
     def objective(values: Tensor) -> Tensor:
         margins = _linear(head.logits, *read(values))
-        if overlap and head.overlap is not None:
-            margins = margins + values[2] * head.overlap
+        if weighed and head.lexical_overlap is not None:
+            margins = margins + values[2] * head.lexical_overlap
         return loss(margins) + _PRIOR * values.square().sum()
 
-    found = _minimum(objective, torch.zeros(1 + shifted + overlap, dtype=torch.float64))
+    found = _minimum(objective, torch.zeros(1 + shifted + weighed, dtype=torch.float64))
     if float(found[0].exp()) < _LEAST_SPREAD:
         raise DataError(
-            f"{what}: the labels run against the logits or do not depend on them (fitted, the "
-            f"logits' spread is {float(found[0].exp()):.3f}); not fitted"
+            f"{what}: labels and logits are unrelated or inversely related (fitted, the logits' "
+            f"spread is {float(found[0].exp()):.3f}); not fitted"
         )
     scale, shift = (float(value) for value in read(found))
-    return LinearMap(scale, shift, float(found[2]) if overlap else 0.0)
+    return LinearMap(scale, shift, float(found[2]) if weighed else 0.0)
 
 
 def _fit_knots(head: HeadLogits, loss: Callable[[Tensor], Tensor], linear: LinearMap) -> Map:
-    """Bend the linear map at quantiles of the logits."""
+    """Fit a piecewise-linear map with knots at quantiles of the logits."""
     margins = _margin(head.logits)
     if head.token is not None:
         margins = _highest(margins, head.token, len(head.sentence))
     places = np.quantile(margins.numpy(), np.linspace(_TAIL, 1 - _TAIL, KNOTS))
-    # Knots that all but coincide would need a slope of their own.
+    # Nearly equal knots would have an undetermined slope.
     apart = np.concatenate([[True], np.diff(places) > 1e-3 * max(float(np.ptp(places)), 1e-6)])
     x = torch.from_numpy(places[apart])
     if len(x) < 3:
         return linear
     steps = x.diff()
-    # softplus(slopes) * steps + the least slope: rising whatever the values are.
+    # softplus(slopes) * steps + the least slope: always rising.
     slope = torch.tensor(max(linear.scale - _LEAST_SLOPE, 1e-3), dtype=torch.float64)
     start = torch.cat([x[:1] * linear.scale + linear.shift, slope.expm1().log().expand(len(steps))])
 
@@ -276,12 +275,12 @@ def _linear(logits: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def _margin(logits: Tensor) -> Tensor:
-    """Return the logit of P(entailment); a context head's logit is one. *Shape:* [M]."""
+    """Return the logit of the positive class. *Shape:* [M]."""
     return logits if logits.ndim == 1 else entailment_logit(logits)
 
 
 def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Probabilities:
-    """Join as ``trivet.model.aggregate`` does, over ragged examples; margins [M] or [T]."""
+    """Join like ``trivet.model.aggregate``, over ragged examples; margins are [M] or [T]."""
     count = len(head.sentence)
     if head.token is not None and len(margins) != count:
         margins = _highest(margins, head.token, count)
@@ -299,6 +298,6 @@ def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Proba
 
 
 def _highest(margins: Tensor, token: Tensor, count: int) -> Tensor:
-    """Return the highest of each token's copies. *Shapes:* [M], [M] -> [T]."""
+    """Return the maximum over each token's copies. *Shapes:* [M], [M] -> [T]."""
     lowest = margins.new_full((count,), -torch.inf)
     return lowest.scatter_reduce(0, token, margins, "amax", include_self=False)

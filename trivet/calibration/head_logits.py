@@ -1,4 +1,4 @@
-"""What a model says of labelled rows before any calibration: each head's logits, read once."""
+"""Logits of each head for labelled rows, before any calibration."""
 
 from __future__ import annotations
 
@@ -19,30 +19,27 @@ from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
 
 FloatArray = npt.NDArray[np.float64]
-WINDOWS_AT_ONCE = {"cpu": 16, "cuda": 256}  # a long example is read in slices
+WINDOWS_PER_CALL = {"cpu": 16, "cuda": 256}
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One head's part of one example; ``copies`` are the windows that show each token."""
+    """Logits and labels of one head and example; ``copies`` is the number of windows per token."""
 
     logits: FloatArray
     copies: IntArray
     sentence: IntArray
     truth: FloatArray
-    overlap: FloatArray
+    lexical_overlap: FloatArray
 
 
 def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadName, HeadLogits]:
-    """Run the model over every example, and lay its sentences' labels beside the logits.
+    """Return logits and labels of all examples for each head, in order.
 
     Args:
-        model: In eval mode.
-        items: Labelled and cut.
+        model: Model in eval mode.
+        items: Labelled examples, cut into windows.
         pad: Id of the padding token.
-
-    Returns:
-        For support, relevance and utilization: all examples, known or not, in order.
     """
     rows: dict[HeadName, list[_Row]] = {"support": [], "relevance": [], "utilization": []}
     for item in items:
@@ -58,7 +55,7 @@ def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadNam
 
 
 def tokens_read(item: Item) -> int:
-    """Return how many tokens contexts, question and response have together."""
+    """Return the number of tokens of contexts, question and response."""
     return len(item.tokenized.context) + len(item.tokenized.question) + len(item.tokenized.response)
 
 
@@ -77,10 +74,10 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
         copies=shown.sum(-1).numpy(),
         sentence=read.response_sentence,
         truth=_supported(read.response_sentence_spans, labels),
-        overlap=shared.numpy().astype(np.float64),
+        lexical_overlap=shared.numpy().astype(np.float64),
     )
     found: dict[HeadName, _Row] = {"support": support}
-    # Without a response nothing is utilized, and no utilization is reported.
+    # Without a response no utilization is reported.
     utilized = labels.utilized if answered else None
     contexts: tuple[tuple[HeadName, Tensor, Tensor, Sequence[ContextSpan] | None], ...] = (
         ("relevance", logits.relevance, windows.question_overlap, labels.relevant),
@@ -96,14 +93,14 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
                 None if spans is None else _marked(read.context_sentence_spans, spans),
                 len(read.context_sentence_spans),
             ),
-            overlap=overlap.numpy().astype(np.float64),
+            lexical_overlap=overlap.numpy().astype(np.float64),
         )
     return found
 
 
 def _logits(model: RagModel, windows: Iterable[Tensor]) -> TokenLogits:
     device = next(model.parameters()).device
-    most = WINDOWS_AT_ONCE.get(device.type, 16)
+    most = WINDOWS_PER_CALL.get(device.type, 16)
     with torch.inference_mode():
         parts = [
             model.read(*(tensor.to(device) for tensor in some))
@@ -129,12 +126,12 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
         truth=torch.from_numpy(np.concatenate([row.truth for row in rows])),
         verdict=verdict,
         weight=weight,
-        overlap=torch.from_numpy(np.concatenate([row.overlap for row in rows])),
+        lexical_overlap=torch.from_numpy(np.concatenate([row.lexical_overlap for row in rows])),
     )
 
 
 def _verdict(item: Item) -> float:
-    """Return 1 for an adherent response, 0 for another, NaN where that is unknown."""
+    """Return 1 for an adherent response, 0 for another, NaN if unknown."""
     known = int(item.targets.adherent)
     return float(known) if known >= 0 and len(item.tokenized.response) else float("nan")
 
@@ -152,7 +149,7 @@ def _known(marks: BoolArray | None, count: int) -> FloatArray:
 
 
 def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan]) -> BoolArray:
-    """Say of every context sentence whether a span touches it."""
+    """Return whether a span touches each context sentence."""
     marks = np.zeros(len(sentences), dtype=np.bool_)
     context = np.array([one.context for one in sentences])
     for number in {span.context for span in spans}:

@@ -1,8 +1,7 @@
-"""What a calibration is worth: errors before, and after on rows that the map was not fitted on.
+"""Errors before a calibration, and after it by two-fold cross-fitting.
 
-A map that is judged on the rows it was fitted on looks better than it is. So the groups are split
-in two halves, each half is judged by the map of the other, and both are measured together. The map
-that is kept is then fitted on all.
+Groups are split in two halves, each mapped by the fit of the other. The map that is kept is fitted
+on all rows.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class PartError:
-    """The calibration error of some of the rows.
+    """The calibration error of some rows.
 
     Attributes:
-        part: A source, a bucket of lengths, or ``all``.
-        n: Sentences (or responses) with a known label.
-        before: Expected calibration error; None where nothing is known.
-        after: The same, cross-fitted; None where it could not be.
-        rmse_before: Root mean squared error of the examples' shares of true sentences; of the
-            context heads alone.
-        rmse_after: The same, cross-fitted.
+        part: Source, length bucket, or ``all``.
+        n: Number of sentences (or responses) with a known label.
+        before: Expected calibration error; None without labels.
+        after: Cross-fitted error; None without a fit.
+        rmse_before: Root mean squared error of the examples' shares of true sentences, for context
+            heads.
+        rmse_after: Cross-fitted one.
     """
 
     part: str
@@ -49,16 +48,16 @@ class PartError:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """All that is measured of one head, or of whole responses.
+    """The errors of one head, or of whole responses.
 
     Attributes:
         name: ``support``, ``relevance``, ``utilization`` or ``faithfulness``.
-        unit: What was judged: response sentences, context sentences, responses.
-        found: The map fitted on all rows; None where there was none to fit.
-        note: Why there is none.
-        errors: Of all rows first, then by source and by length.
-        before: The reliability curve before.
-        after: The curve after, cross-fitted; empty where it could not be.
+        unit: Measured unit: response sentences, context sentences, responses.
+        found: Map fitted on all rows, if any.
+        note: Reason for a missing map.
+        errors: Errors of all rows, then by source and by length.
+        before: Reliability curve before.
+        after: Cross-fitted curve; may be empty.
     """
 
     name: str
@@ -71,7 +70,7 @@ class HeadReport:
 
 
 def halves(groups: Sequence[str], seed: int = 0) -> tuple[BoolArray, BoolArray]:
-    """Split examples in two, whole groups at a time. *Shape of each:* [B]."""
+    """Split examples in two halves of whole groups. *Shape of each:* [B]."""
     names = sorted(set(groups))
     order = np.random.default_rng(seed).permutation(len(names))
     first = {names[place] for place in order[: len(names) // 2]}
@@ -80,7 +79,7 @@ def halves(groups: Sequence[str], seed: int = 0) -> tuple[BoolArray, BoolArray]:
 
 
 def parts(sources: Sequence[str], tokens: Sequence[int]) -> dict[str, BoolArray]:
-    """Name the examples that are reported together: all, each source, each bucket of lengths."""
+    """Return the masks of reported examples: all, each source, each length bucket."""
     source, bucket = np.array(sources), np.array([bucket_of(count) for count in tokens])
     found = {ALL: np.ones(len(source), dtype=np.bool_)}
     if len(set(sources)) > 1:
@@ -95,13 +94,13 @@ def cross_fitted(
     fit: Callable[[BoolArray], Map],
     faithfulness: Reduction,
 ) -> Probabilities | None:
-    """Judge each half by the map that is fitted on the other; None where a half cannot be fitted.
+    """Return each half's probabilities by the map of the other; None if a half cannot be fitted.
 
     Args:
-        head: The logits.
-        split: Of ``halves``.
-        fit: Rows to a map.
-        faithfulness: What a response's weakest part is.
+        head: Logits.
+        split: Result of ``halves``.
+        fit: Function from rows to a map.
+        faithfulness: Kind of a response's weakest part.
     """
     try:
         first, second = (probabilities(head, fit(half), faithfulness) for half in split)
@@ -111,7 +110,6 @@ def cross_fitted(
     rows["sentences"] = rows["weakest"][head.row.numpy()]
     rows["tokens"] = rows["sentences"][head.sentence.numpy()]
     mixed = {
-        # What was fitted on the first half judges the second.
         name: getattr(second, name).where(torch.from_numpy(rows[name]), getattr(first, name))
         for name in ("tokens", "sentences", "weakest")
     }
@@ -130,37 +128,17 @@ def sentence_report(
     """Measure a head by its sentences.
 
     Args:
-        name: The head.
-        head: Its labels.
-        before: Under the bundle as it was.
-        after: Cross-fitted.
-        masks: Of ``parts``.
-        found: The map of all rows.
-        note: Why there is none.
+        name: Head.
+        head: Labels.
+        before: Probabilities of the bundle.
+        after: Cross-fitted probabilities.
+        masks: Result of ``parts``.
+        found: Map fitted on all rows.
+        note: Reason for a missing map.
     """
-    row, shares = head.row.numpy(), name != "support"
-    errors = []
-    for part, mask in masks.items():
-        known = mask[row] & np.isfinite(head.truth.numpy())
-        curves = [_bins(one, "sentences", head.truth, known) for one in (before, after)]
-        errors.append(
-            PartError(
-                part,
-                int(known.sum()),
-                *(expected_calibration_error(curve) for curve in curves),
-                *(_share_rmse(one, head, known) if shares else None for one in (before, after)),
-            )
-        )
-    known = np.isfinite(head.truth.numpy())
-    return HeadReport(
-        name,
-        "response sentences" if name == "support" else "context sentences",
-        found,
-        note,
-        tuple(errors),
-        tuple(_bins(before, "sentences", head.truth, known)),
-        tuple(_bins(after, "sentences", head.truth, known)),
-    )
+    unit = "response sentences" if name == "support" else "context sentences"
+    masks = {part: mask[head.row.numpy()] for part, mask in masks.items()}
+    return _report(name, unit, "sentences", head, before, after, masks, found, note)
 
 
 def response_report(
@@ -169,37 +147,53 @@ def response_report(
     after: Probabilities | None,
     masks: Mapping[str, BoolArray],
 ) -> HeadReport:
-    """Measure whole responses: how often one of a given faithfulness is adherent."""
-    finite = np.isfinite(head.verdict.numpy())
-    errors = []
+    """Measure the faithfulness of whole responses."""
+    note = "follows from support"
+    return _report("faithfulness", "responses", "weakest", head, before, after, masks, None, note)
+
+
+def _report(
+    name: str,
+    unit: str,
+    kind: str,
+    head: HeadLogits,
+    before: Probabilities,
+    after: Probabilities | None,
+    masks: Mapping[str, BoolArray],
+    found: Map | None,
+    note: str,
+) -> HeadReport:
+    truth = (head.truth if kind == "sentences" else head.verdict).numpy()
+    errors, curves = [], []
     for part, mask in masks.items():
-        known = mask & finite
-        curves = [_bins(one, "weakest", head.verdict, known) for one in (before, after)]
+        known = mask & np.isfinite(truth)
+        curves.append([_bins(one, kind, truth, known) for one in (before, after)])
         errors.append(
-            PartError(part, int(known.sum()), *(expected_calibration_error(c) for c in curves))
+            PartError(
+                part,
+                int(known.sum()),
+                *(expected_calibration_error(curve) for curve in curves[-1]),
+                *(
+                    _share_rmse(one, head, known) if unit == "context sentences" else None
+                    for one in (before, after)
+                ),
+            )
         )
-    return HeadReport(
-        "faithfulness",
-        "responses",
-        None,
-        "follows from support",
-        tuple(errors),
-        tuple(_bins(before, "weakest", head.verdict, finite)),
-        tuple(_bins(after, "weakest", head.verdict, finite)),
-    )
+    whole = curves[0]  # the first part is ``all``
+    return HeadReport(name, unit, found, note, tuple(errors), tuple(whole[0]), tuple(whole[1]))
 
 
 def _bins(
-    found: Probabilities | None, name: str, truth: torch.Tensor, known: BoolArray
+    found: Probabilities | None, kind: str, truth: FloatArray, known: BoolArray
 ) -> list[ReliabilityBin]:
     if found is None:
         return []
-    probs = np.clip(getattr(found, name).numpy(), 0, 1)  # means of many numbers round
-    return reliability_bins(probs[known], truth.numpy()[known])
+    probs = np.clip(getattr(found, kind).numpy(), 0, 1)  # means may exceed 1 by rounding
+    return reliability_bins(probs[known], truth[known])
 
 
 def _share_rmse(found: Probabilities | None, head: HeadLogits, known: BoolArray) -> float | None:
-    """Root mean squared error of the share of true sentences, over examples."""
+    """Return the root mean squared error of the examples' shares of true sentences."""
     if found is None or not known.any():
         return None
     row = head.row.numpy()[known]

@@ -1,4 +1,4 @@
-"""A calibration for people: as lines of text, and as a page or a folder with curves."""
+"""The report of a calibration: lines of text, and a page or folder with curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from trivet.bundle.schema import CalibrationInfo
 from trivet.calibration.fit import LinearMap, Map
 from trivet.calibration.measures import HeadReport
-from trivet.calibration.separation import UseThreshold
+from trivet.calibration.thresholds import UseThreshold
 from trivet.records import DataError
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
@@ -21,13 +21,13 @@ _HEADER = ("rows", "n", "ECE before", "ECE after", "RMSE before", "RMSE after")
 _USES = ("use", "threshold", "AUROC", "95 % interval", "precision", "recall", "F1", "flagged", "n")
 _EXPLAINED = (
     "ECE: expected calibration error, 15 bins. RMSE: of the examples' shares of true sentences. "
-    "After: two-fold cross-fitted by group, so every row was judged by a map fitted on others; the "
-    "map that was kept is fitted on all rows."
+    "After: two-fold cross-fitted by group, so the map of every row is fitted on others; the map "
+    "in the bundle is fitted on all rows."
 )
 
 
 def lines(reports: Sequence[HeadReport], uses: Sequence[UseThreshold]) -> list[str]:
-    """Return the outcome, one line a head and one a use."""
+    """Return one line for each head and for each threshold."""
     found = []
     for report in reports:
         every = report.errors[0]
@@ -37,10 +37,10 @@ def lines(reports: Sequence[HeadReport], uses: Sequence[UseThreshold]) -> list[s
 
 
 def check_path(path: Path) -> None:
-    """Refuse a place for the report before any work is done.
+    """Refuse an invalid path for the report.
 
     Raises:
-        DataError: A page would stand in a folder that is not there, or a folder's name is a file's.
+        DataError: The page's folder does not exist, or the folder's name is a file.
     """
     if path.suffix == ".html" and not path.parent.is_dir():
         raise DataError(f"{path}: there is no folder {path.parent} to write it into")
@@ -54,16 +54,16 @@ def write_report(
     reports: Sequence[HeadReport],
     uses: Sequence[UseThreshold],
 ) -> Path:
-    """Write a self-contained page; into a folder, also the figures as JSON and the curves as SVG.
+    """Write a self-contained page; in a folder, also JSON figures and SVG curves.
 
     Args:
-        path: ``FILE.html``, or a folder, which is made if need be.
-        info: Of the bundle.
-        reports: What was measured.
-        uses: The thresholds.
+        path: ``FILE.html``, or a folder, created if needed.
+        info: Record of the bundle.
+        reports: Errors of the heads.
+        uses: Thresholds.
 
     Returns:
-        The page.
+        Path of the page.
     """
     curves = {report.name: _curve(report) for report in reports if report.before}
     page = render_page("Calibration", _sections(info, reports, uses, curves))
@@ -134,11 +134,11 @@ def _curve(report: HeadReport) -> str:
 
 def _map_words(report: HeadReport) -> str:
     found: Map | None = report.found
-    words = "as it was"
+    words = "unchanged"
     if isinstance(found, LinearMap):
         words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
-        if found.overlap:
-            words += f", overlap {found.overlap:.3f}"
+        if found.lexical_overlap:
+            words += f", lexical overlap {found.lexical_overlap:.3f}"
     elif found is not None:
         words = f"{len(found.x)} knots"
     return f"{words} ({report.note})" if report.note else words

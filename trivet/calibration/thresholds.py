@@ -1,28 +1,152 @@
-"""Thresholds of a bundle whose support was calibrated: chosen anew, or kept in their meaning."""
+"""Thresholds of a calibrated bundle: chosen again, or kept if the rows do not justify a new one.
+
+A new threshold needs an AUROC above .5 with confidence, and the requested precision.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
 from trivet.calibration.fit import HeadLogits, Map, probabilities
-from trivet.calibration.separation import UseThreshold, justified_thresholds, same_share
 from trivet.data.labelled.datamodule import Item
-from trivet.measures.thresholds import DevScores, threshold_columns
+from trivet.measures.intervals import Draws, auroc
+from trivet.measures.thresholds import (
+    Column,
+    DevScores,
+    best_threshold,
+    precise_threshold,
+    threshold_columns,
+)
 from trivet.model.architecture import Reduction
 from trivet.records import DataError, Labels
 
 logger = logging.getLogger(__name__)
 
+_RESAMPLES = 500
+_UNITS = {"adherence": "responses", "sentence": "sentences", "span": "words"}
+
+
+@dataclass(frozen=True)
+class UseThreshold:
+    """The threshold of one use, and its quality on the rows that chose it.
+
+    Attributes:
+        use: ``adherence``, ``sentence`` or ``span``.
+        threshold: Threshold; None if none is justified and the bundle's is kept.
+        why_not: Reason for None.
+        precision: Unsupported share of what is flagged (characters, for spans).
+        recall: Flagged share of what is unsupported.
+        f1: F1 of both.
+        flagged: Number of flagged responses, sentences or words.
+        n: Number of responses, sentences or words.
+        auroc: AUROC of support; None with one class.
+        low: Lower end of its 95 % interval by groups, if any.
+        high: Upper end.
+    """
+
+    use: str
+    threshold: float | None
+    why_not: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    flagged: int
+    n: int
+    auroc: float | None
+    low: float | None
+    high: float | None
+
+    def words(self) -> str:
+        """Return the outcome in one sentence."""
+        if self.threshold is None:
+            return f"{self.use}: no clean separation, {self.why_not}; the threshold is kept"
+        return (
+            f"{self.use}: threshold {self.threshold:.4f}, precision {self.precision:.3f}, recall "
+            f"{self.recall:.3f}, F1 {self.f1:.3f}, {self.flagged} of {self.n} "
+            f"{_UNITS[self.use]} flagged"
+        )
+
+
+def justified_thresholds(
+    columns: Mapping[str, Column], scores: Sequence[DevScores], least_precision: float | None
+) -> list[UseThreshold]:
+    """Choose a threshold for each use, or give the reason for none.
+
+    Args:
+        columns: Result of ``threshold_columns``.
+        scores: Scores that the columns were made from.
+        least_precision: Required precision; None for the best F1.
+    """
+    groups = [f"{one.example.source}\n{one.example.group}" for one in scores]
+    return [_justified(use, column, groups, least_precision) for use, column in columns.items()]
+
+
+def _justified(
+    use: str, column: Column, groups: Sequence[str], least_precision: float | None
+) -> UseThreshold:
+    support, unsupported, size = column.support, column.unsupported, column.size
+    n, wrong = len(support), unsupported > 0
+    if not wrong.any() or wrong.all():
+        why = f"the labels of {column.examples} examples hold one class or none"
+        return UseThreshold(use, None, why, None, None, None, 0, n, None, None, None)
+    draws = Draws([groups[place] for place in column.example], use, _RESAMPLES, seed=0)
+    area = draws.estimate(auroc(-support, wrong), np.arange(n))
+    interval = area.interval()
+    low, high = interval or (None, None)
+    if least_precision is None:
+        found = best_threshold(support, unsupported, size)
+    else:
+        found = precise_threshold(support, unsupported, least_precision, size)
+    why = ""
+    if interval is None:
+        why = f"AUROC {area.value:.3f} has no interval: too few groups"
+    elif interval[0] <= 0.5:
+        why = f"AUROC {area.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] includes .5 or less"
+    elif found is None:
+        why = (
+            "nothing can be flagged"
+            if least_precision is None
+            else f"no threshold has a precision of {least_precision:g}"
+        )
+    if why or found is None:
+        return UseThreshold(use, None, why, None, None, None, 0, n, area.value, low, high)
+    flagged = support < found.threshold
+    hits, amount = unsupported[flagged].sum(), size[flagged].sum()
+    return UseThreshold(
+        use=use,
+        threshold=found.threshold,
+        why_not="",
+        precision=float(hits / amount),
+        recall=float(hits / unsupported.sum()),
+        f1=found.f1,
+        flagged=int(flagged.sum()),
+        n=n,
+        auroc=area.value,
+        low=low,
+        high=high,
+    )
+
+
+def same_share(before: Column, threshold: float, after: Column) -> float:
+    """Return the threshold that flags as many items as another did before a calibration."""
+    flagged = int((before.support < threshold).sum())
+    ranked = np.sort(after.support)
+    if not flagged:
+        return float(min(threshold, ranked[0])) if len(ranked) else threshold
+    above = ranked[flagged] if flagged < len(ranked) else 1.0
+    middle = (ranked[flagged - 1] + above) / 2
+    return float(middle if middle > ranked[flagged - 1] else above)
+
 
 def dev_scores(
     items: Sequence[Item], support: HeadLogits, found: Map, faithfulness: Reduction
 ) -> Iterator[DevScores]:
-    """Say of each example what the thresholds need, under a map of the support head's logits."""
+    """Return each example's scores under a map of the support head's logits."""
     joined = probabilities(support, found, faithfulness)
     tokens, sentences, weakest = (
         part.numpy() for part in (joined.tokens, joined.sentences, joined.weakest)
@@ -50,17 +174,16 @@ def choose_or_keep(
     sources: Sequence[str],
     least_precision: float | None,
 ) -> tuple[tuple[UseThreshold, ...], Thresholds]:
-    """Return what the rows say of each use, and the bundle's thresholds from now on.
+    """Return the thresholds that the rows justify, and the new thresholds of the bundle.
 
-    A threshold that is kept on a support whose scale has changed is moved along, so that it flags
-    as many of these rows as before.
+    A kept threshold is moved with a changed support, so that it flags as many rows as before.
 
     Args:
-        old: The bundle's until now.
-        before: The scores until now.
-        after: The scores from now on, of the same examples.
+        old: Thresholds of the bundle.
+        before: Scores before the calibration.
+        after: Scores after it, of the same examples.
         sources: Prefixes of the sources that choose; all if empty.
-        least_precision: Of what is flagged; None for the best F1.
+        least_precision: Required precision; None for the best F1.
 
     Raises:
         DataError: No row has such a source.
@@ -92,6 +215,6 @@ def choose_or_keep(
 
 
 def _unlabelled(scores: Sequence[DevScores]) -> list[DevScores]:
-    """Give every example some labels, so that all count whose scores are compared."""
+    """Give every example labels, so that all scores count."""
     labels = Labels(unsupported=(), adherent=True)
     return [replace(one, example=replace(one.example, labels=labels)) for one in scores]

@@ -1,42 +1,82 @@
-"""``trivet calibrate``: probabilities and thresholds fitted on dev rows."""
+"""``trivet calibrate``: fit probabilities and thresholds on dev rows."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from trivet.calibration import options as calibration_options
 from trivet.commands.shared import NO_SEPARATION, needs_extra
+
+
+class Head(StrEnum):
+    """Heads of the model."""
+
+    support = "support"
+    relevance = "relevance"
+    utilization = "utilization"
 
 
 def calibrate(
     bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
-    data: Annotated[list[str], typer.Option(help="Labelled rows no weight was trained on.")],
-    split: Annotated[str, typer.Option(help="Their split.")] = "dev",
-    method: calibration_options.Method = "platt",
-    heads: calibration_options.Heads = None,
-    support_level: calibration_options.SupportLevel = "sentence",
-    weigh: calibration_options.Weigh = "example",
-    only: calibration_options.Only = None,
-    precision_at_least: calibration_options.PrecisionAtLeast = None,
-    thresholds_from: calibration_options.ThresholdsFrom = None,
-    overlap: calibration_options.Overlap = False,
-    report: calibration_options.Report = None,
+    data: Annotated[
+        list[str], typer.Option(help="Labelled rows that no weight was trained on; repeatable.")
+    ],
+    split: Annotated[str, typer.Option(help="Split of the rows.")] = "dev",
+    method: Annotated[
+        Literal["platt", "temperature", "isotonic"],
+        typer.Option(help="Scale and shift, scale, or a rising map of up to 16 knots."),
+    ] = "platt",
+    heads: Annotated[
+        list[Head] | None,
+        typer.Option("--head", help="Head to fit; repeatable. Default: all with labels."),
+    ] = None,
+    support_level: Annotated[
+        Literal["sentence", "response", "both"],
+        typer.Option(help="Labels that support is fitted to."),
+    ] = "sentence",
+    weigh: Annotated[
+        Literal["example", "sentence"], typer.Option(help="Unit that counts once in a fit.")
+    ] = "example",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Prefix of the sources to use; repeatable. Default: all."),
+    ] = None,
+    precision_at_least: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=1, help="Flag as much as possible with this precision. Default: best F1."
+        ),
+    ] = None,
+    thresholds_from: Annotated[
+        list[str] | None,
+        typer.Option(help="Prefix of the sources that choose thresholds. Default: all."),
+    ] = None,
+    lexical_overlap: Annotated[
+        bool,
+        typer.Option(
+            help="Also weigh the words that a sentence shares with the contexts (support), the "
+            "question (relevance) or the response (utilization)."
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="FILE.html or a folder: errors and reliability curves.")
+    ] = None,
 ) -> None:
-    """Fit a bundle's probabilities and thresholds on dev rows; export again afterwards.
+    """Fit probabilities and thresholds of a bundle on dev rows; export again afterwards.
 
-    Where no threshold is justified the old one stays, and the exit code is 4.
+    A threshold that the rows do not justify is kept; the exit code is then 4.
     """
-    if overlap and method != "platt":
-        raise typer.BadParameter(f"--overlap is fitted with --method platt, not {method}")
+    if lexical_overlap and method != "platt":
+        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")
     with needs_extra("train"):
         from trivet.calibrate import Choices
         from trivet.calibrate import calibrate as fit_heads
-        from trivet.calibration import report as calibration_report
+        from trivet.calibration.report import check_path, lines, write_report
     if report is not None:
-        calibration_report.check_path(report)
+        check_path(report)
     choices = Choices(
         method=method,
         heads=tuple(head.value for head in heads or ()),
@@ -45,11 +85,11 @@ def calibrate(
         only=tuple(only or ()),
         thresholds_from=tuple(thresholds_from or ()),
         least_precision=precision_at_least,
-        overlap=overlap,
+        lexical_overlap=lexical_overlap,
     )
     found = fit_heads(bundle, data, split, choices)
-    print("\n".join(calibration_report.lines(found.reports, found.uses)))
+    print("\n".join(lines(found.reports, found.uses)))
     if report is not None:
-        print(calibration_report.write_report(report, found.info, found.reports, found.uses))
+        print(write_report(report, found.info, found.reports, found.uses))
     if any(one.threshold is None for one in found.uses):
         raise typer.Exit(NO_SEPARATION)

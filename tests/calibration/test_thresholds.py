@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.calibration.separation import UseThreshold, justified_thresholds, same_share
+from trivet.calibration.thresholds import UseThreshold, justified_thresholds, same_share
 from trivet.measures.thresholds import Column, DevScores, precise_threshold, threshold_columns
 from trivet.records import LabelledExample, Labels, RagExample, Span
 
