@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def hostile() -> list[VerdictRow]:
     """Return a row with each text in every field, and a failed one."""
     rows = []
     for number, text in enumerate(PAYLOADS, start=1):
-        names = {
+        names: dict[str, Any] = {
             "id_": text + str(number),
             "metadata": {"model": text if number < 15 else "m", f"column {text}": number % 2},
         }
