@@ -1,4 +1,4 @@
-"""A judge that counts what it is asked, on the embedded bundle, and rows for it."""
+"""A judge that counts its calls, on the embedded bundle, and rows for it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 class CountingJudge:
-    """An evaluator that remembers what it was asked.
-
-    Attributes:
-        calls: How many examples each call had.
-    """
+    """An evaluator that counts the examples of each call."""
 
     def __init__(self, evaluator: trivet.Evaluator) -> None:
         self.evaluator = evaluator
@@ -48,13 +44,13 @@ class CountingJudge:
     def evaluate_many(
         self, examples: Iterable[RagExample]
     ) -> Iterator[Evaluation | FailedEvaluation]:
-        asked = list(examples)
-        self.calls += [len(asked)] if asked else []
-        return self.evaluator.evaluate_many(asked)
+        batch = list(examples)
+        self.calls += [len(batch)] if batch else []
+        return self.evaluator.evaluate_many(batch)
 
 
 class SingleJudge:
-    """A judge that has ``evaluate`` alone, as a client over a network may."""
+    """A judge without ``evaluate_many``."""
 
     def __init__(self, evaluator: trivet.Evaluator) -> None:
         self.evaluate = evaluator.evaluate
@@ -88,9 +84,9 @@ def verdicts(embedded: trivet.Evaluator) -> list[Evaluation]:
 
 @pytest.fixture
 def expected(verdicts: list[Evaluation]) -> Callable[[str], Any]:
-    """Return a function: the values that a field has in the rows' verdicts, approximately.
+    """Return a function from a field to its values in the verdicts on the rows.
 
-    What is judged together may differ from what is judged alone in its last digits.
+    The values are approximate, as the last digits may differ in another batch.
     """
 
     def values(field: str) -> Any:

@@ -1,4 +1,4 @@
-"""Judges with and without a batch call, scores by name, reasons, tools that are not there."""
+"""Judges with and without ``evaluate_many``, scores, reasons, missing libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from trivet.integrations.judge import (
     MissingLibraryError,
     details,
-    foreign,
+    import_library,
     judge_many,
     reason,
     scores_of,
@@ -25,7 +25,7 @@ FACTORIES = {
     "deepeval": ("metrics", "deepeval"),
     "langchain": ("runnable", "langchain-core"),
     "llama_index": ("evaluators", "llama-index-core"),
-    "haystack": ("_component", "haystack-ai"),
+    "haystack": ("TrivetEvaluator", "haystack-ai"),
     "mlflow": ("scorer", "mlflow"),
     "phoenix": ("evaluator", "arize-phoenix-evals"),
     "inspect_ai": ("scorer", "inspect-ai"),
@@ -36,7 +36,7 @@ FACTORIES = {
 }
 
 
-def test_a_judge_without_a_batch_call_gives_the_same(
+def test_a_judge_without_evaluate_many_gives_the_same(
     judge: Any, single_judge: Any, rows: list[dict[str, Any]]
 ) -> None:
     examples = [RagExample(r["question"], tuple(r["contexts"]), r["response"]) for r in rows]
@@ -51,7 +51,7 @@ def test_a_judge_without_a_batch_call_gives_the_same(
             assert one == other
 
 
-def test_scores_go_by_the_names_of_other_tools(verdicts: list[Evaluation]) -> None:
+def test_scores_have_the_names_of_other_tools(verdicts: list[Evaluation]) -> None:
     verdict = dataclasses.replace(
         verdicts[0], faithfulness=0.1, relevance=0.2, utilization=0.3, completeness=None
     )
@@ -63,7 +63,7 @@ def test_scores_go_by_the_names_of_other_tools(verdicts: list[Evaluation]) -> No
     }
 
 
-def test_a_reason_says_what_the_score_rests_on(verdicts: list[Evaluation]) -> None:
+def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:
     spans = tuple(UnsupportedSpan(n, n + 2, "ab", 0.875) for n in range(7))
     verdict = dataclasses.replace(
         verdicts[0], unsupported=spans, relevance=0.25, utilization=0.125, cut_question_tokens=9
@@ -88,35 +88,35 @@ def test_a_reason_says_what_the_score_rests_on(verdicts: list[Evaluation]) -> No
 
 
 @pytest.mark.parametrize("name", FACTORIES)
-def test_without_the_tool_the_way_out_is_named(
+def test_a_missing_tool_is_named_with_its_package(
     name: str, judge: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module(f"trivet.integrations.{name}")
     factory, package = FACTORIES[name]
     imported = importlib.import_module
 
-    def nothing_there(wanted: str, *arguments: Any) -> Any:
+    def fail_to_import(wanted: str, *arguments: Any) -> Any:
         if wanted.startswith("trivet") or wanted == "pydantic":
             return imported(wanted, *arguments)
         raise ModuleNotFoundError(f"No module named {wanted!r}", name=wanted)
 
-    monkeypatch.setattr("trivet.integrations.judge.importlib.import_module", nothing_there)
+    monkeypatch.setattr("trivet.integrations.judge.importlib.import_module", fail_to_import)
     with pytest.raises(MissingLibraryError) as caught:
-        getattr(module, factory)(*([] if name == "haystack" else [judge]))
+        getattr(module, factory)(judge)
     assert f"is not installed: pip install '{package}'" in str(caught.value)
 
 
-def test_a_tool_that_lacks_something_itself_is_not_called_missing(
+def test_a_tool_with_a_missing_dependency_is_not_called_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     (tmp_path / "half_there.py").write_text('"""Half."""\nimport not_there_at_all\n')
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all") as caught:
-        foreign("half_there", "half")
+        import_library("half_there", "half")
     assert not isinstance(caught.value, MissingLibraryError)
 
 
-def test_importing_the_adapters_loads_none_of_the_tools() -> None:
+def test_importing_the_adapters_imports_no_tool() -> None:
     script = (
         "import importlib, sys\n"
         "import trivet\n"

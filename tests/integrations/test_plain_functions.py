@@ -1,4 +1,4 @@
-"""What the adapters do without their tool: LangSmith's function, merged runs, columns, rooms."""
+"""Parts of the adapters that run without their tool."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from trivet.integrations import haystack, trulens
-from trivet.integrations.deepeval import _threshold
+from trivet.integrations.deepeval import default_threshold
+from trivet.integrations.judge import score_columns
 from trivet.integrations.langsmith import evaluator
 from trivet.integrations.llama_index import passing
 from trivet.integrations.mlflow import merged
-from trivet.integrations.ray import check_room
-from trivet.integrations.score_columns import score_columns
+from trivet.integrations.ray import check_cpus
 from trivet.records import ConfigError, ExampleError, FailedEvaluation
 
 
-def test_langsmith_is_given_a_list_of_scores(
+def test_langsmith_gets_a_list_of_scores(
     judge: Any, rows: list[dict[str, Any]], verdicts: list[Any]
 ) -> None:
     row = rows[1]
@@ -37,7 +37,7 @@ def test_langsmith_is_given_a_list_of_scores(
         evaluator(judge)({"question": "q"}, {"answer": "r"})
 
 
-def test_a_run_of_mlflow_is_one_row() -> None:
+def test_an_mlflow_run_becomes_one_row() -> None:
     spans = [SimpleNamespace(outputs=["a"]), SimpleNamespace(outputs=[{"page_content": "b"}])]
     trace = SimpleNamespace(search_spans=lambda span_type: spans)
     assert merged({"question": "q"}, "r", trace) == {
@@ -50,7 +50,7 @@ def test_a_run_of_mlflow_is_one_row() -> None:
     assert "contexts" not in merged("q", "r", nothing)
 
 
-def test_a_mean_says_what_it_leaves_out(verdicts: list[Any]) -> None:
+def test_score_columns_count_what_the_mean_leaves_out(verdicts: list[Any]) -> None:
     columns = score_columns([verdicts[0], FailedEvaluation(None, "too_long", "long"), verdicts[1]])
     column = columns["context_relevance"]
     values = [verdicts[0].relevance, None, verdicts[1].relevance]
@@ -61,7 +61,7 @@ def test_a_mean_says_what_it_leaves_out(verdicts: list[Any]) -> None:
     assert score_columns([])["faithfulness"]["score"] is None
 
 
-def test_passing_is_the_bundles_own_where_nobody_says_otherwise(verdicts: list[Any]) -> None:
+def test_passing_defaults_to_the_adherence_of_the_bundle(verdicts: list[Any]) -> None:
     supported, unsupported, _ = verdicts
     assert passing(supported, "faithfulness", None) is True
     assert passing(unsupported, "faithfulness", None) is False
@@ -70,19 +70,21 @@ def test_passing_is_the_bundles_own_where_nobody_says_otherwise(verdicts: list[A
     assert passing(supported, "utilization", 0.0) is True
 
 
-def test_faithfulness_has_the_bundles_threshold(judge: Any, single_judge: Any) -> None:
-    assert _threshold(judge) == judge.bundle.info.thresholds.adherence
-    assert _threshold(single_judge) == 0.5
+def test_faithfulness_defaults_to_the_threshold_of_the_bundle(
+    judge: Any, single_judge: Any
+) -> None:
+    assert default_threshold(judge) == judge.bundle.info.thresholds.adherence
+    assert default_threshold(single_judge) == 0.5
 
 
-def test_a_pool_of_actors_leaves_a_cpu_to_the_reader() -> None:
-    check_room(2, 0.5, 2)
-    check_room(100, 0, 1)
+def test_a_pool_of_actors_must_leave_a_cpu() -> None:
+    check_cpus(2, 0.5, 2)
+    check_cpus(100, 0, 1)
     with pytest.raises(ConfigError, match=r"actors=2 with cpus=0.9 leave 0.2 of 2 CPUs"):
-        check_room(2, 0.9, 2)
+        check_cpus(2, 0.9, 2)
 
 
-def test_functions_of_trulens_are_found_by_name(rows: list[dict[str, Any]]) -> None:
+def test_trulens_functions_are_module_attributes(rows: list[dict[str, Any]]) -> None:
     function = trulens.utilization
     assert (function.__module__, function.__name__) == (
         "trivet.integrations.trulens",

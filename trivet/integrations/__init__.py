@@ -1,1 +1,6 @@
-"""Trivet inside other tools: one module a tool, each loaded only by who imports it."""
+"""Adapters for other tools, one module per tool; a tool is imported when its adapter is used.
+
+A ``judge`` is a ``trivet.Evaluator`` or a ``trivet.Client``; ``None`` uses the embedded bundle.
+A ``mapping`` names fields that replace the known ones, such as ``{"question": "prompt"}``.
+Adapters raise `trivet.integrations.judge.MissingLibraryError` if their tool is not installed.
+"""

@@ -1,40 +1,34 @@
-"""Hugging Face evaluate: a metric over lists.
+"""Provides a Hugging Face ``evaluate`` metric over lists.
 
-from trivet.integrations.evaluate import metric
-
-metric().compute(predictions=responses, questions=questions, contexts=contexts)
+Example: ``metric().compute(predictions=responses, questions=questions, contexts=contexts)``
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from trivet.integrations.judge import Judge, default_judge, foreign, judge_many
+from trivet.integrations.judge import (
+    Judge,
+    default_judge,
+    import_library,
+    judge_many,
+    score_columns,
+)
 from trivet.integrations.rows import example
-from trivet.integrations.score_columns import score_columns
 
 
 def metric(judge: Judge | None = None) -> Any:
-    """Return an ``evaluate.Metric``; all rows are judged together.
+    """Return an ``evaluate.Metric`` that evaluates all rows together.
 
-    It gives for each score the mean, and under ``faithfulness_scores`` and so on the values of all
-    rows, ``None`` where a row has none; beside each mean ``_n`` and ``_n_failed``.
-
-    Args:
-        judge: Who judges; ``None`` is the embedded bundle.
-
-    Raises:
-        MissingLibraryError: ``evaluate`` or ``datasets`` is not installed.
+    For each score it returns the mean, the values as ``faithfulness_scores`` and so on (``None``
+    if undefined), and the counts ``faithfulness_n`` and ``faithfulness_n_failed``.
     """
-    library = foreign("evaluate", "evaluate")
-    datasets = foreign("datasets", "datasets")
+    library = import_library("evaluate", "evaluate")
+    datasets = import_library("datasets", "datasets")
     base: Any = library.Metric
     chosen = judge or default_judge()
-    features = {
-        "predictions": datasets.Value("string"),
-        "questions": datasets.Value("string"),
-        "contexts": datasets.Sequence(datasets.Value("string")),
-    }
+    text = datasets.Value("string")
+    features = {"predictions": text, "questions": text, "contexts": datasets.Sequence(text)}
 
     class Trivet(base):
         """Faithfulness, context relevance, utilization and completeness of RAG answers."""

@@ -1,35 +1,25 @@
-"""Inspect: a scorer, and a solver that replays recorded responses.
+"""Provides a scorer for Inspect, and a solver that replays recorded responses.
 
-    from trivet.integrations.inspect_ai import replay, scorer
-
-    Task(dataset=samples, solver=replay(), scorer=scorer())
-
-A sample's input is the question; its metadata holds ``contexts``.
+Example: ``Task(dataset=samples, solver=replay(), scorer=scorer())``
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from trivet.integrations.gathering import Gathering
-from trivet.integrations.judge import SCORES, Judge, details, foreign, reason, scores_of
-from trivet.records import Evaluation, ExampleError
+from trivet.integrations.batching import RequestBatcher
+from trivet.integrations.judge import SCORES, Judge, details, import_library, reason, scores_of
+from trivet.records import ExampleError
 
 
 def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
-    """Return a scorer with one value a score, each with its mean and standard error.
+    """Return a scorer of all scores, each with its mean and standard error.
 
-    What the samples that run at a time ask is judged together.
-
-    Args:
-        judge: Who judges; ``None`` is the embedded bundle.
-        contexts: Where the sample's metadata holds the retrieved passages.
-
-    Raises:
-        MissingLibraryError: Inspect is not installed.
+    The sample's input is the question; ``contexts`` is the key of the passages in its metadata.
+    Concurrent samples are evaluated together.
     """
-    inspect = foreign("inspect_ai.scorer", "inspect-ai")
-    gathering = Gathering(judge)
+    inspect = import_library("inspect_ai.scorer", "inspect-ai")
+    batcher = RequestBatcher(judge)
     metrics = {score: [inspect.mean(), inspect.stderr()] for score in SCORES}
 
     @inspect.scorer(metrics=metrics, name="trivet")
@@ -42,11 +32,13 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
                     "scorer(contexts=...)",
                     code="missing_field",
                 )
-            verdict = await gathering.ask_async(
+            verdict = await batcher.evaluate_async(
                 state.input_text, state.metadata[contexts], state.output.completion
             )
+            scores = scores_of(verdict).items()
             return inspect.Score(
-                value=_values(verdict),
+                # Inspect leaves missing keys out of its means.
+                value={name: value for name, value in scores if value is not None},
                 answer=state.output.completion,
                 explanation="\n".join(f"{name}: {reason(verdict, name)}" for name in SCORES),
                 metadata=details(verdict),
@@ -58,16 +50,9 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
 
 
 def replay(response: str = "response") -> Any:
-    """Return a solver that answers with what was recorded in the sample's metadata.
-
-    Args:
-        response: Where it stands there.
-
-    Raises:
-        MissingLibraryError: Inspect is not installed.
-    """
-    solver = foreign("inspect_ai.solver", "inspect-ai")
-    model = foreign("inspect_ai.model", "inspect-ai")
+    """Return a solver that answers with the value of the key ``response`` in the metadata."""
+    solver = import_library("inspect_ai.solver", "inspect-ai")
+    model = import_library("inspect_ai.model", "inspect-ai")
 
     @solver.solver(name="trivet_replay")
     def make() -> Any:
@@ -79,8 +64,3 @@ def replay(response: str = "response") -> Any:
         return solve
 
     return make()
-
-
-def _values(verdict: Evaluation) -> dict[str, float]:
-    """Return the scores that there are; Inspect's means leave out what a value lacks."""
-    return {score: value for score, value in scores_of(verdict).items() if value is not None}

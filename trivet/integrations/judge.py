@@ -1,4 +1,4 @@
-"""What all adapters share: a judge, the names of its scores, what a score says in words."""
+"""Judges, and their verdicts under the score names of the adapters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCORES: Mapping[str, str] = {
     "utilization": "utilization",
     "completeness": "completeness",
 }
-"""What a score is called in other tools, and its field of ``Evaluation``."""
+"""Field of ``Evaluation`` by the name of the score in other tools."""
 
 Result: TypeAlias = Evaluation | FailedEvaluation
 
@@ -31,31 +31,23 @@ _SHOWN_SPANS = 5
 
 
 class Judge(Protocol):
-    """A ``trivet.Evaluator``, or a client that answers the same call."""
+    """A ``trivet.Evaluator``, a ``trivet.Client`` or anything with the same method."""
 
     def evaluate(self, question: str, contexts: Sequence[str], response: str) -> Evaluation:
-        """Judge one example; raise ``ExampleError`` where it cannot be judged."""
+        """Evaluate one example; raise ``ExampleError`` if it cannot be evaluated."""
 
 
 class MissingLibraryError(ImportError):
-    """A tool that an adapter stands for is not installed."""
+    """The library that an adapter is for is not installed."""
 
 
-def foreign(module: str, package: str) -> Any:
-    """Import a module of another tool.
-
-    Args:
-        module: Its name, such as ``ragas.metrics.base``.
-        package: What to install it by.
-
-    Raises:
-        MissingLibraryError: It is not installed.
-    """
+def import_library(module: str, package: str) -> Any:
+    """Import a module of another tool, or raise a `MissingLibraryError` that names its package."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # it is there, and lacks something itself
+            raise  # the module exists and lacks a dependency
         raise MissingLibraryError(
             f"{module} is not installed: pip install '{package}'", name=error.name
         ) from error
@@ -63,16 +55,14 @@ def foreign(module: str, package: str) -> Any:
 
 @functools.cache
 def default_judge() -> Judge:
-    """Return the judge of the embedded bundle; loaded once."""
+    """Return an evaluator of the embedded bundle, loaded once."""
     return trivet.Evaluator()
 
 
 def judge_many(judge: Judge, examples: Iterable[RagExample]) -> list[Result]:
-    """Judge examples, together where the judge has ``evaluate_many``; one result for each."""
+    """Evaluate examples, in batches if the judge has ``evaluate_many``; one result per example."""
     many = getattr(judge, "evaluate_many", None)
-    if many is not None:
-        return list(many(examples))
-    return [_judge_one(judge, example) for example in examples]
+    return list(many(examples) if many else (_judge_one(judge, one) for one in examples))
 
 
 def _judge_one(judge: Judge, example: RagExample) -> Result:
@@ -83,64 +73,75 @@ def _judge_one(judge: Judge, example: RagExample) -> Result:
 
 
 def verdict_of(result: Result) -> Evaluation:
-    """Return a verdict.
-
-    Raises:
-        ExampleError: There is none; code and message say why.
-    """
+    """Return a verdict, or raise a failure as an `ExampleError` with its code and message."""
     if isinstance(result, FailedEvaluation):
-        raise error_of(result)
+        raise ExampleError(result.message, code=result.code)
     return result
 
 
-def error_of(failed: FailedEvaluation) -> ExampleError:
-    """Return a failure as the error that it was."""
-    return ExampleError(failed.message, code=failed.code)
-
-
 def field_of(score: str) -> str:
-    """Return the field of ``Evaluation`` that holds a score.
-
-    Raises:
-        ValueError: There is no such score.
-    """
+    """Return the field of ``Evaluation`` that holds a score, or raise a ``ValueError``."""
     if score not in SCORES:
         raise ValueError(f"no score {score!r}; there are {', '.join(SCORES)}")
     return SCORES[score]
 
 
+def score_of(verdict: Evaluation, score: str) -> float:
+    """Return a score in [0, 1], or raise an `ExampleError` if it is undefined."""
+    value: float | None = getattr(verdict, field_of(score))
+    if value is None:
+        raise ExampleError(f"there is no {score} without a response")
+    return value
+
+
 def scores_of(verdict: Evaluation) -> dict[str, float | None]:
-    """Return all scores, in [0, 1]; ``None`` where one means nothing for the example."""
+    """Return all scores, in [0, 1]; ``None`` if a score is undefined for the example."""
     return {score: getattr(verdict, field) for score, field in SCORES.items()}
 
 
+def score_columns(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """Return the mean, the values and the failures of each score; undefined scores are ``None``."""
+    failures = (result if isinstance(result, FailedEvaluation) else None for result in results)
+    errors = [failure and f"{failure.code}: {failure.message}" for failure in failures]
+    columns: dict[str, dict[str, Any]] = {}
+    for score, field in SCORES.items():
+        values = [getattr(result, field, None) for result in results]
+        known = [value for value in values if value is not None]
+        columns[score] = {
+            "score": sum(known) / len(known) if known else None,
+            "individual_scores": values,
+            "n": len(known),
+            "n_failed": len(errors) - errors.count(None),
+            "errors": errors,
+        }
+    return columns
+
+
 def reason(verdict: Evaluation, score: str) -> str:
-    """Say in words what a score rests on."""
+    """Return a score's explanation: unsupported spans, or the values it is computed from."""
     if getattr(verdict, field_of(score)) is None:
-        said = "no score: the example has no response or no contexts"
+        text = "no score: the example has no response or no contexts"
     elif score == "faithfulness":
-        said = _unsupported(verdict)
+        spans = [f"{span.text!r} ({span.probability:.2f})" for span in verdict.unsupported]
+        more = len(spans) - _SHOWN_SPANS
+        text = (
+            "unsupported: " + ", ".join(spans[:_SHOWN_SPANS])
+            if spans
+            else "nothing unsupported was found"
+        )
+        text += f" and {more} more" if more > 0 else ""
     elif score == "completeness":
-        said = f"relevance {verdict.relevance:.3f}, utilization {verdict.utilization:.3f}"
+        text = f"relevance {verdict.relevance:.3f}, utilization {verdict.utilization:.3f}"
     else:
         values = (getattr(context, SCORES[score]) for context in verdict.contexts)
-        said = "by context: " + ", ".join("none" if v is None else f"{v:.3f}" for v in values)
+        text = "by context: " + ", ".join("none" if v is None else f"{v:.3f}" for v in values)
     if verdict.cut_question_tokens:
-        said += f"; {verdict.cut_question_tokens} tokens of the question were not read"
-    return said
-
-
-def _unsupported(verdict: Evaluation) -> str:
-    spans = verdict.unsupported
-    if not spans:
-        return "nothing unsupported was found"
-    shown = (f"{span.text!r} ({span.probability:.2f})" for span in spans[:_SHOWN_SPANS])
-    more = f" and {len(spans) - _SHOWN_SPANS} more" if len(spans) > _SHOWN_SPANS else ""
-    return f"unsupported: {', '.join(shown)}{more}"
+        text += f"; {verdict.cut_question_tokens} tokens of the question were not read"
+    return text
 
 
 def details(verdict: Evaluation) -> dict[str, Any]:
-    """Return what stands beside the scores, as plain values: spans, verdicts, what was read."""
-    whole = verdict.to_dict()
-    kept = ("supported_share", "adherent", "unsupported", "windows", "cut_question_tokens")
-    return {name: whole[name] for name in kept}
+    """Return the fields of a verdict that complement the scores, as plain values."""
+    record = verdict.to_dict()
+    names = ("supported_share", "adherent", "unsupported", "windows", "cut_question_tokens")
+    return {name: record[name] for name in names}

@@ -1,8 +1,6 @@
-"""LangChain: a ``Runnable`` from rows to verdicts, to stand at the end of a chain.
+"""Provides a LangChain ``Runnable`` from rows to verdicts.
 
-from trivet.integrations.langchain import runnable
-
-(chain | runnable()).invoke(...)    # the chain gives question, context and answer
+Example: ``(chain | runnable()).invoke(...)``
 """
 
 from __future__ import annotations
@@ -10,24 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judge import Judge, default_judge, error_of, foreign, verdict_of
+from trivet.integrations.judge import Judge, default_judge, import_library, verdict_of
 from trivet.integrations.rows import judge_rows
-from trivet.records import Evaluation, FailedEvaluation
+from trivet.records import Evaluation, ExampleError
 
 
 def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Any:
-    """Return a ``Runnable`` from a dictionary to an ``Evaluation``; ``batch`` judges together.
+    """Return a ``Runnable`` from a dictionary to an ``Evaluation``.
 
-    Contexts may be strings or ``Document`` objects.
-
-    Args:
-        judge: Who judges; ``None`` is the embedded bundle.
-        mapping: Other names of the fields, such as ``{"question": "prompt"}``.
-
-    Raises:
-        MissingLibraryError: LangChain is not installed.
+    ``batch`` evaluates its inputs together. Contexts may be strings or ``Document`` objects.
     """
-    base: Any = foreign("langchain_core.runnables", "langchain-core").Runnable
+    base: Any = import_library("langchain_core.runnables", "langchain-core").Runnable
     chosen = judge or default_judge()
 
     def judge_one(row: Mapping[str, Any]) -> Evaluation:
@@ -35,8 +26,6 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
         return verdict_of(result)
 
     class TrivetRunnable(base):
-        """Judges what a chain has answered."""
-
         def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
             return self._call_with_config(judge_one, input, config)
 
@@ -48,9 +37,14 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
             return_exceptions: bool = False,
             **kwargs: Any,
         ) -> list[Any]:
-            results = judge_rows(chosen, inputs, mapping)
-            if not return_exceptions:
-                return [verdict_of(result) for result in results]
-            return [error_of(r) if isinstance(r, FailedEvaluation) else r for r in results]
+            outputs: list[Any] = []
+            for result in judge_rows(chosen, inputs, mapping):
+                try:
+                    outputs.append(verdict_of(result))
+                except ExampleError as error:
+                    if not return_exceptions:
+                        raise
+                    outputs.append(error)
+            return outputs
 
     return TrivetRunnable()

@@ -1,8 +1,6 @@
-"""LlamaIndex: evaluators for ``BatchEvalRunner`` and for single responses.
+"""Provides LlamaIndex evaluators, for ``BatchEvalRunner`` and for single responses.
 
-from trivet.integrations.llama_index import evaluators
-
-BatchEvalRunner(evaluators(), workers=64)
+Example: ``BatchEvalRunner(evaluators(), workers=64)``
 """
 
 from __future__ import annotations
@@ -10,38 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trivet.integrations.gathering import Gathering
-from trivet.integrations.judge import SCORES, Judge, field_of, foreign, reason
+from trivet.integrations.batching import RequestBatcher
+from trivet.integrations.judge import SCORES, Judge, field_of, import_library, reason
 from trivet.records import Evaluation, ExampleError
 
 
 def evaluators(
     judge: Judge | None = None, thresholds: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Return one ``BaseEvaluator`` a score, by the name of the score.
+    """Return one ``BaseEvaluator`` per score, by the name of the score.
 
-    What the runner's workers ask at a time is judged together, and each response once. One that
-    cannot be judged is an invalid result, with its reason.
+    Concurrent responses are evaluated together, each once. One that cannot be evaluated is an
+    invalid result with its reason.
 
     Args:
-        judge: Who judges; ``None`` is the embedded bundle.
-        thresholds: The least value of a score that passes. Without one ``passing`` is ``None``, but
-            for faithfulness it is whether the bundle finds the response adherent.
+        judge: Evaluator or client; ``None`` uses the embedded bundle.
+        thresholds: Least passing value by score. Without one, ``passing`` is whether the response
+            is adherent for faithfulness, and ``None`` for other scores.
 
     Raises:
-        MissingLibraryError: LlamaIndex is not installed.
-        ValueError: A threshold is for no score.
+        ValueError: ``thresholds`` names an unknown score.
     """
-    library = foreign("llama_index.core.evaluation", "llama-index-core")
+    library = import_library("llama_index.core.evaluation", "llama-index-core")
     base: Any = library.BaseEvaluator
-    gathering = Gathering(judge)
+    batcher = RequestBatcher(judge)
     limits = dict(thresholds or {})
     for score in limits:
         field_of(score)
 
     class TrivetEvaluator(base):
-        """One score of the verdict."""
-
         def __init__(self, score: str) -> None:
             self._score = score
 
@@ -60,7 +55,7 @@ def evaluators(
         ) -> Any:
             given = {"query": query, "response": response, "contexts": contexts}
             try:
-                verdict = await gathering.ask_async(query, contexts, response)
+                verdict = await batcher.evaluate_async(query, contexts, response)
             except ExampleError as error:
                 return library.EvaluationResult(
                     **given, invalid_result=True, invalid_reason=f"{error.code}: {error}"
@@ -76,7 +71,7 @@ def evaluators(
 
 
 def passing(verdict: Evaluation, score: str, threshold: float | None) -> bool | None:
-    """Say whether a score passes; ``None`` where nobody said what would."""
+    """Return whether a score passes; ``None`` if that is undefined."""
     value: float | None = getattr(verdict, field_of(score))
     if threshold is None or value is None:
         return verdict.adherent if score == "faithfulness" else None

@@ -1,8 +1,6 @@
-"""MLflow: a scorer for ``mlflow.genai.evaluate``.
+"""Provides a scorer for ``mlflow.genai.evaluate``.
 
-from trivet.integrations.mlflow import scorer
-
-mlflow.genai.evaluate(data=rows, scorers=[scorer()])
+Example: ``mlflow.genai.evaluate(data=rows, scorers=[scorer()])``
 """
 
 from __future__ import annotations
@@ -10,32 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.gathering import Gathering
-from trivet.integrations.judge import Judge, details, foreign, reason, scores_of
+from trivet.integrations.batching import RequestBatcher
+from trivet.integrations.judge import Judge, details, import_library, reason, scores_of
 from trivet.integrations.rows import read_row
 
 
 def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Any:
-    """Return a ``Scorer`` that gives one ``Feedback`` for each score, of one pass.
+    """Return a ``Scorer`` that gives one ``Feedback`` per score.
 
-    Question, contexts and response are looked for in ``inputs`` and ``outputs``; outputs that are
-    a string are the response, and contexts that stand in neither are taken from the trace's
-    retriever spans.
-
-    Args:
-        judge: Who judges; ``None`` is the embedded bundle.
-        mapping: Other names of the fields, such as ``{"question": "prompt"}``.
-
-    Raises:
-        MissingLibraryError: MLflow is not installed.
+    Question, contexts and response are read from ``inputs`` and ``outputs``. Outputs that are a
+    string are the response; missing contexts are read from the trace's retriever spans.
     """
-    genai = foreign("mlflow.genai", "mlflow")
-    entities = foreign("mlflow.entities", "mlflow")
-    gathering = Gathering(judge)
+    genai = import_library("mlflow.genai", "mlflow")
+    entities = import_library("mlflow.entities", "mlflow")
+    batcher = RequestBatcher(judge)
 
     def trivet(inputs: Any, outputs: Any, trace: Any = None) -> list[Any]:
         row = read_row(merged(inputs, outputs, trace), mapping)
-        verdict = gathering.ask(row.question, row.contexts, row.response)
+        verdict = batcher.evaluate(row.question, row.contexts, row.response)
         source = entities.AssessmentSource(source_type="CODE", source_id="trivet")
         return [
             entities.Feedback(
@@ -52,15 +42,10 @@ def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None)
 
 
 def merged(inputs: Any, outputs: Any, trace: Any = None) -> dict[str, Any]:
-    """Return a run as one row."""
-    row: dict[str, Any] = {} if trace is None else _retrieved(trace)
+    """Return the inputs, the outputs and the retrieved documents of a run as one row."""
+    spans = [] if trace is None else trace.search_spans(span_type="RETRIEVER")
+    documents = [document for span in spans for document in span.outputs or ()]
+    row: dict[str, Any] = {"contexts": documents} if documents else {}
     row |= inputs if isinstance(inputs, Mapping) else {"question": inputs}
     row |= outputs if isinstance(outputs, Mapping) else {"response": outputs}
     return row
-
-
-def _retrieved(trace: Any) -> dict[str, Any]:
-    """Return the documents of a trace's retriever spans, in order."""
-    spans = trace.search_spans(span_type="RETRIEVER")
-    documents = [document for span in spans for document in span.outputs or ()]
-    return {"contexts": documents} if documents else {}

@@ -1,8 +1,6 @@
-"""Phoenix: an evaluator for ``evaluate_dataframe`` and for single records.
+"""Provides a Phoenix evaluator, for ``evaluate_dataframe`` and for single records.
 
-from trivet.integrations.phoenix import evaluator
-
-evaluate_dataframe(frame, [evaluator()])
+Example: ``evaluate_dataframe(frame, [evaluator()])``
 """
 
 from __future__ import annotations
@@ -10,41 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.gathering import Gathering
-from trivet.integrations.judge import Judge, details, foreign, reason, scores_of
+from trivet.integrations.batching import RequestBatcher
+from trivet.integrations.judge import Judge, details, import_library, reason, scores_of
 
 
 def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = None) -> Any:
-    """Return an ``Evaluator`` that gives one ``Score`` for each of ours.
+    """Return an ``Evaluator`` that gives one ``Score`` per score.
 
-    A record has ``question``, ``contexts`` and ``response``. With ``async_evaluate_dataframe`` what
-    its tasks ask at a time is judged together.
-
-    Args:
-        judge: Who judges; ``None`` is the embedded bundle.
-        mapping: Where the record has these fields, as Phoenix's ``bind_evaluator`` takes it:
-            ``{"question": "input.query"}``.
-
-    Raises:
-        MissingLibraryError: Phoenix's evaluators are not installed.
+    Records have ``question``, ``contexts`` and ``response``. The concurrent tasks of
+    ``async_evaluate_dataframe`` are evaluated together. ``mapping`` is for Phoenix's
+    ``bind_evaluator``, such as ``{"question": "input.query"}``.
     """
-    library = foreign("phoenix.evals", "arize-phoenix-evals")
+    library = import_library("phoenix.evals", "arize-phoenix-evals")
     base: Any = library.Evaluator
-    pydantic = foreign("pydantic", "pydantic")
-    gathering = Gathering(judge)
+    pydantic = import_library("pydantic", "pydantic")
+    batcher = RequestBatcher(judge)
     schema = pydantic.create_model("TrivetInput", question=str, contexts=list[Any], response=str)
 
     class TrivetEvaluator(base):
-        """All scores of one verdict."""
-
         def __init__(self) -> None:
             super().__init__(name="trivet", kind="code", input_schema=schema)
 
         def _evaluate(self, eval_input: dict[str, Any]) -> list[Any]:
-            return self._scores(gathering.ask(**eval_input))
+            return self._scores(batcher.evaluate(**eval_input))
 
         async def _async_evaluate(self, eval_input: dict[str, Any]) -> list[Any]:
-            return self._scores(await gathering.ask_async(**eval_input))
+            return self._scores(await batcher.evaluate_async(**eval_input))
 
         def _scores(self, verdict: Any) -> list[Any]:
             return [

@@ -1,11 +1,8 @@
-"""Ray Data: a dataset scored by a pool of actors, each with an evaluator that it loaded once.
+"""Adds scores to a Ray dataset, with a pool of actors that each load an evaluator once.
 
-    from trivet.integrations.ray import score
+Needs Ray 2.54 or later (CVE-2026-27482); its job API trusts every caller, so keep its ports closed.
 
-    score(ray.data.read_parquet("log.parquet"), actors=4).write_parquet("scored")
-
-Ray 2.54 or later (CVE-2026-27482); its job API answers whoever reaches it, so keep its ports
-closed.
+Example: ``score(ray.data.read_parquet("log.parquet"), actors=4).write_parquet("scored")``
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judge import foreign
-from trivet.integrations.scored_rows import Load, RowScoring
+from trivet.integrations.judge import import_library
+from trivet.integrations.row_scoring import Load, RowScoring
 from trivet.records import ConfigError
 
 
@@ -28,29 +25,28 @@ def score(
     mapping: Mapping[str, str] | None = None,
     prefix: str = "trivet_",
 ) -> Any:
-    """Return the dataset with the columns of ``scored_rows.COLUMNS`` added; lazy, as all of it is.
+    """Return the dataset with the columns ``row_scoring.COLUMNS`` added, lazily.
 
     Args:
-        dataset: A ``ray.data.Dataset`` with a question, contexts and a response.
-        load: Loads the judge in an actor, such as
-            ``functools.partial(trivet.Evaluator, bundle, threads=4)``; ``None`` is the embedded
+        dataset: ``ray.data.Dataset`` with a question, contexts and a response.
+        load: Function that loads the judge in an actor, such as
+            ``functools.partial(trivet.Evaluator, bundle, threads=4)``; ``None`` loads the embedded
             bundle on one thread.
-        actors: How many processes judge.
-        cpus: The CPUs that Ray sets aside for each. What remains reads and writes the data.
-        batch_size: Rows that are judged together.
-        mapping: Other names of the fields, such as ``{"question": "prompt"}``.
-        prefix: Stands before the names of the added columns.
+        actors: Number of processes that evaluate.
+        cpus: CPUs that Ray reserves for each; the rest read and write the data.
+        batch_size: Rows that are evaluated together.
+        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
+        prefix: Prefix of the added columns.
 
     Raises:
-        MissingLibraryError: Ray is not installed.
-        ConfigError: The actors would leave less than one CPU, and the run would wait for ever.
-        DataError: ``load`` cannot be sent to another process, or a column is there already.
+        ConfigError: The actors leave less than one CPU, so that the run would never end.
+        DataError: ``load`` cannot be pickled, or a column exists already.
     """
-    ray = foreign("ray", "ray[data]>=2.54")
-    data = foreign("ray.data", "ray[data]>=2.54")
+    ray = import_library("ray", "ray[data]>=2.54")
+    data = import_library("ray.data", "ray[data]>=2.54")
     scoring = RowScoring.of(load, mapping, prefix)
     scoring.columns(dataset.columns() or ())
-    check_room(actors, cpus, ray.cluster_resources().get("CPU", 0.0))
+    check_cpus(actors, cpus, ray.cluster_resources().get("CPU", 0.0))
     return dataset.map_batches(
         RowActor,
         fn_constructor_kwargs={"scoring": scoring},
@@ -61,22 +57,18 @@ def score(
     )
 
 
-def check_room(actors: int, cpus: float, there: float) -> None:
-    """Refuse a pool that leaves nothing for the tasks that read the data.
-
-    Raises:
-        ConfigError: It leaves less than one CPU.
-    """
-    if there - actors * cpus < 1:
+def check_cpus(actors: int, cpus: float, available: float) -> None:
+    """Raise a ``ConfigError`` if a pool of actors leaves no CPU to the tasks that read the data."""
+    if available - actors * cpus < 1:
         raise ConfigError(
-            f"actors={actors} with cpus={cpus} leave {there - actors * cpus:g} of {there:g} CPUs; "
-            "reading takes one, and would wait for ever. Use fewer actors or a smaller cpus (0 "
-            "where the cluster grows by itself)"
+            f"actors={actors} with cpus={cpus} leave {available - actors * cpus:g} of "
+            f"{available:g} CPUs; reading takes one, and would wait forever. Use fewer actors or a "
+            "smaller cpus (0 if the cluster grows by itself)"
         )
 
 
 class RowActor:
-    """What an actor runs."""
+    """Callable that Ray runs in each actor."""
 
     def __init__(self, scoring: RowScoring) -> None:
         """Load the judge before the first batch."""
@@ -85,7 +77,7 @@ class RowActor:
 
     def __call__(self, batch: Any) -> Any:
         """Return a ``pyarrow.Table`` with the columns added."""
-        arrow = foreign("pyarrow", "pyarrow")
+        arrow = import_library("pyarrow", "pyarrow")
         types = {float: arrow.float64(), bool: arrow.bool_(), str: arrow.string()}
         columns = self._scoring.columns(batch.column_names)
         for name, values in self._scoring.score(batch.to_pylist()).items():

@@ -1,4 +1,4 @@
-"""Rows of other tools as examples: their field names, and contexts that are objects of theirs."""
+"""Reads rows of other tools as examples: their field names and their context objects."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from trivet.integrations.judge import Judge, Result, judge_many
 from trivet.records import ExampleError, FailedEvaluation, RagExample
 
 _TEXTS = ("page_content", "content", "text", "context")
-"""Where objects of LangChain, Haystack, LlamaIndex and DeepEval hold their text."""
+"""Text attributes of the objects of LangChain, Haystack, LlamaIndex and DeepEval."""
 
 
 def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None) -> RagExample:
-    """Read a row under the field names of the common tools.
+    """Read a row with the field names of any common tool.
 
     Args:
-        fields: Names and values: a question, contexts and a response, and perhaps an id.
-        mapping: For each of our field names that is given, the one name that counts, such as
-            ``{"question": "prompt"}``.
+        fields: Values by field name: a question, contexts, a response and perhaps an id.
+        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
 
     Raises:
-        ExampleError: A field is missing, or holds a value of another type.
-        DataError: ``mapping`` names a field that we do not have.
+        ExampleError: A field is missing or has a value of the wrong type.
+        DataError: ``mapping`` names an unknown field.
     """
     values = [(name, _plain(value)) for name, value in fields.items()]
     row = Columns(mapping, metadata=(), bad_unicode="replace").read(SourceRow(1, "", None, values))
@@ -39,31 +38,19 @@ def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None
 def judge_rows(
     judge: Judge, rows: Iterable[Mapping[str, Any]], mapping: Mapping[str, str] | None = None
 ) -> list[Result]:
-    """Judge rows together; one that cannot be read fails in its place.
-
-    Raises:
-        DataError: ``mapping`` names a field that we do not have.
-    """
-    read = [_read_or_fail(row, mapping) for row in rows]
-    judged = iter(judge_many(judge, [row for row in read if isinstance(row, RagExample)]))
-    return [next(judged) if isinstance(row, RagExample) else row for row in read]
-
-
-def _read_or_fail(
-    row: Mapping[str, Any], mapping: Mapping[str, str] | None
-) -> RagExample | FailedEvaluation:
-    try:
-        return read_row(row, mapping)
-    except ExampleError as error:
-        return FailedEvaluation.of(error)
+    """Evaluate rows together, with the arguments of `read_row`; an unreadable row is a failure."""
+    read: list[RagExample | FailedEvaluation] = []
+    for row in rows:
+        try:
+            read.append(read_row(row, mapping))
+        except ExampleError as error:
+            read.append(FailedEvaluation.of(error))
+    results = iter(judge_many(judge, [row for row in read if isinstance(row, RagExample)]))
+    return [next(results) if isinstance(row, RagExample) else row for row in read]
 
 
 def example(question: Any, contexts: Any, response: Any) -> RagExample:
-    """Return an example of values as a tool holds them; ``None`` stands for "there is none".
-
-    Raises:
-        ExampleError: One is of another type.
-    """
+    """Return an example from a tool's values; ``None`` is empty, other types are refused."""
     texts = {"question": question, "response": response}
     for name, value in texts.items():
         if value is not None and not isinstance(value, str):
@@ -74,7 +61,7 @@ def example(question: Any, contexts: Any, response: Any) -> RagExample:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with lists for arrays, and dictionaries for objects that hold a text."""
+    """Convert an array to a list, and objects with a text in it to dictionaries."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
     return [_text_object(item) for item in value]

@@ -1,10 +1,8 @@
-"""Spark: a DataFrame scored by its executors, each worker with an evaluator that it loaded once.
-
-    from trivet.integrations.spark import score
-
-    score(spark.read.parquet("log")).write.parquet("scored")
+"""Adds scores to a Spark DataFrame, with one evaluator per Python worker.
 
 Trivet must be installed where the executors run.
+
+Example: ``score(spark.read.parquet("log")).write.parquet("scored")``
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trivet.integrations.judge import foreign
-from trivet.integrations.scored_rows import Load, RowScoring
+from trivet.integrations.judge import import_library
+from trivet.integrations.row_scoring import Load, RowScoring
 
 
 def score(
@@ -23,24 +21,23 @@ def score(
     mapping: Mapping[str, str] | None = None,
     prefix: str = "trivet_",
 ) -> Any:
-    """Return the frame with the columns of ``scored_rows.COLUMNS`` added; lazy, as all of it is.
+    """Return the frame with the columns ``row_scoring.COLUMNS`` added, lazily.
 
-    The rows of a partition's Arrow batch (``spark.sql.execution.arrow.maxRecordsPerBatch``) are
-    judged together.
+    The rows of an Arrow batch (``spark.sql.execution.arrow.maxRecordsPerBatch``) are evaluated
+    together.
 
     Args:
-        frame: A ``DataFrame`` with a question, contexts and a response.
-        load: Loads the judge in a worker, such as
-            ``functools.partial(trivet.Evaluator, bundle, threads=1)`` with a path that is good on
-            every node; ``None`` is the embedded bundle on one thread.
-        mapping: Other names of the fields, such as ``{"question": "prompt"}``.
-        prefix: Stands before the names of the added columns.
+        frame: ``DataFrame`` with a question, contexts and a response.
+        load: Function that loads the judge in a worker, such as
+            ``functools.partial(trivet.Evaluator, bundle, threads=1)`` with a path that is valid on
+            every node; ``None`` loads the embedded bundle on one thread.
+        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
+        prefix: Prefix of the added columns.
 
     Raises:
-        MissingLibraryError: PySpark is not installed.
-        DataError: ``load`` cannot be sent to another process, or a column is there already.
+        DataError: ``load`` cannot be pickled, or a column exists already.
     """
-    types = foreign("pyspark.sql.types", "pyspark")
+    types = import_library("pyspark.sql.types", "pyspark")
     spark_types = {float: types.DoubleType, bool: types.BooleanType, str: types.StringType}
     scoring = RowScoring.of(load, mapping, prefix)
     added = scoring.columns(frame.columns)
@@ -50,11 +47,10 @@ def score(
 
 
 def frame_scorer(scoring: RowScoring) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what a worker runs: pandas frames in, the same with the columns added out."""
+    """Return the function of a worker, which adds the columns to pandas frames."""
 
     def score_frames(frames: Iterator[Any]) -> Iterator[Any]:
         for part in frames:
-            scored = scoring.score(part.to_dict("records"))
-            yield part.assign(**scored)
+            yield part.assign(**scoring.score(part.to_dict("records")))
 
     return score_frames

@@ -1,8 +1,6 @@
-"""TruLens: metrics on recorded runs.
+"""Provides TruLens metrics on recorded runs.
 
-from trivet.integrations.trulens import metrics
-
-TruApp(app, feedbacks=metrics())
+Example: ``TruApp(app, feedbacks=metrics())``
 """
 
 from __future__ import annotations
@@ -11,27 +9,20 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from trivet.integrations.gathering import Gathering
-from trivet.integrations.judge import SCORES, Judge, foreign, reason
-from trivet.records import ExampleError
+from trivet.integrations.batching import RequestBatcher
+from trivet.integrations.judge import SCORES, Judge, import_library, reason, score_of
 
 Scored: TypeAlias = tuple[float, dict[str, str]]
 
 
 def metrics(judge: Judge | None = None) -> list[Any]:
-    """Return one ``Metric`` a score, on a record's input, retrieved contexts and output.
+    """Return one ``Metric`` per score, on a record's input, retrieved contexts and output.
 
-    A record is judged once for all of them.
-
-    Args:
-        judge: Who judges; ``None`` is the embedded bundle. Metrics that TruLens runs later, in
-            another process, always ask the embedded bundle.
-
-    Raises:
-        MissingLibraryError: TruLens is not installed.
+    A record is evaluated once for all scores. Metrics that TruLens runs later, in another process,
+    always use the embedded bundle.
     """
-    core = foreign("trulens.core", "trulens-core")
-    gathering = _default_gathering() if judge is None else Gathering(judge)
+    core = import_library("trulens.core", "trulens-core")
+    batcher = _default_batcher() if judge is None else RequestBatcher(judge)
     select = core.Selector
     selectors = {
         "question": select.select_record_input(),
@@ -41,7 +32,7 @@ def metrics(judge: Judge | None = None) -> list[Any]:
     return [
         core.Metric(
             name=f"trivet_{score}",
-            implementation=_function(score, gathering),
+            implementation=_function(score, batcher),
             selectors=selectors,
             min_score_val=0,
             max_score_val=1,
@@ -51,24 +42,21 @@ def metrics(judge: Judge | None = None) -> list[Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a score's function; TruLens writes down its address, and reads it by that."""
+    """Return the function of a score, which TruLens stores by its module and name."""
     if name in SCORES:
-        return _function(name, _default_gathering())
+        return _function(name, _default_batcher())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @functools.cache
-def _default_gathering() -> Gathering:
-    return Gathering()
+def _default_batcher() -> RequestBatcher:
+    return RequestBatcher()
 
 
-def _function(score: str, gathering: Gathering) -> Callable[[Any, Any, Any], Scored]:
-    def score_of(question: Any, contexts: Any, response: Any) -> Scored:
-        verdict = gathering.ask(question, contexts, response)
-        value: float | None = getattr(verdict, SCORES[score])
-        if value is None:
-            raise ExampleError(f"there is no {score} without a response")
-        return value, {"reason": reason(verdict, score)}
+def _function(score: str, batcher: RequestBatcher) -> Callable[[Any, Any, Any], Scored]:
+    def function(question: Any, contexts: Any, response: Any) -> Scored:
+        verdict = batcher.evaluate(question, contexts, response)
+        return score_of(verdict, score), {"reason": reason(verdict, score)}
 
-    score_of.__name__ = score_of.__qualname__ = score
-    return score_of
+    function.__name__ = function.__qualname__ = score
+    return function

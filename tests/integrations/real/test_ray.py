@@ -50,5 +50,5 @@ def test_a_pool_that_would_starve_the_reader_is_refused(
     data = ray.data.from_items(rows)
     with pytest.raises(ConfigError, match=r"actors=2 with cpus=1 leave 0 of 2 CPUs"):
         score(data, actors=2, cpus=1)
-    with pytest.raises(DataError, match="columns trivet_error are there already"):
+    with pytest.raises(DataError, match="columns trivet_error exist already"):
         score(data.add_column("trivet_error", lambda batch: batch["question"]))

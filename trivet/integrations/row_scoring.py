@@ -1,7 +1,4 @@
-"""Rows with their verdicts beside them, for engines that spread rows over many processes.
-
-What loads a judge travels pickled, for no judge can; a process loads it once.
-"""
+"""Adds score columns to rows in the worker processes of Ray and Spark."""
 
 from __future__ import annotations
 
@@ -28,20 +25,20 @@ COLUMNS: Mapping[str, type] = {
     "verdict": str,
     "error": str,
 }
-"""What is added to a row, and of which type; each may be ``None``.
+"""Types of the added columns; each value may be ``None``.
 
-``verdict`` is all of the verdict as JSON, ``error`` says why there is none.
+``verdict`` is the whole verdict as JSON, ``error`` the reason why there is none.
 """
 
 
 @dataclass(frozen=True)
 class RowScoring:
-    """How rows are scored, as plain data that can be sent to another process.
+    """Picklable description of how rows are scored.
 
     Attributes:
-        load: The pickled function that loads a judge.
-        mapping: Other names of the fields.
-        prefix: Stands before the names of the columns that are added.
+        load: Pickled function that loads a judge, once per process; judges cannot be pickled.
+        mapping: Field names that replace the known ones.
+        prefix: Prefix of the added columns.
     """
 
     load: bytes
@@ -50,11 +47,7 @@ class RowScoring:
 
     @classmethod
     def of(cls, load: Load | None, mapping: Mapping[str, str] | None, prefix: str) -> RowScoring:
-        """Describe it; without ``load`` the embedded bundle judges, on one thread a process.
-
-        Raises:
-            DataError: ``load`` cannot be sent to another process.
-        """
+        """Pickle ``load``, or a default: the embedded bundle on one thread per process."""
         try:
             pickled = pickle.dumps(load or functools.partial(trivet.Evaluator, threads=1))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -65,25 +58,20 @@ class RowScoring:
         return cls(pickled, dict(mapping or {}), prefix)
 
     def columns(self, present: Sequence[str]) -> dict[str, type]:
-        """Return the columns that are added to those that are present.
-
-        Raises:
-            DataError: One of them is there already.
-        """
+        """Return the types of the added columns, which must not be present yet."""
         added = {self.prefix + name: kind for name, kind in COLUMNS.items()}
         if twice := sorted(added.keys() & set(present)):
-            raise DataError(f"columns {', '.join(twice)} are there already; choose another prefix")
+            raise DataError(f"columns {', '.join(twice)} exist already; choose another prefix")
         return added
 
     def score(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-        """Judge rows together; return the added columns, with one value a row."""
+        """Evaluate rows together and return the added columns, with one value per row."""
         results = judge_rows(_loaded(self.load), rows, self.mapping)
         cells = [_cells(result) for result in results]
         return {self.prefix + name: [row.get(name) for row in cells] for name in COLUMNS}
 
 
 def _cells(result: Result) -> dict[str, Any]:
-    """Return what is added to one row."""
     if isinstance(result, FailedEvaluation):
         return {"error": f"{result.code}: {result.message}"}
     scores = {name: getattr(result, name) for name in COLUMNS if name not in ("verdict", "error")}
@@ -92,5 +80,4 @@ def _cells(result: Result) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _loaded(pickled: bytes) -> Judge:
-    load = cast(Load, pickle.loads(pickled))
-    return load()
+    return cast(Load, pickle.loads(pickled))()

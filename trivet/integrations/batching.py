@@ -1,9 +1,4 @@
-"""Many small questions, few calls.
-
-Most tools ask for one score of one example at a time, from many tasks or threads. Here what is
-asked while the engine is busy is judged together afterwards, and an example of which several scores
-are asked is judged once.
-"""
+"""Batches single requests, for tools that ask for one score of one example at a time."""
 
 from __future__ import annotations
 
@@ -17,43 +12,37 @@ from trivet.integrations.judge import Judge, default_judge, judge_many, verdict_
 from trivet.integrations.rows import example
 from trivet.records import Evaluation, RagExample
 
-_TOGETHER = 64
+_MOST_EXAMPLES = 64  # of a batch
 _REMEMBERED = 256
 
 Promise: TypeAlias = "Future[Evaluation]"
 
 
-class Gathering:
-    """A judge that may be asked from any thread and any event loop.
+class RequestBatcher:
+    """Evaluates together what was requested while the judge was busy; repeats cost nothing.
+
+    Its methods may be called from any thread and any event loop.
 
     Attributes:
-        judge: Who answers.
+        judge: Judge that evaluates the examples.
     """
 
     def __init__(self, judge: Judge | None = None) -> None:
-        """Gather what ``judge`` is asked; ``None`` is the embedded bundle."""
+        """Set the judge; ``None`` uses the embedded bundle."""
         self.judge = judge or default_judge()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trivet")
         self._lock = threading.Lock()
         self._waiting: deque[tuple[RagExample, Promise]] = deque()
         self._known: OrderedDict[RagExample, Promise] = OrderedDict()
 
-    def ask(self, question: Any, contexts: Any, response: Any) -> Evaluation:
-        """Return the verdict on one example.
-
-        Raises:
-            ExampleError: It cannot be judged.
-        """
+    def evaluate(self, question: Any, contexts: Any, response: Any) -> Evaluation:
+        """Return the verdict on one example, or raise an ``ExampleError``."""
         return self._promise(example(question, contexts, response)).result()
 
-    async def ask_async(self, question: Any, contexts: Any, response: Any) -> Evaluation:
-        """Return the verdict on one example; the event loop goes on meanwhile.
-
-        Raises:
-            ExampleError: It cannot be judged.
-        """
+    async def evaluate_async(self, question: Any, contexts: Any, response: Any) -> Evaluation:
+        """Do the same without blocking the event loop."""
         promise = self._promise(example(question, contexts, response))
-        # Others may wait for the same verdict: who gives up waiting must not take it from them.
+        # Others may wait for the same verdict: a cancelled caller must not cancel it for them.
         return await asyncio.shield(asyncio.wrap_future(promise))
 
     def _promise(self, asked: RagExample) -> Promise:
@@ -70,27 +59,27 @@ class Gathering:
         return promise
 
     def _judge_waiting(self) -> None:
-        """Judge what waits, together; a call before may have taken all of it."""
+        """Evaluate one batch; an earlier call may have taken all examples."""
         with self._lock:
-            taken = [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
-        if not taken:
+            count = min(_MOST_EXAMPLES, len(self._waiting))
+            batch = [self._waiting.popleft() for _ in range(count)]
+        if not batch:
             return
         try:
-            results = judge_many(self.judge, [asked for asked, _ in taken])
-            pairs = list(zip(taken, results, strict=True))
-        except BaseException as error:  # whatever it is, those who wait must hear of it
-            for asked, promise in taken:
-                self._forget(asked)
-                promise.set_exception(error)
+            results = judge_many(self.judge, [asked for asked, _ in batch])
+            pairs = list(zip(batch, results, strict=True))
+        except BaseException as error:  # every caller must get it
+            for asked, promise in batch:
+                self._fail(asked, promise, error)
             return
         for (asked, promise), result in pairs:
             try:
                 promise.set_result(verdict_of(result))
             except ValueError as error:
-                self._forget(asked)
-                promise.set_exception(error)
+                self._fail(asked, promise, error)
 
-    def _forget(self, asked: RagExample) -> None:
-        """Let a failure be tried again when it is asked for again."""
+    def _fail(self, asked: RagExample, promise: Promise, error: BaseException) -> None:
+        """Report a failure, and forget it, so that the next request tries again."""
         with self._lock:
             self._known.pop(asked, None)
+        promise.set_exception(error)

@@ -1,4 +1,4 @@
-"""Rows with verdicts beside them, as Ray's actors and Spark's workers make them."""
+"""Score columns of rows, as the workers of Ray and Spark add them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 import trivet
 from trivet.integrations.ray import RowActor
-from trivet.integrations.scored_rows import COLUMNS, RowScoring
+from trivet.integrations.row_scoring import COLUMNS, RowScoring
 from trivet.integrations.spark import frame_scorer
 from trivet.records import DataError
 
 
 @pytest.fixture(scope="session")
 def scoring() -> RowScoring:
-    """Return what has been to another process."""
+    """Return a description that was pickled."""
     scoring: RowScoring = pickle.loads(pickle.dumps(RowScoring.of(None, None, "t_")))
     return scoring
 
@@ -38,12 +38,12 @@ def test_a_row_has_its_verdict_or_its_error(
         assert all(value is None or type(value) is kind for value in scored[name]), name
 
 
-def test_columns_that_are_there_are_not_written_over(scoring: RowScoring) -> None:
-    with pytest.raises(DataError, match="columns t_error, t_verdict are there already; choose"):
+def test_existing_columns_are_not_overwritten(scoring: RowScoring) -> None:
+    with pytest.raises(DataError, match="columns t_error, t_verdict exist already; choose"):
         scoring.columns(["t_verdict", "t_error", "question"])
 
 
-def test_a_judge_of_ones_own_is_loaded(rows: list[dict[str, Any]]) -> None:
+def test_another_judge_is_loaded(rows: list[dict[str, Any]]) -> None:
     load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
     (error,) = RowScoring.of(load, None, "").score(rows[:1])["error"]
     assert error.startswith("too_long: ")

@@ -1,0 +1,118 @@
+"""Concurrent requests are batched, repeats are evaluated once, failures reach every caller."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from trivet.integrations.batching import RequestBatcher
+from trivet.records import Evaluation, ExampleError, FailedEvaluation, RagExample
+
+
+class HeldJudge:
+    """A judge that answers once ``go_on`` is set."""
+
+    def __init__(self, judge: Any) -> None:
+        self.judge = judge
+        self.go_on = threading.Event()
+
+    def evaluate(self, *arguments: Any) -> Evaluation:
+        raise AssertionError("evaluate_many exists")
+
+    def evaluate_many(
+        self, examples: Iterable[RagExample]
+    ) -> Iterator[Evaluation | FailedEvaluation]:
+        assert self.go_on.wait(30)
+        found: Iterator[Evaluation | FailedEvaluation] = self.judge.evaluate_many(examples)
+        return found
+
+
+def test_requests_of_concurrent_threads_share_a_call(judge: Any) -> None:
+    held = HeldJudge(judge)
+    batcher = RequestBatcher(held)
+    texts = [f"The bridge was built in {1700 + number}." for number in range(40)]
+    with ThreadPoolExecutor(40) as pool:
+        futures = [pool.submit(batcher.evaluate, "When?", [text], text) for text in texts]
+        held.go_on.set()
+        verdicts = [future.result() for future in futures]
+    assert sum(judge.calls) == 40
+    assert len(judge.calls) < 40
+    assert [verdict.contexts[0].sentences[0].text for verdict in verdicts] == texts
+
+
+def test_all_scores_of_an_example_are_one_evaluation(
+    judge: Any, rows: list[dict[str, Any]]
+) -> None:
+    batcher = RequestBatcher(judge)
+
+    async def evaluate_often() -> list[Evaluation]:
+        return await asyncio.gather(*(batcher.evaluate_async(**rows[0]) for _ in range(4)))
+
+    first, *others = asyncio.run(evaluate_often())
+    assert all(other is first for other in others)
+    assert batcher.evaluate(**rows[0]) is first
+    assert asyncio.run(evaluate_often())[0] is first  # from another event loop
+    assert judge.calls == [1]
+
+
+def test_a_cancelled_request_leaves_the_verdict_to_others(
+    judge: Any, rows: list[dict[str, Any]]
+) -> None:
+    held = HeldJudge(judge)
+    batcher = RequestBatcher(held)
+
+    async def cancel_one() -> Evaluation:
+        cancelled = asyncio.create_task(batcher.evaluate_async(**rows[0]))
+        other = asyncio.create_task(batcher.evaluate_async(**rows[0]))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        held.go_on.set()
+        return await other
+
+    assert isinstance(asyncio.run(cancel_one()), Evaluation)
+
+
+def test_a_failure_concerns_its_example_alone(judge: Any, rows: list[dict[str, Any]]) -> None:
+    batcher = RequestBatcher(judge)
+    with pytest.raises(ExampleError, match="there are no contexts") as caught:
+        batcher.evaluate("Where?", [], "Here.")
+    assert caught.value.code == "empty_contexts"
+    with pytest.raises(ExampleError, match="question is a value of type int, not a string"):
+        batcher.evaluate(3, ["a"], "b")
+    assert isinstance(batcher.evaluate(**rows[0]), Evaluation)
+
+
+class FakeJudge:
+    """A judge that fails its first call and repeats one verdict from then on."""
+
+    def __init__(self, verdict: Evaluation) -> None:
+        self.verdict = verdict
+        self.calls = 0
+
+    def evaluate(self, *arguments: Any) -> Evaluation:
+        self.calls += 1
+        if self.calls == 1:
+            raise ConnectionError("no answer")
+        return self.verdict
+
+
+def test_errors_are_retried_and_old_verdicts_forgotten(verdicts: list[Evaluation]) -> None:
+    judge = FakeJudge(verdicts[0])
+    batcher = RequestBatcher(judge)
+    with pytest.raises(ConnectionError, match="no answer"):
+        batcher.evaluate("When?", ["Red."], "In 0.")
+    assert batcher.evaluate("When?", ["Red."], "In 0.") is verdicts[0]
+    for number in range(1, 2000):
+        batcher.evaluate("When?", ["Red."], f"In {number}.")
+    assert judge.calls == 2001
+    batcher.evaluate("When?", ["Red."], "In 1999.")
+    assert judge.calls == 2001
+    batcher.evaluate("When?", ["Red."], "In 0.")
+    assert judge.calls == 2002
