@@ -27,7 +27,7 @@ from benchmarks.pipeline import NoEngine
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.backends.loading import load_backend
-from trivet.batch.run import Going, judge_to_file, judge_to_stream
+from trivet.batch.run import ResumePolicy, judge_to_file, judge_to_stream
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import read_bundle
 from trivet.data.logs.log import Log
@@ -79,7 +79,7 @@ def whole(bundle: Path, threads: int, log: Path) -> Run:
             out,
             RunSettings(),
             lambda tally, rows: None,
-            Going(restart=True),
+            ResumePolicy(restart=True),
         )
 
     return timed(work)

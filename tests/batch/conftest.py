@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trivet.batch.run import Going, judge_to_file
+from trivet.batch.run import ResumePolicy, judge_to_file
 from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import BundleInfo, GraphInfo, write_bundle
@@ -74,14 +74,14 @@ def write_log(tmp_path: Path) -> WriteLog:
 def judge(toy: Evaluator) -> Judge:
     """Return a function that runs a log into a file: ``judge(log, out, **settings)``."""
 
-    def run(log: Path, out: Path, going: Going | None = None, **settings: Any) -> RunRecord:
+    def run(log: Path, out: Path, policy: ResumePolicy | None = None, **settings: Any) -> RunRecord:
         return judge_to_file(
             toy,
             Log(str(log)),
             out,
             RunSettings(**settings),
             lambda tally, rows: None,
-            going or Going(),
+            policy or ResumePolicy(),
         )
 
     return run

@@ -41,7 +41,7 @@ def test_merged_shards_are_what_one_run_writes(shards: list[Path], tmp_path: Pat
     assert record.settings == expected.settings
     assert read_record(out) == record
     assert not list(tmp_path.glob("*.lines"))
-    with pytest.raises(DataError, match=r"merged.jsonl: is there already"):
+    with pytest.raises(DataError, match=r"merged.jsonl: exists already"):
         merge(shards, out)
 
 
@@ -68,7 +68,7 @@ def test_what_is_missing_or_of_another_run_is_named(
     judge(write_log(range(9), "other-log.jsonl"), other, shard=Shard(1, 3))
     with pytest.raises(DataError, match=r"other.jsonl is of another run than .*: input.sha256"):
         merge([shards[0], other, shards[2]], out)
-    with pytest.raises(DataError, match=r"there is no nothing.jsonl.run.json beside it"):
+    with pytest.raises(DataError, match=r"its record nothing.jsonl.run.json is missing"):
         merge([tmp_path / "nothing.jsonl"], out)
     with pytest.raises(DataError, match="shards are merged from JSON lines"):
         merge([tmp_path / "part.parquet"], out)
@@ -79,13 +79,13 @@ def test_a_shard_that_was_tampered_with_is_refused(shards: list[Path], tmp_path:
     out = tmp_path / "merged.jsonl"
     content = shards[0].read_bytes()
     shards[0].write_bytes(content[:-1])
-    with pytest.raises(DataError, match=r"has not the [0-9]+ bytes that its run wrote"):
+    with pytest.raises(DataError, match=r"does not have the [0-9]+ bytes that its run wrote"):
         merge(shards, out)
     shards[0].write_bytes(content.replace(b'"row": 129', b'"row": 128'))
-    with pytest.raises(DataError, match="row 128 stands twice in the files"):
+    with pytest.raises(DataError, match="row 128 is in the files twice"):
         merge(shards, out)
     shards[0].write_bytes(content.replace(b'"row": 129', b'"row": 131'))
-    with pytest.raises(DataError, match="row 129 stands in none of the files"):
+    with pytest.raises(DataError, match="row 129 is in none of the files"):
         merge(shards, out)
     shards[0].write_bytes(content.replace(b'{"row": 129', b'["row": 129'))
     with pytest.raises(DataError, match="a line does not begin with its row"):

@@ -13,7 +13,7 @@ import pytest
 from trivet.batch import blocks, run
 from trivet.batch.errors import OutputLockedError, RunChangedError, StrictError
 from trivet.batch.output import Output
-from trivet.batch.run import Going
+from trivet.batch.run import ResumePolicy
 from trivet.batch.run_record import RunRecord, record_path, write_record
 from trivet.data.logs.log import Log
 from trivet.records import DataError
@@ -63,7 +63,7 @@ def test_fields_texts_and_metadata_are_chosen(
         ["row", "id", "faithfulness"],
         ["row", "id", "error"],
     ]
-    judge(log, out, going=Going(restart=True), texts=True, metadata=("tags", "none"))
+    judge(log, out, policy=ResumePolicy(restart=True), texts=True, metadata=("tags", "none"))
     one, failed = read(out)
     assert one["texts"] == GOOD
     assert one["metadata"] == {"tags": '["a"]'}
@@ -179,15 +179,15 @@ def test_what_changed_is_named_and_refused_unless_told(
     with pytest.raises(RunChangedError, match=r"settings\.texts was False, is True"):
         judge(log, out, texts=True)
     assert out.read_bytes() == before
-    record = judge(log, out, going=Going(although_changed=True))
+    record = judge(log, out, policy=ResumePolicy(although_changed=True))
     assert out.read_bytes().startswith(before)
     assert [line["row"] for line in read(out)] == list(range(1, 201))
     assert record.counts.judged == 200
     assert len(record.changed) == 1
     write_log(range(3))
     with pytest.raises(RunChangedError, match="has 3 rows, but 200 of it were judged"):
-        judge(log, out, going=Going(although_changed=True))
-    judge(log, out, going=Going(restart=True))
+        judge(log, out, policy=ResumePolicy(although_changed=True))
+    judge(log, out, policy=ResumePolicy(restart=True))
     assert len(read(out)) == 3
 
 
@@ -210,7 +210,7 @@ def test_an_output_that_is_not_ours_is_left_alone(
     with pytest.raises(DataError, match=r"cannot be read .* begin anew with --restart"):
         judge(log, out)
     record_path(out).write_text('{"schema_version": 2}', encoding="utf-8")
-    with pytest.raises(DataError, match="is no record of a run"):
+    with pytest.raises(DataError, match="not a record of a run"):
         judge(log, out)
 
 
@@ -230,7 +230,7 @@ def test_strict_stops_at_the_first_bad_row_and_goes_on_without(
     rows[140] = {**GOOD, "contexts": []}
     log, out, whole = write_log(rows), tmp_path / "v.jsonl", tmp_path / "whole.jsonl"
     with pytest.raises(StrictError, match=r"line 141: there are no contexts.*--strict") as caught:
-        judge(log, out, going=Going(strict=True))
+        judge(log, out, policy=ResumePolicy(strict=True))
     assert caught.value.code == "empty_contexts"
     assert [line["row"] for line in read(out)] == list(range(1, 141))
     judge(log, out)

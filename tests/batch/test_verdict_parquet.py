@@ -12,7 +12,7 @@ import pytest
 
 from trivet.batch import run
 from trivet.batch.errors import RunChangedError
-from trivet.batch.run import Going
+from trivet.batch.run import ResumePolicy
 from trivet.batch.run_record import RunRecord
 from trivet.records import DataError
 
@@ -79,7 +79,7 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
     assert judge(log, out) == first
     write_log(range(101))
     with pytest.raises(RunChangedError, match=r"input\.sha256"):
-        judge(log, out, going=Going(although_changed=True))  # its lines are gone
+        judge(log, out, policy=ResumePolicy(although_changed=True))  # its lines are gone
     out.unlink()
     assert judge(log, out).counts.judged == 101
 

@@ -1,1 +1,1 @@
-"""A whole log judged: blocks of rows in, verdicts out, and a run that can be killed and resumed."""
+"""Batch evaluation of logs: blocks of rows in, verdicts out, in runs that can be resumed."""

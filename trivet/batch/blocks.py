@@ -1,9 +1,8 @@
 """Rows judged block by block.
 
-Where a block ends depends on its rows alone, and on how many characters the run's record grants it;
-and what an engine answers may depend, in its last digits, on what it judges together. Resumed runs
-and shards keep whole blocks, and so write the very bytes that one uninterrupted run would have
-written.
+The end of a block depends only on its rows and on the number of characters in the run's record. A
+backend's results may depend, in the last digits, on what runs in the same call. Resumed runs and
+shards therefore keep whole blocks, and write the same bytes as one uninterrupted run.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from trivet.evaluation.prefetch import prefetch
 from trivet.evaluation.preprocessing import count_characters
 from trivet.records import DataError, Evaluation, FailedEvaluation
 
-_ROWS = 64
-_CALLS = 12  # of the engine; on two cores about a second of the embedded bundle
+_ROWS = 64  # most rows in a block
+_CALLS = 12  # backend calls in a block; about a second of the embedded bundle on two cores
 _CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
-class JudgedBlock:
-    """A block of rows and what was found of them.
+class BlockVerdicts:
+    """A block of rows and their verdicts.
 
     Attributes:
-        rows: How many rows it has.
-        results: One for each row; none where the block belongs to another shard.
-        lines: Likewise, as they stand in the output.
-        stop: Why the run must stop here, behind ``lines``; the block is not whole then.
+        rows: Number of rows.
+        results: One per row; none if the block belongs to another shard.
+        lines: Lines of the output, one per result.
+        stop: Reason to stop after ``lines``; the block is incomplete then.
     """
 
     rows: int
@@ -44,14 +43,14 @@ class JudgedBlock:
 
 
 class _Begun(NamedTuple):
-    """A block that is being judged, and which it is, counted from 0."""
+    """A block whose evaluation has begun, and its number, counted from 0."""
 
     number: int
     rows: list[LogRow]
     judging: Judging
 
     def cancel(self) -> None:
-        """Give up what has not run."""
+        """Cancel what has not run yet."""
         self.judging.cancel()
 
 
@@ -63,19 +62,19 @@ def judge_blocks(
     *,
     first_block: int = 0,
     strict: bool = False,
-) -> Generator[JudgedBlock, None, None]:
+) -> Generator[BlockVerdicts, None, None]:
     """Judge rows, lazily and in order.
 
     Args:
-        evaluator: The judge.
-        rows: From the beginning of a block on.
-        settings: What is judged, and what is written of it.
-        characters: A block ends behind the row with which it has so many.
-        first_block: The number of that block, counted from 0.
+        evaluator: The evaluator.
+        rows: Rows from the beginning of a block on.
+        settings: What is judged and written.
+        characters: Number of characters that end a block.
+        first_block: Number of the first block, counted from 0.
         strict: Whether to stop at the first row that cannot be judged.
 
     Raises:
-        DataError: The log breaks off; the rows before it were yielded.
+        DataError: The log breaks off; the rows before were yielded.
     """
 
     def begin(numbered: tuple[int, list[LogRow]]) -> _Begun:
@@ -85,37 +84,41 @@ def judge_blocks(
         return _Begun(number, block, evaluator.begin(examples, allow_empty_contexts=allow))
 
     blocks = enumerate(_blocks(rows, characters), start=first_block)
-    ahead = settings.shard.count * (1 + 2 * evaluator.workers // _CALLS)  # other shards' among them
+    ahead = settings.shard.count * (
+        1 + 2 * evaluator.workers // _CALLS
+    )  # including those of other shards
     for begun in prefetch(blocks, begin, ahead):
         block = begun.rows
         if not settings.shard.has(begun.number):
-            yield JudgedBlock(len(block))
+            yield BlockVerdicts(len(block))
             continue
-        placed = [
-            _placed(result, row) for result, row in zip(begun.judging.results(), block, strict=True)
+        results = [
+            _name_place(result, row)
+            for result, row in zip(begun.judging.results(), block, strict=True)
         ]
-        stop = next((n for n, r in enumerate(placed) if isinstance(r, FailedEvaluation)), None)
         error = None
-        if strict and stop is not None and isinstance(failed := placed[stop], FailedEvaluation):
-            error = StrictError(f"{failed.message}; --strict stops there", failed.code)
-            block, placed = block[:stop], placed[:stop]
+        for n, failed in enumerate(results if strict else ()):
+            if isinstance(failed, FailedEvaluation):
+                error = StrictError(f"{failed.message}; --strict stops there", failed.code)
+                block, results = block[:n], results[:n]
+                break
         lines = [
             to_line(verdict_record(row, result, fields=settings.fields, texts=settings.texts))
-            for row, result in zip(block, placed, strict=True)
+            for row, result in zip(block, results, strict=True)
         ]
-        yield JudgedBlock(len(block), placed, lines, error)
+        yield BlockVerdicts(len(block), results, lines, error)
 
 
 def block_characters(evaluator: Evaluator) -> int:
-    """Return how many characters fill a block: enough for a few full calls of the engine.
+    """Return how many characters fill a block: enough for a few full calls of the backend.
 
-    What a crash costs is the block that is written and those begun ahead of it.
+    A crash loses the block that is being written and those that were prefetched.
     """
     return _CALLS * _CHARACTERS_PER_TOKEN * evaluator.limits.positions
 
 
 def _blocks(rows: Iterable[LogRow], most: int) -> Iterator[list[LogRow]]:
-    """Group rows into blocks of a bounded number of rows and of characters."""
+    """Group rows into blocks, bounded in rows and in characters."""
     block: list[LogRow] = []
     characters = 0
     broken = None
@@ -134,8 +137,10 @@ def _blocks(rows: Iterable[LogRow], most: int) -> Iterator[list[LogRow]]:
         raise broken
 
 
-def _placed(result: Evaluation | FailedEvaluation, row: LogRow) -> Evaluation | FailedEvaluation:
-    """Let a failure say where its row stands; one of reading says it already."""
+def _name_place(
+    result: Evaluation | FailedEvaluation, row: LogRow
+) -> Evaluation | FailedEvaluation:
+    """Add the place of the row to the message of a failure, unless reading did it."""
     place = f"{row.place}: "
     if isinstance(result, FailedEvaluation) and not result.message.startswith(place):
         return replace(result, message=place + result.message)

@@ -1,4 +1,4 @@
-"""The shards of a log put together: the file that one run over the whole log would have written."""
+"""Merging the shards of a log into the file that one run would have written."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from trivet.batch.verdict_parquet import is_parquet, needs_pyarrow, write_parque
 from trivet.records import DataError
 
 _ROW = re.compile(rb'\{"row": ([0-9]+)')
-_PIECE = 1 << 20  # bytes brought to the disk at once
+_PIECE = 1 << 20  # bytes written and synced at once
 
 
 def merge(shards: Sequence[Path], out: Path) -> RunRecord:
     """Merge the verdict files of all shards of one run, in the order of the log.
 
     Args:
-        shards: Verdict files of JSON lines, in any order, each with its record beside it.
-        out: The merged file, with a record of its own; Parquet where its suffix says so.
+        shards: Verdict files of JSON lines, in any order, with their records.
+        out: The merged file, which gets its own record; Parquet if its suffix is.
 
     Returns:
-        The record of the whole.
+        The record of the merged run.
 
     Raises:
         DataError: A shard is missing, given twice, unfinished or of another run; or a row is
-            missing or stands twice. The message names it.
+            missing or repeated.
         OutputFullError: The disk is full.
     """
     if is_parquet(out):
         needs_pyarrow()
     if out.exists() and out.stat().st_size:
-        raise DataError(f"{out}: is there already; choose another --out, or remove it")
+        raise DataError(f"{out}: exists already; choose another --out, or remove it")
     records = [(shard, _record(shard)) for shard in shards]
     whole = _check(records)
     lines = out.with_name(f"{out.name}.lines")
@@ -64,11 +64,11 @@ def _interleave(shards: Sequence[Path], output: Output, rows: int) -> None:
     held = last = 0
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(shard.open("rb")) for shard in shards]
-        for row, line in heapq.merge(*map(_numbered, files)):
+        for row, line in heapq.merge(*map(_numbered_lines, files)):
             if row <= last:
-                raise DataError(f"row {row} stands twice in the files")
+                raise DataError(f"row {row} is in the files twice")
             if row > last + 1:
-                raise DataError(f"row {last + 1} stands in none of the files")
+                raise DataError(f"row {last + 1} is in none of the files")
             piece.append(line)
             held, last = held + len(line), row
             if held >= _PIECE:
@@ -76,7 +76,7 @@ def _interleave(shards: Sequence[Path], output: Output, rows: int) -> None:
                 piece, held = [], 0
     output.append(b"".join(piece))
     if last != rows:
-        raise DataError(f"rows {last + 1} to {rows} stand in none of the files")
+        raise DataError(f"rows {last + 1} to {rows} are in none of the files")
 
 
 def _record(shard: Path) -> RunRecord:
@@ -87,16 +87,18 @@ def _record(shard: Path) -> RunRecord:
         )
     record = read_record(shard)
     if record is None:
-        raise DataError(f"{shard}: there is no {record_path(shard).name} beside it")
+        raise DataError(f"{shard}: its record {record_path(shard).name} is missing")
     if not record.finished:
         raise DataError(f"{shard}: its run is not finished; give its command again")
     if shard.stat().st_size != record.progress.bytes:
-        raise DataError(f"{shard}: has not the {record.progress.bytes} bytes that its run wrote")
+        raise DataError(
+            f"{shard}: does not have the {record.progress.bytes} bytes that its run wrote"
+        )
     return record
 
 
 def _check(records: Sequence[tuple[Path, RunRecord]]) -> RunRecord:
-    """Return the record of the whole run.
+    """Return the record of the merged run.
 
     Raises:
         DataError: The files are not all shards of one run, each once.
@@ -123,7 +125,7 @@ def _check(records: Sequence[tuple[Path, RunRecord]]) -> RunRecord:
     )
 
 
-def _numbered(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     for line in file:
         found = _ROW.match(line)
         if found is None:

@@ -1,8 +1,9 @@
-"""A file that one process appends to, brought to the disk piece by piece."""
+"""An output file that one process appends to, synced to the disk after each write."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from trivet.batch.errors import OutputFullError, OutputLockedError, is_full
+from trivet.batch.errors import OutputFullError, OutputLockedError
 from trivet.records import DataError
 
 if sys.platform == "win32":
@@ -18,21 +19,23 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class Output:
     """An output file, locked against other processes until it is closed.
 
     Attributes:
-        path: Where it stands.
-        size: Bytes that are known to be on the disk.
+        path: Path of the file.
+        size: Bytes that are certainly on the disk.
     """
 
     def __init__(self, path: Path) -> None:
         """Open or create the file, and lock it.
 
         Raises:
-            DataError: It cannot be written.
-            OutputLockedError: Another process writes it.
+            DataError: The file cannot be written.
+            OutputLockedError: Another process is writing it.
         """
         self.path = path
         try:
@@ -50,15 +53,15 @@ class Output:
         self.size = self._file.seek(0, os.SEEK_END)
 
     def cut(self, size: int) -> None:
-        """Drop what stands behind the first ``size`` bytes."""
+        """Truncate the file to its first ``size`` bytes."""
         self._file.truncate(size)
         self.size = self._file.seek(size)
 
     def append(self, content: bytes) -> None:
-        """Write at the end, and wait until the disk has it.
+        """Write at the end, and wait until the content is on the disk.
 
         Raises:
-            OutputFullError: There is no room; the file then ends where it ended before.
+            OutputFullError: The disk is full; the file is truncated to its size before.
         """
         before = self.size
         try:
@@ -90,17 +93,17 @@ def no_room(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not is_full(error):
+        if error.errno not in _FULL:
             raise
         raise OutputFullError(
-            f"{path}: {error.strerror}; what was judged so far is kept: make room, and give the "
+            f"{path}: {error.strerror}; the verdicts so far are kept: make room, and give the "
             "same command to go on"
         ) from error
 
 
 def _lock(descriptor: int) -> None:
     if sys.platform == "win32":
-        # Windows locks bytes against reading too: one far behind what the file will ever hold.
+        # Windows locks also prevent reading, so lock a byte far behind the end of the file.
         os.lseek(descriptor, 1 << 62, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: one line that changes on a terminal, else one every ten seconds."""
+"""Progress of a run on stderr: one changing line on a terminal, else a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -14,67 +14,54 @@ from trivet.batch.run import OnBlock
 from trivet.batch.tally import Tally
 from trivet.data.logs.log import Log
 
-_SECONDS = 10.0
 _SHOWN = ("faithfulness", "relevance", "utilization", "completeness")
 
 
 @contextlib.contextmanager
 def show_progress(log: Log, quiet: bool = False) -> Iterator[OnBlock]:
-    """Yield what is to be told of each block, and show it.
-
-    Args:
-        log: It knows which share of its bytes was read.
-        quiet: Show nothing.
-    """
+    """Show the progress of a run over a log, unless ``quiet``; yields the callback for blocks."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if quiet:
         yield lambda tally, rows: None
-        return
-    if console.is_terminal:
+    elif console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             yield Reporter(log, lambda text: live.update(Text(text), refresh=True), 0.1)
-        return
-    yield Reporter(log, console.print, _SECONDS)
+    else:
+        yield Reporter(log, console.print, 10.0)
 
 
 class Reporter:
-    """Tells how far a run is, at most once in some seconds.
-
-    Attributes:
-        log: It knows which share of its bytes was read.
-    """
+    """Reports the progress of a run, at most once in some seconds."""
 
     def __init__(
         self,
         log: Log,
-        tell: Callable[[str], object],
+        show: Callable[[str], object],
         every: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to measure.
+        """Start the clock.
 
         Args:
-            log: The log that is judged.
-            tell: Takes one line for a person.
-            every: Seconds between two lines.
-            clock: Seconds.
+            log: The log, which knows what share of its bytes was read.
+            show: Function that shows one line.
+            every: Least seconds between two lines.
+            clock: Function that returns seconds.
         """
-        self.log = log
-        self._tell, self._every, self._clock = tell, every, clock
+        self._log, self._show, self._every, self._clock = log, show, every, clock
         self._last = clock()
         self._first: tuple[float, int, int, float] | None = None
 
     def __call__(self, tally: Tally, rows: int) -> None:
-        """Take note of a block; tell of it if it is time."""
-        now, share = self._clock(), self.log.share_read()
-        if self._first is None:  # what a resumed run passed over must not count as its speed
+        """Take the state after a block, and show it if it is time."""
+        now, share = self._clock(), self._log.share_read()
+        if self._first is None:  # rows that a resumed run skips must not count as speed
             self._first = (now, rows, tally.windows, share or 0.0)
-        elif now - self._last >= self._every:
-            self._last = now
-            self._tell(self._line(tally, rows, now, share))
-
-    def _line(self, tally: Tally, rows: int, now: float, share: float | None) -> str:
-        began, first_rows, first_windows, first_share = self._first or (now, rows, 0, 0.0)
+            return
+        if now - self._last < self._every:
+            return
+        self._last = now
+        began, first_rows, first_windows, first_share = self._first
         seconds = max(now - began, 1e-9)
         parts = [
             f"{rows} rows, {tally.failed} failed",
@@ -85,11 +72,8 @@ class Reporter:
         parts += [f"{score} {mean:.3f}" for score, mean in means.items() if mean is not None]
         if share is not None and share > first_share:
             left = seconds * (1.0 - share) / (share - first_share)
-            parts.append(f"{share:.0%}, {_duration(left)} left")
-        return " | ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+            minutes, left_seconds = divmod(round(left), 60)
+            hours, minutes = divmod(minutes, 60)
+            clock = f"{hours}:{minutes:02d}" if hours else str(minutes)
+            parts.append(f"{share:.0%}, {clock}:{left_seconds:02d} left")
+        self._show(" | ".join(parts))

@@ -1,4 +1,4 @@
-"""A run: a log in, a verdict file out, which can be killed at any moment and goes on."""
+"""Runs: a log in, a verdict file out. A run can be killed at any moment and resumed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import datetime
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -17,18 +17,12 @@ import trivet
 from trivet.batch.blocks import block_characters, judge_blocks
 from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output, no_room
-from trivet.batch.run_record import (
-    Progress,
-    RunRecord,
-    read_record,
-    record_path,
-    write_record,
-)
+from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
 from trivet.batch.verdict_parquet import is_parquet, needs_pyarrow, write_parquet
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.logs.column_mapping import LogRow, read_rows
+from trivet.data.logs.column_mapping import read_rows
 from trivet.data.logs.log import STDIN, Log
 from trivet.evaluation.evaluator import Evaluator
 
@@ -37,16 +31,16 @@ logger = logging.getLogger(__name__)
 _WAY_OUT = "choose another --out, or begin anew with --restart"
 
 OnBlock = Callable[[Tally, int], None]
-"""Told after each block what was found so far, and how many rows of the log were read."""
+"""Called after each block with the counts so far and the number of rows read."""
 
 
 @dataclass(frozen=True)
-class Going:
-    """How a run deals with what is there already.
+class ResumePolicy:
+    """What to do with an existing output, and with bad rows.
 
     Attributes:
-        restart: Begin anew, whatever the output holds.
-        although_changed: Go on although input, bundle or settings are not what they were.
+        restart: Begin anew, whatever the output contains.
+        although_changed: Resume even if input, bundle or settings have changed.
         strict: Stop at the first row that cannot be judged.
     """
 
@@ -64,26 +58,27 @@ def judge_to_stream(
     *,
     strict: bool = False,
 ) -> Tally:
-    """Judge a log into a stream, such as stdout; nothing of it can be resumed.
+    """Judge a log into a stream such as stdout, which cannot be resumed.
 
     Raises:
-        DataError: The log cannot be read, or breaks off; what stands before was written.
-        StrictError: A row could not be judged, and ``strict`` was asked for.
+        DataError: The log cannot be read, or breaks off; the rows before were written.
+        StrictError: A row could not be judged, and ``strict`` is set.
     """
     tally, read = Tally(), 0
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.closing(log))
+    with contextlib.closing(log):
         rows, most = read_rows(log.rows(), settings.columns()), block_characters(evaluator)
-        blocks = judge_blocks(evaluator, rows, settings, most, strict=strict)
-        for block in stack.enter_context(contextlib.closing(blocks)):
-            sink.writelines(block.lines)
-            sink.flush()
-            for result in block.results:
-                tally.add(result)
-            read += block.rows
-            on_block(tally, read)
-            if block.stop is not None:
-                raise block.stop
+        with contextlib.closing(
+            judge_blocks(evaluator, rows, settings, most, strict=strict)
+        ) as blocks:
+            for block in blocks:
+                sink.writelines(block.lines)
+                sink.flush()
+                for result in block.results:
+                    tally.add(result)
+                read += block.rows
+                on_block(tally, read)
+                if block.stop is not None:
+                    raise block.stop
     return tally
 
 
@@ -93,44 +88,64 @@ def judge_to_file(
     out: Path,
     settings: RunSettings,
     on_block: OnBlock,
-    going: Going = Going(),
+    policy: ResumePolicy = ResumePolicy(),
 ) -> RunRecord:
-    """Judge a log into a file, or go on where a run of the same log stopped.
+    """Judge a log into a file, or resume a stopped run of the same log.
 
     Args:
-        evaluator: The judge.
+        evaluator: The evaluator.
         log: The rows.
-        out: The verdict file; Parquet where its suffix says so, else JSON lines. Its record stands
-            beside it.
-        settings: What is judged, and what is written of it.
-        on_block: Told how far it is.
-        going: What to do about an output that is there.
+        out: The verdict file; Parquet if its suffix is, else JSON lines. Its record is next to it.
+        settings: What is judged and written.
+        on_block: Callback for progress.
+        policy: What to do with an existing output.
 
     Returns:
         The record of the finished run.
 
     Raises:
         DataError: The log cannot be read, or breaks off; the output cannot be written.
-        OutputLockedError: Another process writes the output.
+        OutputLockedError: Another process is writing the output.
         OutputFullError: The disk is full; the run can be resumed.
         RunChangedError: The output belongs to another run.
-        StrictError: A row could not be judged, and ``going.strict`` was asked for.
+        StrictError: A row could not be judged, and ``policy.strict`` is set.
     """
     if is_parquet(out):
         needs_pyarrow()
-    # Parquet has its index at its end and cannot be appended to: it is made of the lines at last.
+    # Parquet has its index at the end, so it cannot be appended to; it is made of the lines.
     lines = out.with_name(f"{out.name}.lines") if is_parquet(out) else out
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(log))
-        rows = read_rows(log.rows(), settings.columns())  # looks at the first before it touches out
+        rows = read_rows(log.rows(), settings.columns())  # checks the first rows before the output
         output = stack.enter_context(Output(lines))
         stack.enter_context(no_room(out))
-        record = _begin(_describe(evaluator, log, settings), out, output, going)
+        record = _begin(_describe(evaluator, log, settings), out, output, policy)
         if not record.finished:
-            output.cut(record.progress.bytes)
+            done = record.progress
+            output.cut(done.bytes)
             write_record(out, record)
-            _skip(rows, record.progress.rows, log.source)
-            _append(evaluator, rows, settings, record, out, output, going.strict, on_block)
+            skipped = sum(1 for _ in itertools.islice(rows, done.rows))
+            if skipped < done.rows:
+                raise RunChangedError(
+                    f"{log.source}: has {skipped} rows, but {done.rows} of it were judged; begin "
+                    "anew with --restart"
+                )
+            characters, first, strict = record.block_characters, done.blocks, policy.strict
+            blocks = judge_blocks(
+                evaluator, rows, settings, characters, first_block=first, strict=strict
+            )
+            for block in stack.enter_context(contextlib.closing(blocks)):
+                if block.lines:
+                    output.append(b"".join(block.lines))
+                if block.stop is not None:
+                    raise block.stop  # a resumed run writes the lines of this block again
+                for result in block.results:
+                    record.counts.add(result)
+                done = Progress(done.rows + block.rows, done.blocks + 1, output.size)
+                record.progress = done
+                if block.lines:
+                    write_record(out, record)
+                on_block(record.counts, done.rows)
             if lines != out:
                 write_parquet(lines, out)
             record.finished = True
@@ -140,53 +155,8 @@ def judge_to_file(
     return record
 
 
-def _append(
-    evaluator: Evaluator,
-    rows: Iterable[LogRow],
-    settings: RunSettings,
-    record: RunRecord,
-    out: Path,
-    output: Output,
-    strict: bool,
-    on_block: OnBlock,
-) -> None:
-    """Judge what is left, block by block; ``record`` follows."""
-    done = record.progress
-    blocks = judge_blocks(
-        evaluator,
-        rows,
-        settings,
-        record.block_characters,
-        first_block=done.blocks,
-        strict=strict,
-    )
-    with contextlib.closing(blocks):
-        for block in blocks:
-            if block.lines:
-                output.append(b"".join(block.lines))
-            if block.stop is not None:
-                # What was written of its block is for the reader; it is judged again.
-                raise block.stop
-            for result in block.results:
-                record.counts.add(result)
-            done = Progress(done.rows + block.rows, done.blocks + 1, output.size)
-            record.progress = done
-            if block.lines:
-                write_record(out, record)
-            on_block(record.counts, done.rows)
-
-
-def _skip(rows: Iterable[LogRow], count: int, source: str) -> None:
-    """Pass over the rows that were judged before."""
-    found = sum(1 for _ in itertools.islice(rows, count))
-    if found < count:
-        raise RunChangedError(
-            f"{source}: has {found} rows, but {count} of it were judged; begin anew with --restart"
-        )
-
-
 def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecord:
-    """Return the record of a run that has not begun."""
+    """Return the record of a new run."""
     bundle = evaluator.bundle
     manifest = (bundle.folder / MANIFEST_NAME).read_bytes()
     return RunRecord(
@@ -209,37 +179,39 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
     )
 
 
-def _begin(now: RunRecord, out: Path, output: Output, going: Going) -> RunRecord:
-    """Return the run that is to go on, or ``now`` where it is a new one.
+def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> RunRecord:
+    """Return the run to resume, or ``now`` if there is none.
 
     Raises:
-        RunChangedError: Something else stands there.
+        RunChangedError: The output belongs to something else.
     """
-    before = None if going.restart else read_record(out)
+    before = None if policy.restart else read_record(out)
     if before is None:
-        if not going.restart and out.exists() and out.stat().st_size:
+        if not policy.restart and out.exists() and out.stat().st_size:
             raise RunChangedError(
-                f"{out}: is there already, without the record of its run ({record_path(out).name});"
+                f"{out}: exists already, without the record of its run ({record_path(out).name});"
                 " choose another --out, or replace it with --restart"
             )
         return now
-    is_made = output.path != out and before.finished and out.exists()  # of lines that are gone
+    is_made = (
+        output.path != out and before.finished and out.exists()
+    )  # Parquet, whose lines are gone
     if not output.size and not is_made:
-        logger.info("%s: nothing was judged yet, or it was removed; the run begins anew", out)
+        logger.info("%s: empty or removed; the run begins anew", out)
         return now
     promised = before.progress.bytes
     if not is_made and (output.size < promised or (before.finished and output.size > promised)):
         raise RunChangedError(
             f"{output.path}: has {output.size} bytes, but {promised} were written; {_WAY_OUT}"
         )
-    now.block_characters = before.block_characters  # else the shards of a log would not meet
+    now.block_characters = before.block_characters  # as all shards must have the same blocks
     changes = before.changes(now)
     if not changes:
         return before
-    if not going.although_changed or is_made:
+    if not policy.although_changed or is_made:
         raise RunChangedError(
-            f"{out}: was begun otherwise: {'; '.join(changes)}; {_WAY_OUT}"
-            + ("" if is_made else ", or go on all the same with --although-changed")
+            f"{out}: its run was different: {'; '.join(changes)}; {_WAY_OUT}"
+            + ("" if is_made else ", or resume nevertheless with --although-changed")
         )
     now.started, now.progress, now.counts = before.started, before.progress, before.counts
     now.changed = [*before.changed, *changes]

@@ -1,20 +1,20 @@
-"""``OUT.run.json``: what a run is, how far it came, and what it found; beside its output.
+"""The record of a run, ``OUT.run.json``: its inputs, progress and results.
 
 ::
 
     {"schema_version": 2, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
-     "input": {"path", "bytes", "sha256"},                 null bytes and hash: it was stdin
+     "input": {"path", "bytes", "sha256"},                 null bytes and hash for stdin
      "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
      "backend": {"name", "precision"},
      "settings": {...},                                    `RunSettings.to_dict()`
      "block_characters": 24576,                            see `judge_blocks`
-     "changed": [...],                                     what changed under a run that went on
-     "progress": {"rows", "blocks", "bytes"},              of the input, and of the output
+     "changed": [...],                                     inputs that changed before a resume
+     "progress": {"rows", "blocks", "bytes"},              rows of the input, bytes of the output
      "counts": {"judged", "failed", "failures", "windows", "scores"},
      "finished": true}
 
-The output up to ``progress.bytes`` is what the run stands for; what is behind is written again. It
-is replaced after the output was brought to the disk, so it never promises more than there is.
+The output up to ``progress.bytes`` is complete; the rest is written again. The record is replaced
+after the output was synced to the disk, so it never claims more than there is.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _WAY_OUT = "begin anew with --restart"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run came: always behind a whole block of rows.
+    """Progress of a run in whole blocks of rows.
 
     Attributes:
-        rows: Rows of the input, other shards' included.
-        blocks: Blocks of them.
-        bytes: Of the output.
+        rows: Rows of the input, including other shards.
+        blocks: Blocks of these rows.
+        bytes: Bytes of the output.
     """
 
     rows: int = 0
@@ -49,7 +49,7 @@ class Progress:
 
 @dataclass
 class RunRecord:
-    """A run; see the top of this file for the fields."""
+    """The record of a run; see the top of this file for the fields."""
 
     trivet: str
     started: str
@@ -64,7 +64,7 @@ class RunRecord:
     finished: bool = False
 
     def changes(self, other: RunRecord) -> list[str]:
-        """Return what of another run would make other verdicts, each with both values."""
+        """Return the differences to another run that may change verdicts, with both values."""
         ours, theirs = self._fingerprint(), other._fingerprint()
         found = [
             f"{name} was {ours.get(name)}, is {value}"
@@ -72,7 +72,7 @@ class RunRecord:
             if ours.get(name) != value
         ]
         if self.input["sha256"] is None and other.input["sha256"] is None:
-            found.append("input is stdin, of which nobody knows whether it is the same")
+            found.append("input is stdin, which may have changed")
         return found
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -94,15 +94,15 @@ class RunRecord:
 
 
 def record_path(out: Path) -> Path:
-    """Return where the record of an output stands."""
+    """Return the path of an output's record."""
     return out.with_name(f"{out.name}.run.json")
 
 
 def read_record(out: Path) -> RunRecord | None:
-    """Read the record of an output; ``None`` where there is none.
+    """Read the record of an output; ``None`` if there is none.
 
     Raises:
-        DataError: It is damaged, or from another version.
+        DataError: The record is damaged, or from another version.
     """
     path = record_path(out)
     try:
@@ -117,17 +117,17 @@ def read_record(out: Path) -> RunRecord | None:
         progress = Progress(**record.pop("progress"))
         counts = Tally.from_dict(record.pop("counts"))
         return RunRecord(**record, progress=progress, counts=counts)
+    except DataError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: is no record of a run ({error!r}); {_WAY_OUT}") from error
+        raise DataError(f"{path}: not a record of a run ({error!r}); {_WAY_OUT}") from error
 
 
 def write_record(out: Path, record: RunRecord) -> None:
-    """Write or replace the record of an output, so that a crash leaves the old one or the new.
+    """Write or replace the record of an output; a crash leaves the old one or the new one.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The record cannot be written.
     """
     path = record_path(out)
     new = path.with_name(f"{path.name}.new")

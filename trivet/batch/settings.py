@@ -1,4 +1,4 @@
-"""What decides the bytes of a verdict file, beside the log and the bundle."""
+"""Settings that determine the content of a verdict file, besides log and bundle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trivet.records import DataError
 
 @dataclass(frozen=True)
 class Shard:
-    """One part of a log: of every ``count`` blocks of rows the one numbered ``number``, from 1."""
+    """One part of a log: the ``number``-th of every ``count`` blocks of rows, counted from 1."""
 
     number: int = 1
     count: int = 1
@@ -27,15 +27,15 @@ class Shard:
             )
 
     def has(self, block: int) -> bool:
-        """Say whether a block, counted from 0, belongs to this part."""
+        """Tell whether a block, counted from 0, belongs to this part."""
         return block % self.count == self.number - 1
 
 
 def parse_shard(text: str) -> Shard:
-    """Read ``2/8``.
+    """Parse a shard such as ``2/8``.
 
     Raises:
-        DataError: It is not of that form, or there is no such part.
+        DataError: The text has another form, or there is no such part.
     """
     found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     if found is None:
@@ -45,17 +45,17 @@ def parse_shard(text: str) -> Shard:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a log is read and what is written of each row.
+    """How a log is read and what is written for each row.
 
     Attributes:
-        mapping: Our field names to the log's.
-        format: Of the log; ``None`` asks its suffix.
+        mapping: The log's column names by our field names.
+        format: Format of the log; ``None`` means by suffix.
         allow_empty_contexts: As in ``Evaluator.evaluate``.
         bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
-        fields: The fields that are kept of a verdict; ``None`` keeps all.
-        metadata: Columns that come back with the verdicts; ``None`` takes what looks like one.
-        texts: Whether question, contexts and response come back too.
-        shard: The part of the log that is judged.
+        fields: Fields of a verdict that are written; ``None`` means all.
+        metadata: Columns that are returned with the verdicts; ``None`` means by content.
+        texts: Whether question, contexts and response are written too.
+        shard: Part of the log that is judged.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
@@ -72,11 +72,11 @@ class RunSettings:
         self.columns()
 
     def columns(self) -> Columns:
-        """Return which columns of the log stand for what."""
+        """Return the mapping of the log's columns."""
         return Columns(self.mapping, self.metadata, self.bad_unicode)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return them as they stand in a run's record: lists for tuples, ``2/8`` for the shard."""
+        """Return the settings as written in a run's record, with the shard as ``2/8``."""
         record = asdict(self)
         for name in ("fields", "metadata"):
             record[name] = None if record[name] is None else list(record[name])

@@ -1,4 +1,4 @@
-"""What a run found so far: how many rows, how many failed and why, and the mean of each score."""
+"""Counts of a run: rows, failures by reason, and the mean of each score."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Tally:
 
     Attributes:
         judged: Rows with a verdict.
-        windows: Windows that were read for them.
-        failures: Rows without, by the code of their error.
-        counts: For each score, the verdicts that have it: an empty response has no faithfulness.
-        sums: For each score, its sum over them.
+        windows: Windows of these rows.
+        failures: Rows without a verdict, by error code.
+        counts: Verdicts that have each score; an empty response has no faithfulness.
+        sums: Sum of each score over these verdicts.
     """
 
     judged: int = 0
@@ -49,12 +49,12 @@ class Tally:
                 self.sums[score] += value
 
     def mean(self, score: str) -> float | None:
-        """Return the mean of a score over the verdicts that have it; ``None`` where none has."""
+        """Return the mean of a score over the verdicts that have it, or ``None``."""
         count = self.counts[score]
         return self.sums[score] / count if count else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as it stands in a run's record."""
+        """Return the counts as written in a run's record."""
         scores = {
             score: {"mean": self.mean(score), "n": self.counts[score], "sum": self.sums[score]}
             for score in SCORES
@@ -69,7 +69,7 @@ class Tally:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read it back; ``KeyError``, ``TypeError`` or ``ValueError`` where it is none."""
+        """Read the counts of a record; raises ``KeyError``, ``TypeError`` or ``ValueError``."""
         scores = record["scores"]
         return cls(
             judged=int(record["judged"]),
@@ -81,7 +81,7 @@ class Tally:
 
     @classmethod
     def total(cls, tallies: Iterable[Self]) -> Self:
-        """Return the tally of several shards together."""
+        """Return the sum of several tallies."""
         whole = cls()
         for tally in tallies:
             whole.judged += tally.judged
@@ -92,7 +92,7 @@ class Tally:
         return whole
 
     def lines(self) -> list[str]:
-        """Return what a person is told at the end; n and failures stand beside every mean."""
+        """Return the summary of a run; every mean is shown with n and the failures."""
         by_code = ", ".join(f"{code} {count}" for code, count in self.failures.most_common())
         why = f" ({by_code})" if by_code else ""
         means = [

@@ -1,17 +1,17 @@
-"""What one line of a verdict file holds.
+"""Lines of a verdict file.
 
 A verdict::
 
     {"row": 7, "id": "q7", "faithfulness": 0.91, ...,    `Evaluation.to_dict()`
-     "context_ids": ["doc-3", null],                     where the contexts brought ids
-     "metadata": {"model": "m-2"},                       where the row has such columns
-     "texts": {"question", "contexts", "response"}}      where the run was asked for them
+     "context_ids": ["doc-3", null],                     if the contexts have ids
+     "metadata": {"model": "m-2"},                       if the row has such columns
+     "texts": {"question", "contexts", "response"}}      if the run writes texts
 
 A row without a verdict::
 
     {"row": 8, "id": "q8", "error": {"code", "message", "line"}, "metadata": {...}}
 
-``row`` counts the rows of the input from 1; ``line`` is its line in the file, where it has lines.
+``row`` counts the rows of the input from 1; ``line`` is the line in its file, if that has lines.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FIELDS = (
     "metadata",
     "texts",
 )
-"""What ``--fields`` may name; ``row`` and ``error`` stand in every line."""
+"""Names that ``--fields`` accepts; ``row`` and ``error`` are in every line."""
 
 
 def check_fields(fields: Sequence[str]) -> None:
-    """Refuse fields that no verdict has.
+    """Check that verdicts have all the fields.
 
     Raises:
-        DataError: It names them, and those that there are.
+        DataError: There is no such field.
     """
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
@@ -53,13 +53,13 @@ def verdict_record(
     fields: Sequence[str] | None = None,
     texts: bool = False,
 ) -> dict[str, Any]:
-    """Return what stands in the line of one row.
+    """Return the content of one line.
 
     Args:
-        row: The row as it was read.
-        result: What was found of it.
-        fields: The fields that are kept of a verdict; ``None`` keeps all.
-        texts: Whether the row's texts come with it.
+        row: The row.
+        result: Its verdict, or why it has none.
+        fields: Fields of a verdict to keep; ``None`` means all.
+        texts: Whether to include the row's texts.
     """
     record: dict[str, Any] = {"row": row.number}
     if isinstance(result, Evaluation):

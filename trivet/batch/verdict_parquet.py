@@ -1,4 +1,4 @@
-"""A verdict file as Parquet: one column for each field, metadata and texts in columns of theirs."""
+"""Verdict files as Parquet: one column per field, one per metadata name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from trivet.records import DataError
 if TYPE_CHECKING:
     import pyarrow
 
-_ROWS = 1024  # of one row group
-_WHOLE = range(-(2**63), 2**63)
+_ROWS = 1024  # rows in a row group
+_INT64 = range(-(2**63), 2**63)
 
 
 def is_parquet(out: Path) -> bool:
-    """Say whether an output's name asks for Parquet."""
+    """Tell whether an output is Parquet, by its suffix."""
     return out.suffix.lower() in (".parquet", ".pq")
 
 
 def needs_pyarrow() -> None:
-    """Refuse Parquet, before anything is judged, where its package is missing.
+    """Check that the package for Parquet is installed.
 
     Raises:
-        DataError: It names the package.
+        DataError: The package is missing.
     """
     try:
         import pyarrow.parquet  # noqa: F401
@@ -39,12 +39,12 @@ def needs_pyarrow() -> None:
 def write_parquet(lines: Path, out: Path) -> None:
     """Write a file of verdict lines as Parquet; a lone surrogate becomes U+FFFD.
 
-    The file is read twice, some rows at a time: first for the columns that it has. Metadata stands
-    in one column for each name (``metadata.model``); where its values are of several kinds, they
-    are text. The file appears at once, when it is whole.
+    Each name of the metadata has its own column (``metadata.model``), of text if its values have
+    several types. The lines are read twice, first to find the columns. The file only appears when
+    it is complete.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     import pyarrow
     from pyarrow import parquet
@@ -64,7 +64,7 @@ def write_parquet(lines: Path, out: Path) -> None:
 def _records(lines: Path) -> Iterator[dict[str, Any]]:
     with lines.open("rb") as file:
         for line in file:
-            # Only a line that UTF-8 could not hold has such escapes.
+            # Only lines with lone surrogates contain such escapes.
             record: dict[str, Any] = json.loads(line)
             yield _without_surrogates(record) if b"\\ud" in line else record
 
@@ -80,7 +80,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _columns(lines: Path) -> tuple[set[str], dict[str, set[str]]]:
-    """Return the fields of a file of lines, and the kinds of value of each metadata column."""
+    """Return the fields of the lines, and the value types of each metadata column."""
     names: set[str] = set()
     kinds: dict[str, set[str]] = {}
     for record in _records(lines):
@@ -94,19 +94,19 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "int" if value in _WHOLE else "text"
+        return "int" if value in _INT64 else "text"
     return "float" if isinstance(value, float) else "text"
 
 
 def _one_kind(kinds: set[str]) -> str:
-    """Return the kind that holds all values of a column."""
+    """Return the type that can hold all values of a column."""
     if kinds == {"int", "float"}:
         return "float"
     return next(iter(kinds)) if len(kinds) == 1 else "text"
 
 
 def _row(record: dict[str, Any], kinds: Mapping[str, set[str]]) -> dict[str, Any]:
-    """Return a record with its metadata beside the other columns."""
+    """Return a record with its metadata as columns."""
     for name, value in record.pop("metadata", {}).items():
         kind = _one_kind(kinds[name])
         if kind == "text" and not isinstance(value, str):

@@ -115,7 +115,7 @@ def evaluate(
             terminal.write_result(out, verdict.to_json().encode() + b"\n")
         return
     from trivet.batch.progress import show_progress
-    from trivet.batch.run import Going, judge_to_file, judge_to_stream
+    from trivet.batch.run import ResumePolicy, judge_to_file, judge_to_stream
     from trivet.batch.settings import RunSettings, Shard, parse_shard
     from trivet.data.logs.log import Log
 
@@ -135,14 +135,14 @@ def evaluate(
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     judge = Evaluator(bundle, threads, precision=precision, backend=backend)
-    going = Going(restart, although_changed, strict)
+    policy = ResumePolicy(restart, although_changed, strict)
     with run_exits(), show_progress(log, quiet) as on_block:
         if out is None:
             tally = judge_to_stream(
                 judge, log, sys.stdout.buffer, settings, on_block, strict=strict
             )
         else:
-            tally = judge_to_file(judge, log, out, settings, on_block, going).counts
+            tally = judge_to_file(judge, log, out, settings, on_block, policy).counts
     if report is not None and out is not None:
         from trivet.report.write_report import write_report
 
