@@ -36,9 +36,9 @@ class Pairing:
     """Rows that two runs have in common; m is their number.
 
     Attributes:
-        first: First run.
-        second: Second run.
-        places: Indices of each pair in the first and in the second run. *Shape:* [m] each.
+        first: Paired rows of the first run.
+        second: Paired rows of the second run, in the same order.
+        places: Indices of the pairs in all rows of either run. *Shape:* [m] each.
         by: ``id``, or ``row`` if identifiers are missing or repeated.
         alone: Number of unpaired rows in the first and in the second run.
     """
@@ -52,36 +52,21 @@ class Pairing:
     @property
     def judged(self) -> BoolArray:
         """True for pairs with both verdicts. *Shape:* [m]."""
-        first, second = self.places
-        return ~(self.first.failed[first] | self.second.failed[second])
-
-    def scores(self, score: str) -> tuple[FloatArray, FloatArray]:
-        """Return a score of each pair in the first and in the second run. *Shape:* [m] each."""
-        first, second = self.places
-        return self.first.scores[score][first], self.second.scores[score][second]
+        return ~(self.first.failed | self.second.failed)
 
     def difference(self, score: str) -> FloatArray:
         """Return second minus first, NaN if either is missing. *Shape:* [m]."""
-        first, second = self.scores(score)
-        return second - first
-
-    def kinds(self, kind: str) -> tuple[BoolArray, BoolArray]:
-        """Return each pair's membership in a kind of failure in both runs. *Shape:* [m] each."""
-        first, second = self.places
-        return self.first.kinds[kind][first], self.second.kinds[kind][second]
+        return self.second.scores[score] - self.first.scores[score]
 
     def mean_difference(self, score: str, among: BoolArray | None = None) -> Mean:
         """Return the mean of the paired differences, over all pairs or over some."""
-        change, groups = self.difference(score), self.first.groups[self.places[0]]
-        if among is not None:
-            change, groups = change[among], groups[among]
-        return mean_of(change, groups, bounds=(-1.0, 1.0))
+        chosen = slice(None) if among is None else among
+        return mean_of(self.difference(score)[chosen], self.first.groups[chosen], (-1.0, 1.0))
 
     def other_questions(self) -> int:
         """Return the number of pairs whose questions are known and differ."""
-        first, second = self.places
-        asked, again = self.first.questions[first], self.second.questions[second]
-        return int(((asked != again) & (asked != 0) & (again != 0)).sum())
+        first, second = self.first.questions, self.second.questions
+        return int(((first != second) & (first != 0) & (second != 0)).sum())
 
 
 def pair(first: Tally, second: Tally) -> Pairing:
@@ -98,9 +83,9 @@ def pair(first: Tally, second: Tally) -> Pairing:
             f"no row of one run ({len(first.rows)} rows) has the id or the number of a row of the "
             f"other ({len(second.rows)} rows): these runs cannot be compared"
         )
-    places = np.array(found, dtype=np.int64).T
+    one, other = np.array(found, dtype=np.int64).T
     alone = len(first.rows) - len(found), len(second.rows) - len(found)
-    return Pairing(first, second, (places[0], places[1]), by, alone)
+    return Pairing(first.take(one), second.take(other), (one, other), by, alone)
 
 
 def _shared(
@@ -190,7 +175,10 @@ def _score_section(pairs: Pairing) -> Section:
     for score in SCORES:
         change, mean = pairs.difference(score), pairs.mean_difference(score)
         both = np.isfinite(change)
-        means = [float(values[both].mean()) if mean.n else None for values in pairs.scores(score)]
+        means = [
+            float(run.scores[score][both].mean()) if mean.n else None
+            for run in (pairs.first, pairs.second)
+        ]
         rows.append(
             (
                 score,
@@ -218,7 +206,7 @@ def _kind_section(pairs: Pairing, limits: Limits) -> Section:
     judged, meanings = pairs.judged, limits.meanings()
     rows = []
     for kind in KINDS:
-        first, second = (shown & judged for shown in pairs.kinds(kind))
+        first, second = (run.kinds[kind] & judged for run in (pairs.first, pairs.second))
         counts = (first, second, second & ~first, first & ~second)
         rows.append((kind, *(str(int(one.sum())) for one in counts), meanings[kind]))
     header = ("kind", "in A", "in B", "new in B", "gone in B", "meaning")
@@ -228,10 +216,9 @@ def _kind_section(pairs: Pairing, limits: Limits) -> Section:
 def _group_sections(pairs: Pairing) -> list[Section]:
     sections = []
     for column in pairs.first.columns:
-        codes = column.codes[pairs.places[0]]
         rows, points = [], []
         for place, value in enumerate(column.values):
-            among = (codes == place) & pairs.judged
+            among = (column.codes == place) & pairs.judged
             if not among.any():
                 continue
             means = [pairs.mean_difference(score, among) for score in SCORES]
@@ -264,15 +251,14 @@ def _cards(
         wanted = {int(places[one]) for one in numbers}
         found.append({place: row for place, row in enumerate(rows) if place in wanted})
     changes = [pairs.difference(score) for score in SCORES]
-    shown = {kind: pairs.kinds(kind) for kind in KINDS}
     for one in numbers:
         both = [kept[int(places[one])] for kept, places in zip(found, pairs.places, strict=True)]
         kinds = []
         for kind in KINDS:
-            before, after = (bool(run[one]) for run in shown[kind])
+            before, after = pairs.first.kinds[kind][one], pairs.second.kinds[kind][one]
             if before != after:
                 kinds.append((_NEW if after else _GONE).format(kind))
         known = [None if np.isnan(change[one]) else float(change[one]) for change in changes]
-        codes = [int(column.codes[pairs.places[0][one]]) for column in pairs.first.columns]
+        codes = [int(column.codes[one]) for column in pairs.first.columns]
         answers = [read_answer(row) for row in both]
         yield Card(answers, kinds or [_SAME], known, codes, labels)

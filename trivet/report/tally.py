@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -142,6 +142,20 @@ class Tally:
     codes: Counter[str]
     failures: Sequence[tuple[int, FailedEvaluation]]
     with_texts: int
+
+    def take(self, places: IntArray) -> Tally:
+        """Return the tally of some rows, for figures of each row."""
+        return replace(
+            self,
+            rows=self.rows[places],
+            ids=[self.ids[place] for place in places],
+            failed=self.failed[places],
+            scores={name: values[places] for name, values in self.scores.items()},
+            kinds={kind: shown[places] for kind, shown in self.kinds.items()},
+            questions=self.questions[places],
+            groups=self.groups[places],
+            columns=[replace(column, codes=column.codes[places]) for column in self.columns],
+        )
 
     def mean(self, score: str, among: BoolArray | None = None) -> Mean:
         """Return the mean of a score over all rows, or over those where ``among`` is true."""
