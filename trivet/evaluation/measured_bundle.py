@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import track
+
 from trivet.backends.loading import load_tokenizer
 from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import load_source
@@ -72,13 +75,17 @@ def measure_bundle(
     """
     examples, report = load_source(data, split)
     if not examples:
-        raise DataError(f"{data}: no row in split {split!r} is left to judge")
-    rows = []
-    with terminal.progress("test", total=len(examples)) as advance:
-        results = evaluator.evaluate_many(example.example for example in examples)
-        for example, result in zip(examples, results, strict=True):
-            rows.append(Prediction(example, result))
-            advance()
+        raise DataError(f"{data}: no row in split {split!r} is left to evaluate")
+    results = evaluator.evaluate_many(example.example for example in examples)
+    console = Console(stderr=True)
+    shown = track(
+        zip(examples, results, strict=True),
+        "test",
+        total=len(examples),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    rows = [Prediction(example, result) for example, result in shown]
     figures = measure(rows)
     lengths = None
     if by_length:

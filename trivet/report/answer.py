@@ -84,23 +84,19 @@ class Answer:
     """Everything a page shows about one row.
 
     Attributes:
-        row: Row number in the input.
-        id: Identifier of the row, if it has one.
+        row: Row with identifier and metadata.
         scores: The four scores by name.
         question: Question; ``None`` if its text is not available.
         response: Parts of the response; empty if there is none.
         contexts: Contexts in order.
-        metadata: Column names and values, as text.
         notes: Sentences about windows, cuts and rebuilt texts.
     """
 
-    row: int
-    id: str | None
+    row: VerdictRow
     scores: dict[str, float | None]
     question: str | None = None
     response: Sequence[ResponsePart] = ()
     contexts: Sequence[ShownContext] = ()
-    metadata: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
 
 
@@ -111,12 +107,11 @@ def read_answer(row: VerdictRow) -> Answer:
         DataError: A score is neither a probability nor null.
     """
     scores = read_scores(row.verdict or {})
-    metadata = [(name, str(value)) for name, value in row.metadata.items()]
     try:
         verdict = read_evaluation(row.verdict or {})
     except DataError as error:
         notes = [f"the details of this verdict cannot be read: {error}"]
-        return Answer(row.row, row.id, scores, row.question, metadata=metadata, notes=notes)
+        return Answer(row, scores, row.question, notes=notes)
     notes = list(evaluation_notes(verdict))
     if verdict.windows > 1:
         notes.insert(0, f"read in {verdict.windows} windows of {verdict.window_size} tokens")
@@ -126,13 +121,11 @@ def read_answer(row: VerdictRow) -> Answer:
             more = len(text) - _MAX_CHARACTERS
             notes.append(f"{more} more characters of the {name} are not shown")
     return Answer(
-        row=row.row,
-        id=row.id,
+        row=row,
         scores=scores,
         question=None if row.question is None else row.question[:_MAX_CHARACTERS],
         response=cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported),
         contexts=_shown_contexts(contexts, verdict, row.context_ids),
-        metadata=metadata,
         notes=notes,
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trivet.records import Evaluation
 from trivet.report.answer import Answer, read_answer
-from trivet.report.pages import ENVIRONMENT, Section, check_sections, render
+from trivet.report.pages import ENVIRONMENT
 from trivet.report.tally import Column
 from trivet.report.verdict_files import VerdictRow
 
@@ -46,43 +46,6 @@ class Card:
     scores: Sequence[float | None]
     codes: Sequence[int]
     labels: Sequence[str] = ()
-
-
-def render_cards(
-    title: str,
-    before: Sequence[Section],
-    answers_title: str,
-    answers_notes: Sequence[str],
-    cards: Iterable[Card],
-    choices: Choices,
-    after: Sequence[Section] = (),
-) -> str:
-    """Return a page of answers.
-
-    Args:
-        title: Title of the document.
-        before: Sections above the cards.
-        answers_title: Heading above the cards.
-        answers_notes: Sentences about the selection of answers.
-        cards: Cards in order; consumed lazily.
-        choices: Values of the filters.
-        after: Sections below the cards.
-
-    Raises:
-        ValueError: See `trivet.report.pages.render_page`.
-    """
-    check_sections([*before, *after])
-    return render(
-        "cards.html",
-        "cards.js",
-        title=title,
-        before=before,
-        answers_title=answers_title,
-        answers_notes=answers_notes,
-        cards=cards,
-        choices=choices,
-        after=after,
-    )
 
 
 def to_html(verdict: Evaluation) -> str:

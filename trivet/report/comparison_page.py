@@ -9,18 +9,18 @@ import numpy as np
 
 from trivet.records import DataError
 from trivet.report.answer import read_answer
-from trivet.report.cards import Card, Choices, render_cards
+from trivet.report.cards import Card, Choices
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
-from trivet.report.pages import Section
+from trivet.report.pages import Section, render
 from trivet.report.plots import interval_svg
 from trivet.report.tally import KINDS, BoolArray, Limits, Tally, tally
+from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import (
     SHOWN,
     about_section,
     check_request,
     interval,
-    number,
     short,
     take_in_turn,
 )
@@ -138,8 +138,10 @@ def render_comparison(
         f"The page shows the {len(numbers):,} pairs with the largest changes, by each score in "
         f"turn, and leaves out {left_out:,}. A change is the score in B minus the score in A."
     )
-    return render_cards(
-        f"{names[0]} and {names[1]} compared",
+    return render(
+        "cards.html",
+        "cards.js",
+        title=f"{names[0]} and {names[1]} compared",
         before=[
             *(about_section(*both, ()) for both in zip(labels, abouts, strict=True)),
             _pairs_section(pairs, remarks),
@@ -151,6 +153,7 @@ def render_comparison(
         answers_notes=[note],
         cards=_cards(runs, pairs, numbers, labels),
         choices=choices,
+        after=(),
     )
 
 

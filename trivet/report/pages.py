@@ -39,6 +39,10 @@ class Section:
         header: Names of the table's columns.
         rows: Cells of the table, plain text, one for each column.
         svgs: Drawings below the table, ``<svg ...>...</svg>`` with escaped texts.
+
+    Raises:
+        ValueError: A row does not have one cell for each column, or a drawing is not SVG, runs
+            something or loads something.
     """
 
     title: str
@@ -47,19 +51,19 @@ class Section:
     rows: Sequence[Sequence[str]] = ()
     svgs: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise ValueError(
+                    f"table {self.title!r}: a row of {len(row)} cells {list(row)} must have one "
+                    f"for each of the {len(self.header)} columns {list(self.header)}"
+                )
+        for svg in self.svgs:
+            _check_drawing(svg, self.title)
+
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return an HTML document without a script.
-
-    Args:
-        title: Title of the document.
-        sections: Parts in order.
-
-    Raises:
-        ValueError: A row does not have one cell for each column, or a drawing is not SVG, runs
-            something or loads something.
-    """
-    check_sections(sections)
+    """Return an HTML document of these sections, without a script."""
     return render("page.html", title=title, sections=sections)
 
 
@@ -97,23 +101,6 @@ def shown_text(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _INVISIBLE.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
     return _CONTROLS.sub("\ufffd", text)
-
-
-def check_sections(sections: Sequence[Section]) -> None:
-    """Refuse malformed tables and unsafe drawings.
-
-    Raises:
-        ValueError: See `render_page`.
-    """
-    for section in sections:
-        for row in section.rows:
-            if len(row) != len(section.header):
-                raise ValueError(
-                    f"table {section.title!r}: a row of {len(row)} cells {list(row)} must have one "
-                    f"for each of the {len(section.header)} columns {list(section.header)}"
-                )
-        for svg in section.svgs:
-            _check_drawing(svg, section.title)
 
 
 def _check_drawing(svg: str, where: str) -> None:

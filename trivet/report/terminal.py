@@ -1,14 +1,12 @@
-"""Verdicts for a terminal, progress bars and result files of the command line."""
+"""Verdicts for a terminal, and result files of commands."""
 
 from __future__ import annotations
 
-import contextlib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -35,16 +33,6 @@ def write_result(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def progress(name: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-    """Show a progress bar if stderr is a terminal; yield the function that advances it by one."""
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name, total=total)
-        yield lambda: bar.advance(task)
 
 
 def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) -> RenderableType:
@@ -85,9 +73,9 @@ def visible(text: str) -> str:
     )
 
 
-def number(value: float | None) -> str:
-    """Format a score with three decimals, or ``-``."""
-    return "-" if value is None else f"{value:.3f}"
+def number(value: float | None, form: str = ".3f") -> str:
+    """Format a score; ``-`` for none."""
+    return "-" if value is None else f"{value:{form}}"
 
 
 def _scores(verdict: Evaluation) -> Table:

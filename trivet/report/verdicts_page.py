@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from trivet.records import ConfigError
 from trivet.report.answer import read_answer
-from trivet.report.cards import Card, Choices, render_cards
+from trivet.report.cards import Card, Choices
 from trivet.report.estimates import MIN_GROUPS, Mean
-from trivet.report.pages import Section, shown_text
+from trivet.report.pages import Section, render, shown_text
 from trivet.report.plots import histogram_svg, interval_svg
 from trivet.report.tally import KINDS, MAX_VALUES, Column, Limits, Tally, tally
+from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import SCORES
 
@@ -55,8 +56,10 @@ def render_verdicts(
     about = {**about, "rows": f"{len(counted.rows):,}", "judged": f"{judged:,}"}
     choices = Choices((*KINDS, _SOUND), SCORES, counted.columns, good=(_SOUND,))
     places = worst(counted, shown)
-    return render_cards(
-        title,
+    return render(
+        "cards.html",
+        "cards.js",
+        title=title,
         before=[
             about_section("The run", {**about, "failed": f"{failed:,}"}, remarks),
             _score_section(counted),
@@ -224,11 +227,6 @@ def _failure_section(counted: Tally) -> Section:
         for row, error in counted.failures
     ]
     return Section("Failed rows", paragraphs, ("row", "id", "code", "message"), rows)
-
-
-def number(value: float | None, form: str = ".3f") -> str:
-    """Format a score; ``-`` for none."""
-    return "-" if value is None else f"{value:{form}}"
 
 
 def interval(mean: Mean, form: str = ".3f") -> str:
