@@ -18,7 +18,6 @@ from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import (
     SHOWN,
-    about_section,
     check_request,
     interval,
     short,
@@ -143,7 +142,8 @@ def render_comparison(
         "cards.js",
         title=f"{names[0]} and {names[1]} compared",
         before=[
-            *(about_section(*both, ()) for both in zip(labels, abouts, strict=True)),
+            Section(labels[0], (), ("", ""), list(abouts[0].items())),
+            Section(labels[1], (), ("", ""), list(abouts[1].items())),
             _pairs_section(pairs, remarks),
             _score_section(pairs),
             _kind_section(pairs, limits),

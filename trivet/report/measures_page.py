@@ -9,7 +9,7 @@ from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import FailedEvaluation
-from trivet.report.pages import Section, render_page
+from trivet.report.pages import Section, render_page, shown_text
 from trivet.report.plots import reliability_svg, roc_svg
 
 _MAX_CURVES = 5  # in one plot
@@ -84,7 +84,7 @@ def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
     for name in sorted({row.example.source for row in own}):
         units = scored_units([row for row in own if row.example.source == name])["hallucination"]
         if units.positive.any() and not units.positive.all():
-            curves[_printable(name)] = roc_points(units.probs, units.positive)
+            curves[shown_text(name)] = roc_points(units.probs, units.positive)
     drawings = []
     for number in range(0, len(curves), _MAX_CURVES):
         some = dict(list(curves.items())[number : number + _MAX_CURVES])
@@ -96,8 +96,3 @@ def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
             bins = reliability_bins(units.probs, units.positive)
             drawings.append(reliability_svg(bins, f"{name}: reliability"))
     return drawings
-
-
-def _printable(name: str) -> str:
-    """Replace characters that are invalid in XML."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

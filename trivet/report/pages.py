@@ -139,7 +139,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _tenth(value: float | None) -> int:
+def _shade(value: float | None) -> int:
     """Return the shade of a probability, 0 to 9."""
     return 0 if value is None else min(9, int(10 * value))
 
@@ -153,14 +153,10 @@ def _shaded(parts: Iterable[ContextPart]) -> Markup:
             html.append(text)
             continue
         both = (verdict.relevance, verdict.utilization)
-        classes = "tv-s tv-r{} tv-u{}".format(*map(_tenth, both))
+        classes = "tv-s tv-r{} tv-u{}".format(*map(_shade, both))
         numbers = "·".join(map(_number, both))
         html.append(f'<span class="{classes}" data-n="{numbers}">{text}</span>')
     return Markup("".join(html))
-
-
-def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell) is not None
 
 
 ENVIRONMENT = Environment(
@@ -171,5 +167,5 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     finalize=_visible,
 )
-ENVIRONMENT.filters.update(drawing=Markup, number=_number, shaded=_shaded, tenth=_tenth)
-ENVIRONMENT.tests["a_number"] = _is_number
+ENVIRONMENT.filters.update(drawing=Markup, number=_number, shaded=_shaded, tenth=_shade)
+ENVIRONMENT.tests["a_number"] = _NUMBER.fullmatch

@@ -54,10 +54,8 @@ def reliability_svg(
             legend.append(f"{name} ECE {expected_calibration_error(found):.3f}".strip())
     if before:
         legend[0] = f"after {legend[0]}"
-    parts += [
-        _text(_LEFT + 8, _TOP + 16 + 15 * row, words, colour=_colour(row))
-        for row, words in enumerate(legend)
-    ]
+    for row, words in enumerate(legend):
+        parts.append(_text(_LEFT + 8, _TOP + 16 + 15 * row, words, colour=_colour(row)))
     return _svg(_LEFT + _SIDE + _RIGHT, _TOP + _SIDE + _BELOW, title, parts)
 
 
@@ -117,20 +115,16 @@ def interval_svg(
     parts = []
     digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
     for tick in ticks:
-        parts.append(
-            f'<path d="M{_number(x(tick))} {_TOP}V{foot}" '
-            'stroke="currentColor" stroke-opacity=".18"/>'
-        )
+        line = f'd="M{_number(x(tick))} {_TOP}V{foot}" stroke="currentColor"'
+        parts.append(f'<path {line} stroke-opacity=".18"/>')
         parts.append(_text(x(tick), foot + 15, f"{tick:.{digits}f}", anchor="middle"))
     parts.append(_text(left + wide / 2, foot + 32, unit, anchor="middle"))
     for number, (name, value, low, high) in enumerate(rows):
         y = _TOP + 20 * number + 13
         parts.append(_text(left - 8, y + 4, name, anchor="end"))
         if low is not None and high is not None:
-            parts.append(
-                f'<path d="M{_number(x(low))} {y}H{_number(x(high))}" '
-                f'style="stroke:{_colour(0)}" stroke-width="2"/>'
-            )
+            line = f'd="M{_number(x(low))} {y}H{_number(x(high))}"'
+            parts.append(f'<path {line} style="stroke:{_colour(0)}" stroke-width="2"/>')
         parts.append(_dot(x(value), y, 0))
     return _svg(left + wide + 24, foot + 40, title, parts)
 
@@ -149,10 +143,10 @@ def histogram_svg(values: FloatArray, title: str, unit: str, bins: int = 20) -> 
     wide, high = 200, 90
     step = wide / bins
     foot = _TOP + high
-    parts = []
+    parts, fill = [], f'style="fill:{_colour(0)}"'
     for place, count in enumerate(counts.tolist()):
         if count:
-            height, fill = high * count / most, f'style="fill:{_colour(0)}"'
+            height = high * count / most
             parts.append(_bar(_LEFT + step * place, foot - height, step - 1, height, fill))
     parts.append(f'<path d="M{_LEFT} {foot}h{wide}" stroke="currentColor" stroke-opacity=".5"/>')
     for tick in (0.0, 0.5, 1.0):
@@ -234,11 +228,10 @@ def _text(
 
 
 def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:
-    width = max(width, 16 + 7.4 * len(title))
-    size = f'width="{_number(width)}" height="{_number(height)}"'
+    wide, high = _number(max(width, 16 + 7.4 * len(title))), _number(height)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} '
-        f'viewBox="0 0 {_number(width)} {_number(height)}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{wide}" height="{high}" '
+        f'viewBox="0 0 {wide} {high}" '
         'style="max-width:100%;height:auto" font-family="system-ui, sans-serif" font-size="11" '
         f'fill="currentColor"><title>{escape(title)}</title>'
         f'<text x="8" y="17" font-size="13" font-weight="600">{escape(title)}</text>'

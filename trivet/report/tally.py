@@ -175,26 +175,21 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
         DataError: There is no row, no row has a column of ``by``, or it has too many values.
     """
     numbers, ids = array("q"), list[str | None]()
-    scores = {name: array("d") for name in SCORES}
-    kinds = {kind: array("b") for kind in KINDS}
-    questions, groups = array("q"), array("q")
+    scores, kinds, questions, groups = array("d"), array("b"), array("q"), array("q")
     columns = _Columns(by)
     codes, failures = Counter[str](), list[tuple[int, FailedEvaluation]]()
     failed, with_texts = array("b"), 0
     for row in rows:
         found, error = _scores(row)
         failed.append(error is not None)
-        if error is not None:
+        if error:
             codes[error.code] += 1
             if len(failures) < _MAX_FAILURES:
                 failures.append((row.row, error))
         adherent = (row.verdict or {}).get("adherent")
         own = limits.kinds(found, adherent if isinstance(adherent, bool) else None)
-        for name, values in scores.items():
-            value = found[name]
-            values.append(float("nan") if value is None else value)
-        for kind, shown in kinds.items():
-            shown.append(kind in own)
+        scores.extend(float("nan") if value is None else value for value in found.values())
+        kinds.extend(kind in own for kind in KINDS)
         questions.append(_NO_QUESTION if row.question is None else hash(row.question))
         groups.append(hash(("row", row.row)) if row.question is None else questions[-1])
         columns.add(row, len(numbers))
@@ -207,8 +202,8 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
         rows=np.array(numbers, dtype=np.int64),
         ids=ids,
         failed=np.array(failed, dtype=bool),
-        scores={name: np.array(values) for name, values in scores.items()},
-        kinds={kind: np.array(shown, dtype=bool) for kind, shown in kinds.items()},
+        scores=dict(zip(SCORES, np.array(scores).reshape(-1, len(SCORES)).T, strict=True)),
+        kinds=dict(zip(KINDS, np.array(kinds, bool).reshape(-1, len(KINDS)).T, strict=True)),
         questions=np.array(questions, dtype=np.int64),
         groups=np.unique(np.array(groups, dtype=np.int64), return_inverse=True)[1],
         columns=columns.found(len(numbers)),
@@ -221,13 +216,12 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
 
 def _scores(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation | None]:
     """Return a row's scores, or the reason why it has none."""
-    nothing: dict[str, float | None] = dict.fromkeys(SCORES)
     if row.error is not None:
-        return nothing, row.error
+        return dict.fromkeys(SCORES), row.error
     try:
         return read_scores(row.verdict or {}), None
     except DataError as error:
-        return nothing, FailedEvaluation(row.id, "bad_verdict", str(error))
+        return dict.fromkeys(SCORES), FailedEvaluation(row.id, "bad_verdict", str(error))
 
 
 class _Columns:
@@ -240,8 +234,7 @@ class _Columns:
     def __init__(self, by: Sequence[str]) -> None:
         self._by = tuple(by)
         self._names: dict[str, None] = {}
-        self._codes: dict[str, array[int]] = {}
-        self._values: dict[str, dict[str, int]] = {}
+        self._found: dict[str, tuple[dict[str, int], array[int]]] = {}
         self.wide: list[str] = []
 
     def add(self, row: VerdictRow, place: int) -> None:
@@ -250,32 +243,29 @@ class _Columns:
         for name, value in row.metadata.items():
             if name in self.wide or (self._by and name not in self._by):
                 continue
-            codes = self._codes.setdefault(name, array("q"))
-            values = self._values.setdefault(name, {})
+            values, codes = self._found.setdefault(name, ({}, array("q")))
             codes.extend([-1] * (place - len(codes)))
             text = str(value).lower() if isinstance(value, bool) else str(value)
             codes.append(values.setdefault(text, len(values)))
             if len(values) > MAX_VALUES:
                 self.wide.append(name)
-                del self._codes[name], self._values[name]
+                del self._found[name]
 
     def found(self, n: int) -> list[Column]:
         """Return the columns that divide the n rows."""
-        missing = [name for name in self._by if name not in self._codes]
-        if missing:
-            wide = missing[0] in self.wide
-            why = f"has more than {MAX_VALUES} values" if wide else "is in no row"
-            raise DataError(
-                f"column {missing[0]!r} {why}; columns of these verdicts: "
-                f"{', '.join(self._names) or 'none'}"
-            )
+        for name in self._by:
+            if name not in self._found:
+                wide = f"has more than {MAX_VALUES} values"
+                names = ", ".join(self._names) or "none"
+                raise DataError(
+                    f"column {name!r} {wide if name in self.wide else 'is in no row'}; "
+                    f"columns of these verdicts: {names}"
+                )
         columns = []
-        for name, codes in self._codes.items():
-            values = list(self._values[name])
-            if len(values) == 1 and not self._by:
-                continue
-            old = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
-            order = np.argsort(-np.bincount(old[old >= 0]), kind="stable")
-            new = np.where(old >= 0, np.argsort(order)[old], -1)
-            columns.append(Column(name, [values[place] for place in order], new))
+        for name, (values, codes) in self._found.items():
+            if len(values) > 1 or self._by:
+                old = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
+                order = np.argsort(-np.bincount(old[old >= 0]), kind="stable")
+                new = np.where(old >= 0, np.argsort(order)[old], -1)
+                columns.append(Column(name, [list(values)[place] for place in order], new))
         return columns

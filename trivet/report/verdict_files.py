@@ -22,7 +22,6 @@ from trivet.verdict_json import SCORES
 logger = logging.getLogger(__name__)
 
 _RECORD_SUFFIX = ".run.json"
-_HASH_DIGITS = 12
 _METADATA_COLUMN = "metadata."  # prefix of metadata columns in Parquet
 
 
@@ -150,6 +149,7 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
             raise DataError(f"{path}: {problem}")
         return VerdictRow(row, id_, error=FailedEvaluation(id_, "no_verdict", problem))
     texts, ids = _part(record, "texts"), record.get("context_ids")
+    ids = ids if isinstance(ids, list) else []
     question, contexts, response = (texts.get(n) for n in ("question", "contexts", "response"))
     return VerdictRow(
         row=row,
@@ -159,9 +159,7 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
         response=response if isinstance(response, str) else None,
         verdict=record,
         metadata=metadata,
-        context_ids=tuple(None if i is None else str(i) for i in ids)
-        if isinstance(ids, list)
-        else (),
+        context_ids=tuple(None if i is None else str(i) for i in ids),
     )
 
 
@@ -211,7 +209,7 @@ def read_run_facts(verdicts: Path) -> RunFacts:
     source, manifest = log.get("path"), str(bundle.get("manifest_sha256"))
     about |= {
         "input": "stdin" if source == "-" else Path(str(source or "unknown")).name,
-        "bundle": f"{bundle.get('name')}, manifest {manifest[:_HASH_DIGITS]}",
+        "bundle": f"{bundle.get('name')}, manifest {manifest[:12]}",
         "thresholds": _list(_part(bundle, "thresholds")),
         "backend": ", ".join(str(value) for value in backend.values() if value is not None),
         "settings": _list(settings) or "defaults",
@@ -240,14 +238,9 @@ def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _list(values: Mapping[str, Any]) -> str:
     """Return the values that differ from empty defaults, as one line."""
-    return ", ".join(
-        f"{name} {_value(value)}"
-        for name, value in values.items()
-        if value not in (None, False, {}, [])
-    )
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    chosen = {name: value for name, value in values.items() if value not in (None, False, {}, [])}
+    for name, value in chosen.items():
+        if not isinstance(value, str):
+            plain = json.dumps(value, ensure_ascii=False)
+            chosen[name] = f"{value:.3f}" if isinstance(value, float) else plain
+    return ", ".join(f"{name} {value}" for name, value in chosen.items())

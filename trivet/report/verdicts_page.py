@@ -21,7 +21,6 @@ from trivet.verdict_json import SCORES
 SHOWN = 500  # answers on a page
 _SOUND = "none of these"
 _MAX_NAME = 40  # characters of a value in a drawing
-_MAX_MESSAGE = 500  # characters of an error message
 
 
 def render_verdicts(
@@ -53,7 +52,8 @@ def render_verdicts(
     limits = limits or Limits()
     counted = tally(rows, limits, by)
     judged, failed = int((~counted.failed).sum()), int(counted.failed.sum())
-    about = {**about, "rows": f"{len(counted.rows):,}", "judged": f"{judged:,}"}
+    numbers = {"rows": len(counted.rows), "judged": judged, "failed": failed}
+    facts = [*about.items(), *((name, f"{count:,}") for name, count in numbers.items())]
     choices = Choices((*KINDS, _SOUND), SCORES, counted.columns, good=(_SOUND,))
     places = worst(counted, shown)
     return render(
@@ -61,7 +61,7 @@ def render_verdicts(
         "cards.js",
         title=title,
         before=[
-            about_section("The run", {**about, "failed": f"{failed:,}"}, remarks),
+            Section("The run", remarks, ("", ""), facts),
             _score_section(counted),
             _kind_section(counted, limits),
             *_group_sections(counted),
@@ -75,11 +75,7 @@ def render_verdicts(
 
 
 def check_request(runs: Sequence[Iterable[VerdictRow]], shown: int) -> None:
-    """Refuse a negative number of answers, and rows that can be read only once.
-
-    Raises:
-        ConfigError: See above.
-    """
+    """Raise `ConfigError` for a negative number of answers and for rows readable only once."""
     if shown < 0:
         raise ConfigError(f"{shown} answers are to be shown; give 0 or more")
     if any(iter(rows) is rows for rows in runs):
@@ -139,11 +135,6 @@ def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) ->
         kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
         codes = [int(column.codes[place]) for column in counted.columns]
         yield Card([answer], kinds or (_SOUND,), list(answer.scores.values()), codes)
-
-
-def about_section(title: str, about: Mapping[str, str], remarks: Sequence[str]) -> Section:
-    """Return the facts about a run."""
-    return Section(title, remarks, ("", ""), list(about.items()))
 
 
 def _score_section(counted: Tally) -> Section:
@@ -223,7 +214,7 @@ def _failure_section(counted: Tally) -> Section:
     if failed > len(counted.failures):
         paragraphs.append(f"The first {len(counted.failures)} of them:")
     rows = [
-        (str(row), error.id or "-", error.code, error.message[:_MAX_MESSAGE])
+        (str(row), error.id or "-", error.code, error.message[:500])
         for row, error in counted.failures
     ]
     return Section("Failed rows", paragraphs, ("row", "id", "code", "message"), rows)
@@ -231,9 +222,7 @@ def _failure_section(counted: Tally) -> Section:
 
 def interval(mean: Mean, form: str = ".3f") -> str:
     """Format an interval; ``-`` for none."""
-    if mean.low is None or mean.high is None:
-        return "-"
-    return f"{mean.low:{form}} to {mean.high:{form}}"
+    return "-" if mean.low is None else f"{mean.low:{form}} to {mean.high:{form}}"
 
 
 def _share(count: int, of: int) -> str:

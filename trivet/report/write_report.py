@@ -45,15 +45,26 @@ def write_report(
             "two verdict files, each with one log at most"
         )
     own = [logs[min(place, len(logs) - 1)] if logs else None for place in range(len(verdicts))]
-    files = [VerdictFile(path, log) for path, log in zip(verdicts, own, strict=True)]
-    if len(files) == 2:
-        page = _compare(files[0], files[1], limits, by, shown)
+    first, *others = [VerdictFile(path, log) for path, log in zip(verdicts, own, strict=True)]
+    if others:
+        second = others[0]
+        same_name = first.path.name == second.path.name
+        names = [str(one.path) if same_name else one.path.name for one in (first, second)]
+        page = render_comparison(
+            (first, second),
+            (names[0], names[1]),
+            (first.facts.about, second.facts.about),
+            remarks=_comparison_remarks(first, second),
+            limits=limits,
+            by=by,
+            shown=shown,
+        )
     else:
         page = render_verdicts(
-            files[0],
-            files[0].facts.about,
-            title=f"Verdicts: {files[0].path.name}",
-            remarks=files[0].facts.remarks,
+            first,
+            first.facts.about,
+            title=f"Verdicts: {first.path.name}",
+            remarks=first.facts.remarks,
             limits=limits,
             by=by,
             shown=shown,
@@ -75,28 +86,13 @@ def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str] = ()) ->
         raise DataError(f"{out} would overwrite an input of the report; name another file")
 
 
-def _compare(
-    first: VerdictFile, second: VerdictFile, limits: Limits | None, by: Sequence[str], shown: int
-) -> str:
-    same = first.path.name == second.path.name
-    names = tuple(str(file.path) if same else file.path.name for file in (first, second))
-    remarks = [
-        f"{label}: {remark}"
-        for label, file in (("A", first), ("B", second))
-        for remark in file.facts.remarks
-    ]
+def _comparison_remarks(first: VerdictFile, second: VerdictFile) -> list[str]:
+    remarks = [f"A: {remark}" for remark in first.facts.remarks]
+    remarks += [f"B: {remark}" for remark in second.facts.remarks]
     judges = (first.facts.judge, second.facts.judge)
     if all(judges) and judges[0] != judges[1]:
         remarks.append(
             "The runs used different bundles or precisions: differences may come from the "
             "evaluator, not from the answers."
         )
-    return render_comparison(
-        (first, second),
-        (names[0], names[1]),
-        (first.facts.about, second.facts.about),
-        remarks=remarks,
-        limits=limits,
-        by=by,
-        shown=shown,
-    )
+    return remarks
