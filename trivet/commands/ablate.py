@@ -1,4 +1,4 @@
-"""``trivet ablate``: a grid of runs becomes one table."""
+"""``trivet ablate``: train a grid of runs and compare them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
 def ablate(
     grid_and_overrides: Annotated[
         list[str],
-        typer.Argument(metavar="GRID.yaml [KEY=VALUE]...", help="A grid file, and its changes."),
+        typer.Argument(metavar="GRID.yaml [KEY=VALUE]...", help="Grid file and changed values."),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; runs/ablations/GRID if not given.")
+        Path | None, typer.Option(help="Folder of the runs; default: runs/ablations/GRID.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time.")] = 1,
-    table_only: Annotated[bool, typer.Option(help="Train nothing; compare what is there.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
+    table_only: Annotated[bool, typer.Option(help="Only compare finished runs.")] = False,
     replace_changed: Annotated[
-        bool, typer.Option(help="Run anew what was begun with another configuration.")
+        bool, typer.Option(help="Repeat runs of another configuration.")
     ] = False,
 ) -> None:
-    """Train every cell of a grid with every seed; compare them in one table.
+    """Train every cell of a grid with every seed, and compare them in one table.
 
-    Finished runs are skipped, broken-off ones go on. The table (Markdown, JSON and a page) stands
-    in the folder of the runs.
+    Finished runs are skipped, interrupted ones continue. The table is written to the folder of the
+    runs as Markdown, JSON and a page.
     """
     grids = [Path(word) for word in grid_and_overrides if "=" not in word]
     overrides = [word for word in grid_and_overrides if "=" in word]
     if len(grids) != 1:
-        raise typer.BadParameter("give one grid file, and KEY=VALUE for what is to be different")
+        raise typer.BadParameter("give one grid file, and KEY=VALUE for changed values")
     with needs_extra("train"):
         from trivet.ablate import ablate as run_grid
         from trivet.ablation.grid import read_grid

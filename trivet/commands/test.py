@@ -1,10 +1,12 @@
-"""``trivet test``: a bundle measured on labelled data."""
+"""``trivet test``: measure a bundle on labelled data."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,44 +20,49 @@ from trivet.commands.shared import (
     what_was_typed,
 )
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trivet.measures.figures import Figure
+
 
 def test(
     data: Annotated[
-        str, typer.Option(help="ragbench:, ragtruth:, halubench: or jsonl:, and where it is.")
+        str, typer.Option(help="ragbench:, ragtruth:, halubench: or jsonl:, then the place.")
     ],
-    split: Annotated[str, typer.Option(help="all, fit, dev, or the publisher's name.")] = "all",
+    split: Annotated[str, typer.Option(help="all, fit, dev, or a split of the publisher.")] = "all",
     by_length: Annotated[
-        bool, typer.Option(help="Also within 0-5k, 5k-16k and over 16k tokens.")
+        bool, typer.Option(help="Also measure 0-5k, 5k-16k and over 16k tokens.")
     ] = False,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every figure here too.")
+        Path | None, typer.Option("--json", help="File for the figures as JSON.")
     ] = None,
     markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table here too.")
+        Path | None, typer.Option("--markdown", help="File for the figures as Markdown.")
     ] = None,
     html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with tables and curves here.")
+        Path | None, typer.Option("--html", help="File for a page with tables and curves.")
     ] = None,
     into_card: Annotated[
-        bool, typer.Option(help="Write the main figures into the bundle and its card.")
+        bool, typer.Option(help="Add the main figures to the bundle and its model card.")
     ] = False,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
     backend: BackendOption = "onnx",
 ) -> None:
-    """Measure a bundle on labelled data; every figure with its interval."""
+    """Measure a bundle on labelled data, with an interval for each figure."""
     with needs_extra("train"):
         from trivet.bundle.scores import keep_scores
         from trivet.evaluation import measured_bundle
         from trivet.evaluation.evaluator import Evaluator
-        from trivet.measures.figures import to_markdown
+        from trivet.report import terminal
 
         measured_bundle.check_files(json_file, markdown_file, html_file)
         evaluator = Evaluator(bundle, threads, precision=precision, backend=backend)
         found = measured_bundle.measure_bundle(evaluator, data, split, by_length)
-    print(to_markdown(found.figures))
-    print(f"{len(found.rows) - found.failed} judged, {found.failed} failed", file=sys.stderr)
+    terminal.show(render_figures(found.figures))
+    print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)
     measured_bundle.write_measures(found, json_file, markdown_file, html_file)
     if into_card:
         keep_scores(
@@ -67,3 +74,31 @@ def test(
         )
     if found.failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def render_figures(figures: Iterable[Figure]) -> RenderableType:
+    """Return a table for each source, generator and length, with its notes below."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import number, visible
+
+    parts: list[RenderableType] = []
+    for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("measure", no_wrap=True)
+        for name in ("value", "95 % interval", "n", "positives", "groups", "fail"):
+            table.add_column(name, justify="right", no_wrap=True)
+        notes = []
+        for one in group:
+            interval = "-" if one.low is None else f"{number(one.low)} to {number(one.high)}"
+            positives = "-" if one.positives is None else str(one.positives)
+            counts = (str(one.n), positives, str(one.groups), str(one.failed))
+            table.add_row(one.measure, number(one.value), interval, *counts)
+            if one.note:
+                notes.append(Text(visible(f"{one.measure}: {one.note}"), style="dim"))
+        parts += [Text(visible(title), style="bold"), table]
+        parts += [Padding(note, (0, 0, 0, 2)) for note in notes]
+    return Group(*parts)

@@ -1,4 +1,4 @@
-"""``trivet train``: a configuration becomes a bundle."""
+"""``trivet train``: train a model from a configuration."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from trivet.commands.shared import needs_extra, what_was_typed
 def train(
     configs_and_overrides: Annotated[
         list[str],
-        typer.Argument(metavar="CONFIG.yaml... [KEY=VALUE]...", help="Later ones win."),
+        typer.Argument(
+            metavar="CONFIG.yaml... [KEY=VALUE]...",
+            help="Configuration files and values; later ones win.",
+        ),
     ],
-    resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint.")] = False,
 ) -> None:
-    """Train a model, write its bundle and print where it is."""
+    """Train a model, write its bundle and print the bundle's folder."""
     configs = [Path(word) for word in configs_and_overrides if "=" not in word]
     overrides = [word for word in configs_and_overrides if "=" in word]
     with needs_extra("train"):
         from trivet.configs.schema import load_config
         from trivet.train import train as run_training
+    logging.getLogger("lightning").handlers.clear()  # the root logger prints these lines
     config = load_config(configs, overrides)
-    if not sys.stderr.isatty():  # where no bar is drawn, lines say how far the run is
+    if not sys.stderr.isatty():  # log lines instead of a progress bar
         logging.getLogger("trivet").setLevel(logging.INFO)
     bundle = run_training(config, resume=resume, command=what_was_typed())
-    if os.environ.get("LOCAL_RANK", "0") == "0":  # the other devices of a run are silent
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # only one of several processes prints
         print(bundle)

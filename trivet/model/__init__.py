@@ -1,1 +1,1 @@
-"""Assembly: the trunk, the joining, the model and the bundle it is stored in."""
+"""The model: trunk, heads and the joining of windows."""

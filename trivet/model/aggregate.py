@@ -1,7 +1,7 @@
-"""The only place in the house where windows are joined: windows -> tokens -> one number.
+"""The only place where windows are joined: window values -> tokens -> scores of an example.
 
-Written against the array API that numpy and torch share: torch calls these functions in training
-and in the exported graph, numpy calls them on the host. No torch is imported here.
+The functions use the array API that numpy and torch share: they run in training, in the exported
+graph and, with numpy, on the host. This file does not import torch.
 
 Letters: M = N * L flat window positions, B examples, R response tokens, K copies of one response
 token, C context tokens, S response sentences.
@@ -16,16 +16,16 @@ import numpy as np
 
 from trivet.model.architecture import Reduction
 
-# numpy.ndarray or torch.Tensor: the same code runs on both.
+# numpy.ndarray or torch.Tensor
 Array = Any
 
 _SMALL = 1e-9
 
 
 class Outputs(NamedTuple):
-    """The model's and the engine's outputs; the field names are the ONNX output names.
+    """Outputs of the model and of backends; the field names are the ONNX output names.
 
-    All are probabilities in [0, 1]; entries of padding are meaningless but finite.
+    All are probabilities in [0, 1]; entries of padding are undefined but finite.
 
     Attributes:
         support_probs: Support of each response token. *Shape:* [B, R].
@@ -35,7 +35,7 @@ class Outputs(NamedTuple):
         faithfulness: Support of the weakest part of the response. *Shape:* [B].
         relevance: Expected share of relevant context sentences. *Shape:* [B].
         utilization: Expected share of utilized context sentences. *Shape:* [B].
-        completeness: Of what is relevant, the share utilized. *Shape:* [B].
+        completeness: Utilized share of what is relevant. *Shape:* [B].
     """
 
     support_probs: Array
@@ -49,23 +49,19 @@ class Outputs(NamedTuple):
 
 
 def _namespace(array: Array) -> Any:
-    """Return the functions of an array's library.
-
-    numpy's own are the standard's, as far as they are used here, since numpy 2.0; importing
-    ``array_api_compat.numpy`` would import all of numpy, and the first verdict would wait for that.
-    """
+    """Return the array namespace; numpy itself, since ``array_api_compat.numpy`` loads slowly."""
     if isinstance(array, np.ndarray | np.generic):
         return np
     return array_api_compat.array_namespace(array)
 
 
 def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Array:
-    """Read values of flat window positions at ``at``.
+    """Return the values at flat window positions.
 
     Args:
-        window_values: One value a window position. *Shape:* [M].
+        window_values: Value of each window position. *Shape:* [M].
         at: Flat positions, -1 for none. *Shape:* any.
-        nothing: What stands where ``at`` is -1.
+        nothing: Value where ``at`` is -1.
     """
     xp = _namespace(window_values)
     real = at >= 0
@@ -75,15 +71,14 @@ def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Arra
 
 
 def supported_anywhere(window_support: Array, response_at: Array, nothing: float = 0.0) -> Array:
-    """A token is supported if **some** window supports it: the maximum over those that show it.
+    """Return the maximum support of each token over the windows that contain it.
 
-    Luna (arXiv 2406.00975), eq. 3. The maximum is of the *support* probability: evidence stands in
-    one window, and the others must not count against it.
+    Luna (arXiv 2406.00975), eq. 3: evidence in one window is enough.
 
     Args:
-        window_support: Support at every window position, a probability or its logit. *Shape:* [M].
-        response_at: *Shape:* [B, R, K].
-        nothing: The support of a token that no window shows; at most that of any other.
+        window_support: Support at every window position, probability or logit. *Shape:* [M].
+        response_at: Flat positions of copies, -1 for none. *Shape:* [B, R, K].
+        nothing: Support of a token without a copy; at most that of any other.
 
     Returns:
         *Shape:* [B, R].
@@ -93,13 +88,13 @@ def supported_anywhere(window_support: Array, response_at: Array, nothing: float
 
 
 def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:
-    """Average the tokens of each sentence. *Shapes:* [B, R], [B, S, R] -> [B, S]; 0 on padding."""
+    """Return the mean over each sentence's tokens. *Shapes:* [B, R], [B, S, R] -> [B, S]."""
     xp = _namespace(support_probs)
     return xp.sum(sentence_pool * support_probs[:, None, :], axis=-1)
 
 
 def weakest(probs: Array, real: Array) -> Array:
-    """Return the minimum over what is real. *Shapes:* [B, X], [B, X] -> [B]; 1 where nothing is.
+    """Return the minimum over real entries, 1 without any. *Shapes:* [B, X], [B, X] -> [B].
 
     Luna (arXiv 2406.00975), eq. 4: a response is as faithful as its weakest part.
     """
@@ -110,19 +105,19 @@ def weakest(probs: Array, real: Array) -> Array:
 def weighted_share(probs: Array, context_weight: Array) -> Array:
     """Return the expected share of sentences. *Shapes:* [B, C], [B, C] -> [B].
 
-    The mean over sentences of the sentence's mean probability, as TRACe (arXiv 2407.11005, eq. 1 to
-    3) counts sentences; the weights sum to 1 and are 0 on padding.
+    The mean over sentences of their mean probability (TRACe, arXiv 2407.11005, eq. 1 to 3); weights
+    sum to 1 and are 0 on padding.
     """
     xp = _namespace(probs)
     return xp.sum(context_weight * probs, axis=-1)
 
 
 def completeness(relevance_probs: Array, utilization_probs: Array, context_weight: Array) -> Array:
-    """Of what is relevant, return the share that is utilized. *Shapes:* [B, C] x 3 -> [B].
+    """Return the utilized share of what is relevant. *Shapes:* [B, C] x 3 -> [B].
 
-    TRACe (arXiv 2407.11005), eq. 4, in expectation; 0 where nothing is relevant at all. A response
-    draws on what is relevant: the two marks are far from independent, and the probability of both
-    is the smaller of the two, not their product (measured in docs/experiments.md).
+    TRACe (arXiv 2407.11005), eq. 4, in expectation; 0 if nothing is relevant. Relevance and
+    utilization are strongly dependent, so the probability of both is taken as the smaller of the
+    two and not as their product (measured in docs/experiments.md).
     """
     xp = _namespace(relevance_probs)
     relevant = weighted_share(relevance_probs, context_weight)
@@ -142,13 +137,13 @@ def join(
     """Join token probabilities into sentences and examples.
 
     Args:
-        support_probs: *Shape:* [B, R].
-        relevance_probs: *Shape:* [B, C].
-        utilization_probs: *Shape:* [B, C].
-        response_mask: True where the response token is real. *Shape:* [B, R].
-        context_weight: *Shape:* [B, C].
-        sentence_pool: *Shape:* [B, S, R].
-        faithfulness: Whether the weakest token or the weakest sentence decides.
+        support_probs: Support of response tokens. *Shape:* [B, R].
+        relevance_probs: Relevance of context tokens. *Shape:* [B, C].
+        utilization_probs: Utilization of context tokens. *Shape:* [B, C].
+        response_mask: True for real response tokens. *Shape:* [B, R].
+        context_weight: Weights of context tokens. *Shape:* [B, C].
+        sentence_pool: Weights of tokens in sentence means. *Shape:* [B, S, R].
+        faithfulness: Part of the response that decides.
     """
     xp = _namespace(support_probs)
     sentence_support = sentence_means(support_probs, sentence_pool)

@@ -1,4 +1,4 @@
-"""Names of the parts that a model can be made of; plain literals that load nothing."""
+"""Names of the variants of a model; imports nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A rising piecewise-linear map of a logit: what an isotonic calibration leaves in the graph.
+"""Isotonic calibration in the graph: a rising piecewise-linear map of a logit.
 
-A linear calibration is folded into its head's last layer and needs nothing here.
+Linear calibrations are folded into the last layer of their head.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from torch import Tensor, nn
 
 from trivet.records import BundleError
 
-KNOTS = 16  # at most
+KNOTS = 16  # largest number
 
 
 class PiecewiseLinear(nn.Module):
-    """Maps a logit through knots (x, y); beyond the outer knots their slopes go on.
+    """Map through knots (x, y), extrapolated with the outer slopes.
 
-    Written as a line and a bend at each inner knot, in standard operators; a logit keeps its place
-    among others. The knots are no weights: they stand in the
+    Computed as a line and a bend at each inner knot. The knots are not weights but part of the
     bundle's architecture.
 
     Args:
-        x: Logits of the head, rising.
-        y: What they become, rising.
+        x: Rising logits of the head.
+        y: Rising calibrated logits.
 
     Raises:
         BundleError: There are not 2 to 16 knots, or x or y does not rise.
@@ -51,12 +50,12 @@ class PiecewiseLinear(nn.Module):
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return calibrated logits. *Shapes:* any -> the same."""
-        # No matrix product: the quantizer would take it for one of the encoder's.
+        # No matmul: the quantizer would treat it like one of the encoder.
         bent = (torch.relu(logits[..., None] - self.inner) * self.bends).sum(-1)
         return logits * self.slope + self.offset + bent
 
 
 def entailment_logit(logits: Tensor) -> Tensor:
-    """Return the logit of P(entailment): of one class against two. *Shapes:* [..., 3] -> [...]."""
+    """Return the logit of P(entailment). *Shapes:* [..., 3] -> [...]."""
     entailment, neutral, contradiction = logits.unbind(-1)
     return entailment - neutral - nn.functional.softplus(contradiction - neutral)

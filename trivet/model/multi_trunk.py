@@ -1,8 +1,8 @@
-"""Trunks in which heads have layers of their own, for the question what sharing is worth.
+"""Trunks with private layers for each head, to measure the effect of sharing.
 
 Luna (arXiv 2406.00975), 8.2, supposes that heads that share an encoder help each other. ``shared``
-is ``trunk.Trunk``; ``separate`` gives every head a whole encoder; ``partial`` shares the embeddings
-and the lower layers. Every copy starts from the same checkpoint's weights.
+is ``trunk.Trunk``; ``separate`` has an encoder for each head; ``partial`` shares the embeddings and
+the lower layers. All copies start from the same weights.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from trivet.model.architecture import TrunkKind
 from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError
 
-# What a layer of each family takes is known here; another family's may differ in anything.
+# Families with known arguments of a layer.
 _BERT_SHAPED = ("bert", "roberta", "xlm-roberta")
 _SPLITTABLE = (*_BERT_SHAPED, "deberta-v2")
 
 
 class SeparateTrunk(nn.Module):
-    """One whole encoder a head.
+    """One encoder for each head.
 
     Args:
-        trunk: Taken over by one head; the others get copies.
+        trunk: Encoder of one head; the others get copies.
     """
 
     kind: TrunkKind = "separate"
@@ -40,12 +40,12 @@ class SeparateTrunk(nn.Module):
         self.hidden = trunk.hidden
 
     def part(self, name: str) -> Trunk:
-        """Return a head's own encoder."""
+        """Return the encoder of a head."""
         return cast(Trunk, self.trunks[name])
 
     @property
     def config(self) -> Any:
-        """The library's configuration, the same for every encoder."""
+        """Configuration of each encoder."""
         return self.part("support").config
 
     def encoder_config(self) -> dict[str, Any]:
@@ -53,15 +53,15 @@ class SeparateTrunk(nn.Module):
         return self.part("support").encoder_config()
 
     def check_window(self, size: int) -> None:
-        """Refuse windows that the encoders cannot read; see ``Trunk.check_window``."""
+        """Refuse windows that are too long; see ``Trunk.check_window``."""
         self.part("support").check_window(size)
 
     def shared_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that every head reads through: none."""
+        """Return no parameters; the heads share none."""
         return []
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
+        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         return Hidden(
             *(
                 self.part(name).encode(input_ids, attention_mask, segment_ids)
@@ -73,15 +73,14 @@ class SeparateTrunk(nn.Module):
 class PartialTrunk(nn.Module):
     """Shared embeddings and lower layers, and private upper layers for each head.
 
-    DeBERTa's table of relative positions counts as embeddings: it is shared.
+    DeBERTa's table of relative positions is shared.
 
     Args:
-        trunk: Taken over; keeps its embeddings and lower layers.
-        shared_layers: How many layers are shared, 1 to the encoder's layers - 1.
+        trunk: Encoder; keeps its embeddings and lower layers.
+        shared_layers: Number of shared layers, 1 to the encoder's layers - 1.
 
     Raises:
-        ConfigError: ``shared_layers`` is out of range, or layers of this kind of encoder are not
-            known here.
+        ConfigError: ``shared_layers`` is out of range, or this kind of encoder cannot be split.
     """
 
     kind: TrunkKind = "partial"
@@ -109,12 +108,12 @@ class PartialTrunk(nn.Module):
         self.stem = trunk
 
     def top(self, name: str) -> nn.ModuleList:
-        """Return a head's own upper layers."""
+        """Return the upper layers of a head."""
         return cast(nn.ModuleList, self.tops[name])
 
     @property
     def config(self) -> Any:
-        """The library's configuration of the encoder before it was split."""
+        """Configuration of the encoder before the split."""
         return self.stem.config
 
     def encoder_config(self) -> dict[str, Any]:
@@ -122,22 +121,24 @@ class PartialTrunk(nn.Module):
         return self.stem.encoder_config()
 
     def check_window(self, size: int) -> None:
-        """Refuse windows that the encoder cannot read; see ``Trunk.check_window``."""
+        """Refuse windows that are too long; see ``Trunk.check_window``."""
         self.stem.check_window(size)
 
     def shared_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that every head reads through: those of the stem."""
+        """Return the parameters of the shared layers."""
         return list(self.stem.parameters())
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
+        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         stem = self.stem.encode(input_ids, attention_mask, segment_ids)
         mask = self.stem.key_mask(attention_mask)
         positions = self._positions(stem)
-        return Hidden(*(_climb(stem, mask, self.top(name), positions) for name in Hidden._fields))
+        return Hidden(
+            *(_run_layers(stem, mask, self.top(name), positions) for name in Hidden._fields)
+        )
 
     def _positions(self, hidden: Tensor) -> dict[str, Tensor]:
-        """Return what DeBERTa's layers need of relative positions; nothing for others."""
+        """Return the relative positions for DeBERTa's layers; empty for others."""
         if self.config.model_type in _BERT_SHAPED:
             return {}
         encoder = cast(Any, self.stem.encoder).encoder
@@ -151,15 +152,15 @@ AnyTrunk = Trunk | SeparateTrunk | PartialTrunk
 
 
 def make_trunk(trunk: Trunk, kind: TrunkKind, shared_layers: int | None = None) -> AnyTrunk:
-    """Make a trunk of any kind from one encoder, which is taken over.
+    """Make a trunk of any kind from an encoder, which becomes part of it.
 
     Args:
-        trunk: The encoder.
-        kind: Which trunk.
-        shared_layers: Of a partial trunk; the others do not read it.
+        trunk: Encoder.
+        kind: Kind of trunk.
+        shared_layers: Number of shared layers of a partial trunk; ignored by others.
 
     Raises:
-        ConfigError: The kind is unknown, or the encoder cannot be split so.
+        ConfigError: The kind is unknown, or the encoder cannot be split like this.
     """
     if kind == "shared":
         return trunk
@@ -176,10 +177,10 @@ def _layers(trunk: Trunk) -> nn.ModuleList:
     return cast(nn.ModuleList, cast(Any, trunk.encoder).encoder.layer)
 
 
-def _climb(
+def _run_layers(
     hidden: Tensor, mask: Tensor, layers: Iterable[nn.Module], positions: dict[str, Tensor]
 ) -> Tensor:
-    """Run layers of the library one after another. *Shapes:* [N, L, H], [N, 1, 1, L]."""
+    """Run layers in sequence. *Shapes:* [N, L, H], [N, 1, 1, L] -> [N, L, H]."""
     for layer in layers:
         output = layer(hidden, mask, **positions)
         hidden = output[0] if isinstance(output, tuple) else output

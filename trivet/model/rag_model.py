@@ -1,4 +1,4 @@
-"""The model: windows in, every score out, in one forward pass."""
+"""The model: windows -> all scores, in one forward pass."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk
 
 HEADS: dict[HeadName, int] = {"support": 3, "relevance": 1, "utilization": 1}
-_NOWHERE = -1e4  # a logit below any other: the support of a token that no window shows
+_NOWHERE = -1e4  # logit of the support of a token that is in no window
 
 
 class TokenLogits(NamedTuple):
-    """What the heads say of every position of every window, before anything is joined.
+    """Logits of the heads at every position of every window.
 
     Attributes:
-        support: Entailment, neutral, contradiction. *Shape:* [N, L, 3].
-        relevance: *Shape:* [N, L].
-        utilization: *Shape:* [N, L].
+        support: Logits of entailment, neutral, contradiction. *Shape:* [N, L, 3].
+        relevance: Logits of relevance. *Shape:* [N, L].
+        utilization: Logits of utilization. *Shape:* [N, L].
     """
 
     support: Tensor
@@ -34,20 +34,18 @@ class TokenLogits(NamedTuple):
 
 
 class RagModel(nn.Module):
-    """One trunk, three heads, and the joining of windows, in one graph.
+    """Trunk, three heads and the joining of windows in one graph.
 
     Args:
-        trunk: The encoder, or the encoders, under the heads.
-        faithfulness: Which part of a response decides: its weakest token or its weakest sentence.
-        dropout: Before each head's classifier.
-        pooled_support: Gives the support head the dense layer of an NLI checkpoint's head.
-        granularity: ``token``: every position has logits of its own. ``example``: one decision a
-            window, read at its first position, holds for all of it.
-        calibration: By head, the keyword arguments of ``PiecewiseLinear``: the map of its logits.
-        overlap: By head, what its logit gains where a sentence's words all stand in the contexts
-            (support), in the question (relevance) or in the response (utilization); 0 if not
-            given. Chosen by calibration: trained along, it would be learned where the encoder
-            knows the rows.
+        trunk: Encoder or encoders.
+        faithfulness: Part of a response that decides: its weakest token or sentence.
+        dropout: Dropout before each head's classifier.
+        pooled_support: Whether the support head has the dense layer of an NLI checkpoint's head.
+        granularity: ``token``: logits for each position. ``example``: the logits of the first
+            position hold for the whole window.
+        calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
+        overlap: Weights of lexical overlap in the logits, by head; 0 by default. They are fitted in
+            calibration, since the encoder knows the rows that it is trained on.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class RagModel(nn.Module):
         )
 
     def architecture(self) -> dict[str, Any]:
-        """Return what ``from_architecture`` needs, as JSON types."""
+        """Return the argument of ``from_architecture``, as JSON types."""
         architecture: dict[str, Any] = {
             "encoder": self.trunk.encoder_config(),
             "heads": list(self.heads),
@@ -91,11 +89,11 @@ class RagModel(nn.Module):
             "shared_layers": self.trunk.shared_layers,
             "granularity": self.granularity,
         }
-        if self.matches:
+        if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
         if any(self.overlap.values()):
             architecture["overlap"] = dict(self.overlap)
-        if self.calibration:  # most models have none
+        if self.calibration:
             architecture["calibration"] = {
                 name: {"x": list(one.x), "y": list(one.y)}
                 for name, one in self.calibration.items()
@@ -103,13 +101,8 @@ class RagModel(nn.Module):
             }
         return architecture
 
-    @property
-    def matches(self) -> bool:
-        """Whether the encoder sees which words stand on both sides of a window."""
-        return any(part.matches is not None for part in self._encoders())
-
     def add_exact_match(self) -> None:
-        """Let every encoder see them, from random weights; nothing where it does already."""
+        """Add the exact-match embedding to every encoder without one."""
         for part in self._encoders():
             part.add_exact_match()
 
@@ -118,10 +111,7 @@ class RagModel(nn.Module):
 
     @classmethod
     def from_architecture(cls, architecture: dict[str, Any]) -> Self:
-        """Build the model with random weights from ``architecture()``'s dictionary.
-
-        Without ``trunk`` and ``granularity``, which older bundles lack: shared, and token.
-        """
+        """Build the model with random weights from the result of ``architecture()``."""
         encoder = Trunk.from_encoder_config(architecture["encoder"])
         if architecture.get("matches", False):
             encoder.add_exact_match()
@@ -140,11 +130,11 @@ class RagModel(nn.Module):
         )
 
     def read(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> TokenLogits:
-        """Run the encoder and the heads over every window. *Shapes:* [N, L] x 3."""
+        """Return the logits of every window. *Shapes:* [N, L] x 3."""
         hidden: Hidden = self.trunk(input_ids, attention_mask, segment_ids)
         device = input_ids.device.type
         if torch.is_autocast_enabled(device):
-            # Eight bits of a logit are too few for a probability.
+            # bf16 logits are too coarse for probabilities.
             with torch.autocast(device, enabled=False):
                 return self._apply_heads(hidden)
         return self._apply_heads(hidden)
@@ -156,12 +146,12 @@ class RagModel(nn.Module):
         return TokenLogits(support, relevance.squeeze(-1), utilization.squeeze(-1))
 
     def _decide(self, name: str, hidden: Tensor) -> Tensor:
-        """Return a head's logits of every position. *Shapes:* [N, L, H] -> [N, L, classes]."""
+        """Return a head's logits. *Shapes:* [N, L, H] -> [N, L, classes]."""
         head = self.heads[name]
         if self.granularity == "token":
             logits: Tensor = head(hidden)
             return logits
-        # One decision a window, said of all its positions: joining stays as it is.
+        # One decision per window, repeated for all its positions.
         decided: Tensor = head(hidden[:, :1])
         return decided.expand(-1, hidden.shape[1], -1)
 
@@ -176,13 +166,13 @@ class RagModel(nn.Module):
         context_overlap: Tensor,
         sentence_pool: Tensor,
     ) -> Outputs:
-        """Join the windows' logits into probabilities of tokens, sentences and examples."""
+        """Join logits of windows into probabilities of tokens, sentences and examples."""
         relevance = self.with_overlap("relevance", logits.relevance, context_at, question_overlap)
         utilization = self.with_overlap(
             "utilization", logits.utilization, context_at, response_overlap
         )
         margins = entailment_logit(logits.support).reshape(-1)
-        # A logit rises with its probability: the window that supports a token most is the same.
+        # The maximum of logits is that of probabilities.
         support = supported_anywhere(margins, response_at, nothing=_NOWHERE)
         support = support + self.overlap["support"] * context_overlap
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
@@ -199,12 +189,12 @@ class RagModel(nn.Module):
     def with_overlap(
         self, name: str, logits: Tensor, context_at: Tensor, overlap: Tensor
     ) -> Tensor:
-        """Return a context head's logits of its tokens. *Shapes:* [N, L], [B, C] x 2 -> [B, C]."""
+        """Return a context head's token logits. *Shapes:* [N, L], [B, C] x 2 -> [B, C]."""
         gathered: Tensor = gather_tokens(logits.reshape(-1), context_at)
         return gathered + self.overlap[name] * overlap
 
     def _probs(self, name: str, logits: Tensor) -> Tensor:
-        """Return a head's probabilities, calibrated where its map is in here."""
+        """Return a head's calibrated probabilities."""
         if name in self.calibration:
             logits = self.calibration[name](logits)
         return logits.sigmoid()
@@ -222,7 +212,7 @@ class RagModel(nn.Module):
         context_overlap: Tensor,
         sentence_pool: Tensor,
     ) -> Outputs:
-        """Judge a batch; the arguments are the fields of ``Windows``, in order."""
+        """Return the scores of a batch; the arguments are the fields of ``Windows``, in order."""
         logits = self.read(input_ids, attention_mask, segment_ids)
         return self.join(
             logits,
@@ -237,5 +227,5 @@ class RagModel(nn.Module):
 
 
 def as_tensors(windows: Sequence[Any], device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
-    """Turn the arrays of a ``Windows`` into tensors, in order: the one edge between the two."""
+    """Return the arrays of a ``Windows`` as tensors, in order."""
     return tuple(torch.as_tensor(array).to(device) for array in windows)

@@ -1,9 +1,7 @@
-"""One encoder under all heads, from the library, with our own mask.
+"""A transformers encoder that all heads share.
 
-Every trunk, this one and those of ``trunks``, answers with the hidden states that each head reads;
-nothing above it knows which trunk it has. The library masks
-a full L x L product with the smallest number of the data type; a fully padded row of it turns to
-NaN in bf16. Ours is on keys only, with a finite constant.
+It has its own mask of keys with a finite constant: the library's mask, with the smallest number of
+the data type, turns fully padded windows into NaN in bf16.
 """
 
 from __future__ import annotations
@@ -23,10 +21,7 @@ MASKED = -3.0e4
 
 
 class Hidden(NamedTuple):
-    """The hidden states that each head reads. *Shape of each:* [N, L, H].
-
-    One tensor may stand under several names: where heads share an encoder it is run once.
-    """
+    """Hidden states for each head, the same tensor if they share an encoder. *Shape:* [N, L, H]."""
 
     support: Tensor
     relevance: Tensor
@@ -34,7 +29,7 @@ class Hidden(NamedTuple):
 
 
 class Trunk(nn.Module):
-    """One encoder that all heads share: windows in, hidden states out."""
+    """One encoder that all heads share."""
 
     kind: TrunkKind = "shared"
     shared_layers: int | None = None
@@ -42,21 +37,21 @@ class Trunk(nn.Module):
     def __init__(self, encoder: PreTrainedModel) -> None:
         super().__init__()
         self.encoder = encoder
-        self.matches: ExactMatchEmbedding | None = None
+        self.matches: ExactMatchEmbedding | None = None  # the name in stored weights
         self.hidden = int(encoder.config.hidden_size)
         self._segments = int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1
         self._bool_mask = encoder.config.model_type == "deberta-v2"
-        # The convolution of some DeBERTa-v2 reads the plain mask, and no other.
+        # The convolution of some DeBERTa-v2 needs the plain mask.
         self._plain_mask = getattr(encoder.config, "conv_kernel_size", 0) > 0
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, attention_dropout: float | None = None) -> Self:
-        """Load the encoder's weights from a folder or the hub, without its task heads.
+        """Load an encoder without its task heads.
 
         Args:
-            name_or_path: A folder in the library's format, or a name on the hub.
-            attention_dropout: Replaces the checkpoint's own, in [0, 1]; 0 lets a CPU use its fast
-                attention kernel in training.
+            name_or_path: Folder in the format of transformers, or name on the hub.
+            attention_dropout: Attention dropout in [0, 1] instead of the checkpoint's own; 0 allows
+                the fused attention kernel on CPUs.
 
         Raises:
             ConfigError: The checkpoint cannot be read, or lacks weights of the encoder.
@@ -77,12 +72,12 @@ class Trunk(nn.Module):
             )
         except (OSError, ValueError) as error:
             raise ConfigError(f"encoder.name: cannot load {name_or_path!r}: {error}") from error
-        # What the checkpoint lacks, the library fills with random numbers; no pooler is read here.
+        # The library fills missing tensors with random numbers; the pooler is not used.
         missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
         if missing:
             raise ConfigError(
                 f"encoder.name: {name_or_path!r} lacks {len(missing)} tensors of the encoder, "
-                f"first {missing[0]}; the file is not whole, or belongs to another encoder"
+                f"first {missing[0]}; the file is incomplete, or belongs to another encoder"
             )
         return cls(encoder)
 
@@ -97,7 +92,7 @@ class Trunk(nn.Module):
         )
 
     def add_exact_match(self) -> None:
-        """Let the encoder see which words stand on both sides of a window; see ``matches``."""
+        """Add the exact-match embedding with random weights, unless there is one."""
         self.matches = self.matches or ExactMatchEmbedding(self._words.embedding_dim)
 
     @property
@@ -106,15 +101,15 @@ class Trunk(nn.Module):
 
     @property
     def config(self) -> Any:
-        """The library's configuration of the encoder."""
+        """Configuration of the encoder."""
         return self.encoder.config
 
     def shared_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that every head reads through."""
+        """Return the parameters that all heads share."""
         return list(self.parameters())
 
     def encoder_config(self) -> dict[str, Any]:
-        """Return what ``from_encoder_config`` needs: JSON types, without paths of this machine."""
+        """Return the argument of ``from_encoder_config``: JSON types, without local paths."""
         values: dict[str, Any] = self.encoder.config.to_diff_dict()
         for name in ("_name_or_path", "architectures", "dtype", "transformers_version"):
             values.pop(name, None)
@@ -127,10 +122,10 @@ class Trunk(nn.Module):
             WindowError: ``size`` exceeds it.
         """
         if self._bool_mask and not getattr(self.encoder.config, "position_biased_input", True):
-            return  # relative positions alone: no table to run out of
+            return  # relative positions only: no limit
         most = int(getattr(self.encoder.config, "max_position_embeddings", size))
         if self.encoder.config.model_type in ("roberta", "xlm-roberta"):
-            most -= self.encoder.config.pad_token_id + 1  # these count positions from behind it
+            most -= self.encoder.config.pad_token_id + 1  # their positions start after it
         if size > most:
             raise WindowError(
                 f"window.size ({size} tokens) exceeds the {most} positions of the encoder "
@@ -138,7 +133,7 @@ class Trunk(nn.Module):
             )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
+        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         hidden = self.encode(input_ids, attention_mask, segment_ids)
         return Hidden(hidden, hidden, hidden)
 
@@ -155,21 +150,21 @@ class Trunk(nn.Module):
         return hidden
 
     def key_mask(self, attention_mask: Tensor) -> Tensor:
-        """Return the mask in the form the encoder's layers take. *Shape:* [N, 1, 1, L]."""
+        """Return the mask for the encoder's layers. *Shape:* [N, 1, 1, L]."""
         keys = attention_mask[:, None, None, :]
         if self._bool_mask:
-            return keys > 0  # DeBERTa fills by a boolean, with a finite constant of its own.
+            return keys > 0  # DeBERTa has its own finite constant
         return (1.0 - keys.to(self.encoder.dtype)) * MASKED
 
 
 def break_even(config: Any) -> int:
-    """Return how long a window is in which attention costs as much as the dense products.
+    """Return the window length at which attention costs as much as the dense matmuls.
 
-    A layer of width H and inner width F multiplies 2LH(2H + F) times densely, 2L^2H in attention,
-    and for each of DeBERTa's position terms LPH more, P being the rows of its table.
+    A layer of width H and inner width F has 2LH(2H + F) dense multiplications, 2L^2H in attention,
+    and LPH for each of DeBERTa's position terms, where P is the number of rows of its table.
 
     Args:
-        config: The library's configuration of an encoder; F is taken for 4H where it has none.
+        config: Configuration of the encoder; F defaults to 4H.
     """
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     rows = 0
@@ -182,5 +177,5 @@ def break_even(config: Any) -> int:
 
 
 def _without_pooler(model_type: str) -> dict[str, bool]:
-    # BERT-shaped encoders carry a pooler that nothing here reads.
+    # The pooler of BERT-like encoders is not used.
     return {"add_pooling_layer": False} if model_type in ("bert", "roberta", "xlm-roberta") else {}
