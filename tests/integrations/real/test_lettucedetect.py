@@ -1,4 +1,4 @@
-"""Our detector answers in the shape in which the real one does."""
+"""The detector returns the shapes of the real one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from trivet.integrations.lettucedetect import HallucinationDetector
-
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def theirs(tmp_path: Path, wordpiece_file: Path) -> Any:
 
 
 @pytest.mark.parametrize("output_format", ["spans", "tokens"])
-def test_the_shapes_are_the_same(
+def test_lettucedetect_has_the_same_shapes(
     theirs: Any, embedded: Any, rows: list[dict[str, Any]], output_format: str
 ) -> None:
     row = rows[1]

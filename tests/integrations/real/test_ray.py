@@ -1,4 +1,4 @@
-"""Ray Data scores a data set with two actors on two CPUs, and does not wait for ever."""
+"""Ray Data scores a dataset with two actors on two CPUs, and does not wait forever."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import trivet
 from trivet.integrations.ray import score
 from trivet.records import ConfigError, DataError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
@@ -24,7 +22,7 @@ def ray() -> Iterator[Any]:
     ray.shutdown()
 
 
-def test_two_actors_score_all_rows(
+def test_two_ray_actors_score_all_rows(
     ray: Any, rows: list[dict[str, Any]], expected: Callable[[str], Any]
 ) -> None:
     many = [{"number": number, **rows[number % 3]} for number in range(150)]
@@ -38,15 +36,13 @@ def test_two_actors_score_all_rows(
     assert sum(row["trivet_error"] is None for row in scored) == 149
 
 
-def test_a_judge_of_ones_own_is_loaded_in_the_actors(ray: Any, rows: list[dict[str, Any]]) -> None:
+def test_ray_actors_load_another_judge(ray: Any, rows: list[dict[str, Any]]) -> None:
     load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
     (scored,) = score(ray.data.from_items(rows[:1]), load, prefix="").take_all()
     assert scored["error"].startswith("too_long: ")
 
 
-def test_a_pool_that_would_starve_the_reader_is_refused(
-    ray: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_ray_must_keep_a_cpu_for_the_reader(ray: Any, rows: list[dict[str, Any]]) -> None:
     data = ray.data.from_items(rows)
     with pytest.raises(ConfigError, match=r"actors=2 with cpus=1 leave 0 of 2 CPUs"):
         score(data, actors=2, cpus=1)

@@ -1,8 +1,7 @@
-"""Spark scores a frame; what cannot be judged is an error in its row."""
+"""Spark adds scores and errors to a frame."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,10 +9,8 @@ import pytest
 
 from trivet.integrations.spark import score
 
-pytestmark = pytest.mark.filterwarnings("ignore")
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spark() -> Iterator[Any]:
     sql = pytest.importorskip("pyspark.sql")
     pytest.importorskip("pandas")
@@ -23,14 +20,12 @@ def spark() -> Iterator[Any]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)  # else it takes the first one on the path
-        session = builder.getOrCreate()
-        yield session
-        session.stop()
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
 
 
-def test_a_frame_gets_its_scores(
+def test_spark_adds_scores_and_errors(
     spark: Any, rows: list[dict[str, Any]], expected: Callable[[str], Any]
 ) -> None:
     many = [{"number": number, **rows[number % 3]} for number in range(90)]
@@ -46,9 +41,7 @@ def test_a_frame_gets_its_scores(
     assert sum(row["trivet_error"] is None for row in scored) == 89
 
 
-def test_a_partition_of_failures_alone_keeps_its_types(
-    spark: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_spark_types_do_not_depend_on_the_values(spark: Any, rows: list[dict[str, Any]]) -> None:
     (row,) = score(spark.createDataFrame([{**rows[0], "contexts": [""]}])).collect()
     assert row["trivet_relevance"] is None
     assert row["trivet_error"].startswith("empty_contexts: ")

@@ -1,0 +1,143 @@
+"""Failures, thresholds, serialization and other particulars of single tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trivet.integrations import deepeval, llama_index, mlflow, phoenix, ragas, trulens
+from trivet.integrations.evaluate import metric
+from trivet.integrations.langchain import runnable
+from trivet.records import Evaluation, ExampleError
+
+Rows = list[dict[str, Any]]
+
+
+def test_ragas_gets_an_error_for_a_sample_without_contexts(judge: Any, rows: Rows) -> None:
+    library = pytest.importorskip("ragas")
+    sample = library.SingleTurnSample(
+        user_input=rows[0]["question"], retrieved_contexts=[], response=rows[0]["response"]
+    )
+    (faithfulness,) = ragas.metrics(judge, ["faithfulness"])
+    with pytest.raises(ValueError, match="there are no contexts"):
+        faithfulness.single_turn_score(sample)
+
+
+def test_deepeval_asserts_thresholds(judge: Any, rows: Rows) -> None:
+    library = pytest.importorskip("deepeval")
+    names = {"question": "input", "contexts": "retrieval_context", "response": "actual_output"}
+    make = library.test_case.LLMTestCase
+    supported, unsupported, _ = (make(**{names[n]: v for n, v in row.items()}) for row in rows)
+    library.assert_test(supported, deepeval.metrics(judge))
+    with pytest.raises(AssertionError, match="trivet faithfulness"):
+        library.assert_test(unsupported, deepeval.metrics(judge))
+    with pytest.raises(AssertionError, match="trivet context_relevance"):
+        library.assert_test(supported, deepeval.metrics(judge, {"context_relevance": 0.99}))
+
+
+def test_a_langchain_chain_ends_in_a_verdict(judge: Any, rows: Rows) -> None:
+    runnables = pytest.importorskip("langchain_core.runnables")
+    documents = pytest.importorskip("langchain_core.documents")
+
+    def answer(question: str) -> dict[str, Any]:
+        context = [documents.Document(page_content=text) for text in rows[0]["contexts"]]
+        return {"query": question, "context": context, "answer": rows[0]["response"]}
+
+    verdict = (runnables.RunnableLambda(answer) | runnable(judge)).invoke(rows[0]["question"])
+    assert isinstance(verdict, Evaluation)
+    assert len(verdict.contexts) == 2
+    batch = [rows[0], {**rows[0], "contexts": []}]
+    with pytest.raises(ExampleError, match="there are no contexts"):
+        runnable(judge).batch(batch)
+    first, second = runnable(judge).batch(batch, return_exceptions=True)
+    assert isinstance(first, Evaluation)
+    assert isinstance(second, ExampleError)
+
+
+def test_llama_index_gets_an_invalid_result_without_contexts(judge: Any) -> None:
+    pytest.importorskip("llama_index.core")
+    evaluator = llama_index.evaluators(judge)["faithfulness"]
+    result = evaluator.evaluate(query="q", response="r", contexts=[])
+    assert result.invalid_result
+    assert result.invalid_reason.startswith("empty_contexts: there are no contexts")
+
+
+def test_a_haystack_pipeline_is_serialized() -> None:
+    haystack = pytest.importorskip("haystack")
+    serialization = pytest.importorskip("haystack.core.serialization")
+    from trivet.integrations.haystack import TrivetEvaluator
+
+    pipeline = haystack.Pipeline()
+    pipeline.add_component("trivet", TrivetEvaluator(threads=1))
+    serialization.allow_deserialization_module("trivet.*")
+    again = haystack.Pipeline.loads(pipeline.dumps()).get_component("trivet")
+    assert again.threads == 1
+    assert type(again) is TrivetEvaluator
+
+
+def test_mlflow_gets_contexts_from_retriever_spans(judge: Any, rows: Rows) -> None:
+    library = pytest.importorskip("mlflow")
+    library.set_tracking_uri("sqlite:///mlflow.db")
+    row = rows[0]
+
+    @library.trace(span_type="RETRIEVER")
+    def retrieve(question: str) -> list[dict[str, Any]]:
+        return [{"page_content": text, "id": str(n)} for n, text in enumerate(row["contexts"])]
+
+    @library.trace
+    def answer(question: str) -> str:
+        retrieve(question)
+        return str(row["response"])
+
+    answer(row["question"])
+    trace = library.get_trace(library.get_last_active_trace_id(), flush=True)
+    inputs = {"question": row["question"]}
+    found = mlflow.scorer(judge).run(inputs=inputs, outputs=row["response"], trace=trace)
+    assert found[0].name == "faithfulness"
+    assert found[1].rationale.count(",") == 1
+
+
+def test_phoenix_binds_renamed_fields_of_concurrent_tasks(
+    judge: Any, rows: Rows, expected: Callable[[str], Any]
+) -> None:
+    evals = pytest.importorskip("phoenix.evals")
+    pandas = pytest.importorskip("pandas")
+    renamed = pandas.DataFrame(rows).rename(columns={"question": "prompt"})
+    evaluators = [phoenix.evaluator(judge, {"question": "prompt"})]
+    frame = asyncio.run(evals.async_evaluate_dataframe(renamed, evaluators))
+    cells = frame["faithfulness_score"]
+    values = [json.loads(cell) if isinstance(cell, str) else cell for cell in cells]
+    assert [value["score"] for value in values] == expected("faithfulness")
+    assert values[1]["explanation"].startswith("unsupported: ")
+
+
+def test_trulens_metrics_are_called_and_loaded_by_name(
+    judge: Any, rows: Rows, verdicts: list[Any]
+) -> None:
+    pytest.importorskip("trulens.core")
+    made = trulens.metrics(judge)
+    assert made[0].name == "trivet_faithfulness"
+    (value, details), *_ = [metric(**rows[1]) for metric in made]
+    assert value == pytest.approx(verdicts[1].faithfulness, abs=0.02)
+    assert details["reason"].startswith("unsupported: ")
+    assert judge.calls == [1]
+    stored = trulens.metrics()[0]
+    value, _ = stored.implementation.load()(**rows[0])
+    assert value == pytest.approx(stored(**rows[0])[0])
+
+
+def test_evaluate_counts_failed_rows(judge: Any, rows: Rows) -> None:
+    pytest.importorskip("evaluate")
+    rows.append({**rows[0], "contexts": [""]})
+    computed = metric(judge).compute(
+        predictions=[row["response"] for row in rows],
+        questions=[row["question"] for row in rows],
+        contexts=[row["contexts"] for row in rows],
+    )
+    assert computed["faithfulness_scores"][3] is None
+    assert computed["faithfulness"] == pytest.approx(sum(computed["faithfulness_scores"][:3]) / 3)
+    assert (computed["faithfulness_n"], computed["faithfulness_n_failed"]) == (3, 1)
