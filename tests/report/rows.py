@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from typing import Any
 
@@ -131,6 +131,29 @@ def verdict_on(
         response_chunks=2,
         replaced_characters=1,
     )
+
+
+def hostile_rows() -> Iterator[VerdictRow]:
+    """Yield a row with each hostile text in every field, and a failed one."""
+    for number, text in enumerate(PAYLOADS, start=1):
+        names: dict[str, Any] = {
+            "id_": text + str(number),
+            "metadata": {"model": text if number < 15 else "m", f"column {text}": number % 2},
+        }
+        yield make_row(
+            2 * number,
+            number / 100,
+            question=text,
+            contexts=(text, f"{text} and {text}"),
+            response=text * 2,
+            context_ids=(text, None),
+            texts=number % 2 == 0,
+            **names,
+        )
+        yield make_row(2 * number + 1, error=FailedEvaluation(text, text, text), **names)
+
+
+HOSTILE = list(hostile_rows())
 
 
 class Page(HTMLParser):

@@ -7,12 +7,10 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.report.rows import PAYLOADS, Page, make_row
-from trivet.records import FailedEvaluation
+from tests.report.rows import HOSTILE, PAYLOADS, Page, make_row
 from trivet.report.cards import to_html
 from trivet.report.comparison_page import render_comparison
 from trivet.report.verdict_files import VerdictRow
@@ -21,43 +19,16 @@ from trivet.report.write_report import write_report
 from trivet.verdict_json import read_evaluation
 
 TAGS = """
-    html head meta title style body h1 h2 h3 h4 section p
-    div table thead tbody tr th td figure svg text path rect
-    circle polyline form fieldset legend label input select option output span kbd
+    html head meta title style body h1 h2 h3 h4 section p div table thead tbody tr th td figure svg
+    text path rect circle polyline form fieldset legend label input select option output span kbd
     article b i mark sub sup details summary script
-""".split()  # noqa: SIM905 (a list of fifty lines would hide what it is)
+""".split()  # noqa: SIM905 (shorter than a list)
 ATTRIBUTES = """
-    lang charset name content http-equiv scope class style id hidden aria-label aria-live
-    type value checked min max step placeholder tabindex dir open role width
-    height viewbox xmlns font-family font-size font-weight fill x y d cx cy
-    r points stroke stroke-opacity stroke-width text-anchor
-""".split()  # noqa: SIM905 (a list of fifty lines would hide what it is)
+    lang charset name content http-equiv scope class style id hidden aria-label aria-live type value
+    checked min max step placeholder tabindex dir open role width height viewbox xmlns font-family
+    font-size font-weight fill x y d cx cy r points stroke stroke-opacity stroke-width text-anchor
+""".split()  # noqa: SIM905 (shorter than a list)
 WORDS = re.compile(r"alert|evil|javascript|onerror|onload|expression|url\(|@import")
-
-
-def hostile() -> list[VerdictRow]:
-    """Return a row with each text in every field, and a failed one."""
-    rows = []
-    for number, text in enumerate(PAYLOADS, start=1):
-        names: dict[str, Any] = {
-            "id_": text + str(number),
-            "metadata": {"model": text if number < 15 else "m", f"column {text}": number % 2},
-        }
-        rows.append(
-            make_row(
-                2 * number,
-                number / 100,
-                question=text,
-                contexts=(text, f"{text} and {text}"),
-                response=f"{text}{text}",
-                context_ids=(text, None),
-                texts=number % 2 == 0,
-                **names,
-            )
-        )
-        failed = FailedEvaluation(text, text, f"line 3: {text}")
-        rows.append(make_row(2 * number + 1, error=failed, **names))
-    return rows
 
 
 def check(html: str, scripts: int = 1) -> Page:
@@ -78,9 +49,8 @@ def all_texts(page: Page) -> list[str]:
 
 
 def test_a_run() -> None:
-    rows = hostile()
     about = {f"{text}name": text for text in PAYLOADS}
-    found = check(render_verdicts(rows, about, title=PAYLOADS[0], remarks=PAYLOADS))
+    found = check(render_verdicts(HOSTILE, about, title=PAYLOADS[0], remarks=PAYLOADS))
     text = "".join(all_texts(found))
     assert text.count("<script>alert(1)</script>") > 100
     assert "{{ 7 * 7 }}" in text and "[U+202E]" in text
@@ -96,14 +66,13 @@ def test_a_column_of_hostile_values_is_drawn() -> None:
 
 
 def test_two_runs() -> None:
-    rows = hostile()
     names = (PAYLOADS[0], PAYLOADS[10])
     abouts = ({PAYLOADS[1]: PAYLOADS[2]}, {PAYLOADS[3]: PAYLOADS[4]})
-    check(render_comparison((rows, rows), names, abouts, remarks=PAYLOADS))
+    check(render_comparison((HOSTILE, HOSTILE), names, abouts, remarks=PAYLOADS))
 
 
 def test_a_notebook() -> None:
-    for row in hostile()[::2]:
+    for row in HOSTILE[::2]:
         assert row.verdict is not None
         check(to_html(read_evaluation(row.verdict)), scripts=0)
 

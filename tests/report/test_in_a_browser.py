@@ -17,10 +17,8 @@ from typing import IO, Any
 
 import pytest
 
-from tests.report.rows import PAYLOADS, make_row
-from trivet.records import FailedEvaluation
+from tests.report.rows import HOSTILE, PAYLOADS, make_row
 from trivet.report.comparison_page import render_comparison
-from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts
 
 CHROMIUM = next(
@@ -31,15 +29,11 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
 ]
 SILENCE = 60  # seconds without an answer
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",  # containers have no user namespaces; the pages are our own
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--remote-debugging-pipe",
-)
+# Containers have no user namespaces for the sandbox; the pages are our own.
+OPTIONS = """
+    --headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking
+    --disable-component-update --remote-debugging-pipe
+""".split()  # noqa: SIM905 (shorter than a list)
 
 
 class Tab:
@@ -122,19 +116,10 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
             process.kill()
 
 
-def rows_of(count: int = 30) -> list[VerdictRow]:
-    rows = [
-        make_row(
-            n,
-            n / (count + 1),
-            id_=f"q{n}",
-            question=f"Question {n}?",
-            relevance=1 - n / (count + 1),
-            metadata={"model": f"m{n % 3}"},
-        )
-        for n in range(1, count + 1)
-    ]
-    return [*rows, make_row(99, error=FailedEvaluation("x", "empty_contexts", "none"))]
+ROWS = [
+    make_row(n, n / 31, id_=f"q{n}", relevance=1 - n / 31, metadata={"model": f"m{n % 3}"})
+    for n in range(1, 31)
+]
 
 
 def check_quiet(tab: Tab, file: Path) -> None:
@@ -151,22 +136,10 @@ VISIBLE = "[...document.querySelectorAll('#answers > article')].filter(c => !c.h
 
 
 def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
-    rows = [
-        make_row(
-            n,
-            question=text,
-            contexts=(text,),
-            response=text * 3,
-            id_=text,
-            context_ids=(text,),
-            metadata={"column": text if n < 20 else "x", text: n % 2},
-        )
-        for n, text in enumerate(PAYLOADS, start=1)
-    ]
-    rows.append(make_row(99, error=FailedEvaluation(PAYLOADS[0], PAYLOADS[1], PAYLOADS[2])))
+    names = (PAYLOADS[0], PAYLOADS[1])
     pages = (
-        render_verdicts(rows, dict.fromkeys(PAYLOADS, "x"), title=PAYLOADS[14], remarks=PAYLOADS),
-        render_comparison((rows, rows), (PAYLOADS[0], PAYLOADS[1]), ({}, {}), remarks=PAYLOADS),
+        render_verdicts(HOSTILE, dict.fromkeys(PAYLOADS, "x"), title=names[0], remarks=PAYLOADS),
+        render_comparison((HOSTILE, HOSTILE), names, ({}, {}), remarks=PAYLOADS),
     )
     for number, page in enumerate(pages):
         file = tmp_path / f"page-{number}.html"
@@ -182,7 +155,7 @@ def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
 
 def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    tab.open(render_verdicts(rows_of(), {"bundle": "tiny"}), file)
+    tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
     check_quiet(tab, file)
     shown = "document.getElementById('shown').textContent"
     form = "document.getElementById('filters')"
@@ -220,7 +193,7 @@ def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
 
 def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    tab.open(render_verdicts(rows_of(), {"bundle": "tiny"}), file)
+    tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
     for width in (1200, 400):
         tab.size(width, 800, mobile=width < 500)

@@ -7,11 +7,12 @@ import re
 
 from rich.console import Console
 
+from tests.report.rows import make_row
 from trivet.bundle.bundle import ScoreInfo
 from trivet.commands.info import render_info
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import RagExample
 from trivet.report.terminal import render_verdict, visible
+from trivet.verdict_json import read_evaluation
 
 
 def printed(what: object, colours: bool = False, width: int = 120) -> str:
@@ -25,15 +26,14 @@ def test_controls_and_direction_marks_are_replaced() -> None:
     assert visible("line\n\ttab 👩\u200d🌾 é") == "line\n\ttab 👩\u200d🌾 é"
 
 
-def test_an_answer_cannot_command_the_terminal(judge: Evaluator) -> None:
-    example = RagExample(
-        "What?", ("The \x1b[2J mill [red]is[/red].",), "The \x1b]0;x\x07 mill [b]."
-    )
-    verdict = judge.evaluate(example.question, example.contexts, example.response)
-    text = printed(render_verdict(example.response, example.contexts, verdict))
-    assert "\x1b" not in text
-    assert "\x07" not in text
-    assert "[red]is[/red]" in text
+def test_rich_shows_a_verdict_without_control_characters_or_markup() -> None:
+    row = make_row(response="The \x1b]0;x\x07 mill [b].", contexts=("It [red]is[/red] \x1b[2J",))
+    text = printed(read_evaluation(row.verdict or {}))
+    assert "\x1b" not in text and "\x07" not in text
+    for words in ("not adherent", "0.250    not supported", "mill [b]", "[red]is[/red]"):
+        assert words in text
+    for note in ("7 tokens of the question", "read in 2 chunks", "1 characters could not be"):
+        assert note in text
 
 
 def test_every_unsupported_span_is_in_brackets(judge: Evaluator) -> None:
@@ -45,15 +45,6 @@ def test_every_unsupported_span_is_in_brackets(judge: Evaluator) -> None:
         assert f"[{span.text}]" in text
     assert text.replace("[", "").replace("]", "").count(response) == 1
     assert "\x1b[1;31m" in printed(render_verdict(response, ["x"], verdict), colours=True)
-
-
-def test_what_was_cut_is_said(judge: Evaluator) -> None:
-    question, response = "What mill? " * 30, "The mill \ud800 is old. " * 30
-    verdict = judge.evaluate(question, ["The mill."], response)
-    text = printed(render_verdict(response, ["The mill."], verdict))
-    assert f"{verdict.cut_question_tokens} tokens of the question did not fit" in text
-    assert f"read in {verdict.response_chunks} chunks" in text
-    assert "30 characters could not be encoded" in text
 
 
 def test_without_a_response_there_are_dashes(judge: Evaluator) -> None:

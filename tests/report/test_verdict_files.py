@@ -36,13 +36,9 @@ def log_row(row: VerdictRow) -> dict[str, Any]:
 
 def write_record(out: Path, log: Path, **more: Any) -> None:
     record = {
-        "trivet": "0.1.0",
-        "started": "2026-01-01T00:00:00+00:00",
-        "input": {"path": str(log), "bytes": 1, "sha256": "0" * 64},
+        "input": {"path": str(log)},
         "bundle": {"name": "tiny", "manifest_sha256": "0123456789abcdef", "thresholds": {"a": 0.5}},
-        "backend": {"name": "onnx", "precision": "int8"},
         "settings": {"mapping": {"question": "prompt"}, "format": None, "shard": "1/1"},
-        "changed": [],
         "finished": True,
     }
     out.with_name(f"{out.name}.run.json").write_text(json.dumps(record | more), encoding="utf-8")
@@ -52,6 +48,7 @@ ROWS = [
     make_row(n, question=f"Question {n}?", id_=f"q{n}", metadata={"model": "m", "try": n})
     for n in (1, 2, 4, 7)
 ]
+ERROR = {"row": 2, "id": "q2", "error": {"code": "empty_contexts", "message": "none"}}
 
 
 def questions(file: VerdictFile) -> list[str | None]:
@@ -84,12 +81,10 @@ def test_texts_come_from_the_recorded_log(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_not_verdicts_become_failed_rows(tmp_path: Path) -> None:
-    error = {"row": 2, "id": "q2", "error": {"code": "empty_contexts", "message": "none"}}
-    out = write(tmp_path / "v.jsonl", [line(ROWS[0]), error, '{"row": 3, "faith', {"row": 4}])
+    out = write(tmp_path / "v.jsonl", [line(ROWS[0]), ERROR, '{"row": 3, "faith', {"row": 4}])
     found = list(VerdictFile(out))
-    assert [row.error and row.error.code for row in found] == [
-        *(None, "empty_contexts", "malformed_line", "no_verdict")
-    ]
+    codes = [row.error and row.error.code for row in found]
+    assert codes == [None, "empty_contexts", "malformed_line", "no_verdict"]
     assert found[2].error is not None and "line 3 of the verdicts" in found[2].error.message
 
 
@@ -135,7 +130,7 @@ def test_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     from trivet.batch.verdict_parquet import write_parquet
 
-    error = {"row": 5, "id": "q5", "error": {"code": "empty_contexts", "message": "none"}}
+    error = ERROR | {"row": 5}
     lines = write(tmp_path / "v.lines", [*(line(row) for row in ROWS), error])
     out = tmp_path / "v.parquet"
     write_parquet(lines, out)

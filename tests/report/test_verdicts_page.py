@@ -1,9 +1,8 @@
-"""The page of a run: every row in its figures, the worst in its cards, what is left out told."""
+"""Page of a run: figures of all rows, cards of the worst, notes about cut and missing texts."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -16,16 +15,9 @@ from trivet.report.verdicts_page import render_verdicts, worst
 ABOUT = {"bundle": "tiny, manifest 012345"}
 
 
-def rows_of(count: int, **more: Any) -> list[VerdictRow]:
+def rows_of(count: int) -> list[VerdictRow]:
     return [
-        make_row(
-            n,
-            n / (count + 1),
-            id_=f"q{n}",
-            question=f"Question {n}?",
-            metadata={"model": f"m{n % 2}"},
-            **more,
-        )
+        make_row(n, n / (count + 1), id_=f"q{n}", metadata={"model": f"m{n % 2}"})
         for n in range(1, count + 1)
     ]
 
@@ -40,18 +32,20 @@ def test_all_rows_are_counted_and_the_worst_come_first() -> None:
     page = render_verdicts(rows, ABOUT, shown=6)
     assert cards(page)[0] == "q1" and len(cards(page)) == 6
     assert "shows 6 of 20 judged rows" in page and "leaves out 14" in page
-    assert "1 of 21 rows have no verdict: 1 empty_contexts." in page
-    assert "line 99: has no context" in page
-    assert "tiny, manifest 012345" in page
-    assert cards(render_verdicts(rows, ABOUT)) == [f"q{n}" for n in range(1, 21)]
-    assert "leaves out" not in render_verdicts(rows, ABOUT)
+    for words in ("1 of 21 rows have no verdict: 1 empty_contexts.", "line 99: has no context"):
+        assert words in page
+    whole = render_verdicts(rows, ABOUT)
+    assert cards(whole) == [f"q{n}" for n in range(1, 21)]
+    assert "leaves out" not in whole and "tiny, manifest 012345" in whole
 
 
 def test_each_score_has_its_worst_among_the_shown() -> None:
-    rows = rows_of(12)
-    rows.append(make_row(13, 0.99, id_="q13", relevance=0.01))
-    rows.append(make_row(14, 0.98, id_="q14", completeness=0.01))
-    rows.append(make_row(15, None, id_="q15", utilization=0.01))
+    rows = [
+        *rows_of(12),
+        make_row(13, 0.99, id_="q13", relevance=0.01),
+        make_row(14, 0.98, id_="q14", completeness=0.01),
+        make_row(15, None, id_="q15", utilization=0.01),
+    ]
     places = worst(tally(rows, Limits()), 4)
     assert [rows[place].id for place in places] == ["q1", "q14", "q13", "q15"]
 
@@ -63,12 +57,7 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     assert "✗ 0.25" in card
     assert "context 1 · doc-7" in card
     assert 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21">It was built of stone in 1817.' in card
-    for note in (
-        "3 windows of 512 tokens",
-        "7 tokens of the question did not fit",
-        "read in 2 chunks",
-        "1 characters could not be encoded",
-    ):
+    for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card
     assert '<span class="kind">made up</span>' in card
 
