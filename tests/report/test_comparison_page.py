@@ -99,7 +99,7 @@ def test_failures_and_other_questions_are_counted() -> None:
     failed = FailedEvaluation("b", "empty_contexts", "none")
     second = [make_row(1, 0.6, id_="a", question="Who?"), make_row(2, id_="b", error=failed)]
     pairs = paired([make_row(1, 0.4, id_="a"), make_row(2, 0.4, id_="b")], second)
-    assert pairs.judged.tolist() == [True, False]
+    assert pairs.evaluated.tolist() == [True, False]
     assert pairs.other_questions() == 1
     assert pairs.mean_difference("faithfulness").n == 1
 

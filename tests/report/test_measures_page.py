@@ -15,7 +15,7 @@ from trivet.report.measures_page import render_measures
 ABOUT = {"bundle": "tiny", "backend": "half", "data": "jsonl:<rows>", "split": "all"}
 
 
-def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Prediction:
+def prediction(source: str, number: int, adherent: bool, faithfulness: float) -> Prediction:
     example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=str(number))
     verdict = verdict_on((), "Six.", faithfulness, str(number))
     labels = Labels(adherent=adherent, unsupported=() if adherent else None)
@@ -23,7 +23,7 @@ def judged(source: str, number: int, adherent: bool, faithfulness: float) -> Pre
 
 
 def rows_of(source: str, count: int = 12) -> list[Prediction]:
-    return [judged(source, n, n % 3 > 0, 0.1 + 0.8 * n / count) for n in range(count)]
+    return [prediction(source, n, n % 3 > 0, 0.1 + 0.8 * n / count) for n in range(count)]
 
 
 def page_of(rows: list[Prediction], lengths: dict[str, int] | None = None) -> str:
@@ -62,12 +62,12 @@ def test_failures_are_listed_by_code() -> None:
     rows = rows_of("logs")
     failed = FailedEvaluation("x", "too_long", "has 9 <million> characters")
     page = page_of([*rows, *(Prediction(row.example, failed) for row in rows[:2])])
-    assert "12 judged, 2 failed" in page
+    assert "12 evaluated, 2 failed" in page
     assert "x: has 9 &lt;million&gt; characters" in page
 
 
 def test_one_class_has_no_roc_curve() -> None:
-    page = page_of([judged("logs", n, True, 0.9) for n in range(4)])
+    page = page_of([prediction("logs", n, True, 0.9) for n in range(4)])
     assert titles(page) == ["hallucination: reliability", "support: reliability"]
 
 

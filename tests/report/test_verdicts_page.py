@@ -31,7 +31,7 @@ def test_all_rows_are_counted_and_the_worst_come_first() -> None:
     rows = [*rows_of(20), make_row(21, id_="q99", error=failed)]
     page = render_verdicts(rows, ABOUT, shown=6)
     assert cards(page)[0] == "q1" and len(cards(page)) == 6
-    assert "shows 6 of 20 judged rows" in page and "leaves out 14" in page
+    assert "shows 6 of 20 evaluated rows" in page and "leaves out 14" in page
     for words in ("1 of 21 rows have no verdict: 1 empty_contexts.", "line 99: has no context"):
         assert words in page
     whole = render_verdicts(rows, ABOUT)
@@ -78,7 +78,7 @@ def test_without_texts_the_page_says_so_and_shows_the_sentences() -> None:
     assert "When was the mill built?" not in page
 
 
-def test_other_texts_than_were_judged_are_not_marked() -> None:
+def test_texts_that_differ_from_the_verdict_are_not_shown() -> None:
     row = make_row()
     other = VerdictRow(1, "mill", "Q?", ("Another passage, quite.",), "Other answer.", row.verdict)
     page = render_verdicts([other], ABOUT)

@@ -49,7 +49,7 @@ class Pairing:
     alone: tuple[int, int]
 
     @property
-    def judged(self) -> BoolArray:
+    def evaluated(self) -> BoolArray:
         """True for pairs with both verdicts. *Shape:* [m]."""
         return ~(self.first.failed | self.second.failed)
 
@@ -132,7 +132,7 @@ def render_comparison(
     good = (*(_GONE.format(kind) for kind in KINDS), _SAME)
     choices = Choices((*changes, _SAME), scores, pairs.first.columns, good)
     numbers = _changed_most(pairs, shown)
-    left_out = int(pairs.judged.sum()) - len(numbers)
+    left_out = int(pairs.evaluated.sum()) - len(numbers)
     note = (
         f"The page shows the {len(numbers):,} pairs with the largest changes, by each score in "
         f"turn, and leaves out {left_out:,}. A change is the score in B minus the score in A."
@@ -158,10 +158,10 @@ def render_comparison(
 
 
 def _pairs_section(pairs: Pairing, remarks: Sequence[str]) -> Section:
-    judged = int(pairs.judged.sum())
+    both, count = int(pairs.evaluated.sum()), len(pairs.first.rows)
     paragraphs = [
-        f"{len(pairs.places[0]):,} rows are paired by their {pairs.by}. {judged:,} pairs have both "
-        f"verdicts and are compared; {len(pairs.places[0]) - judged:,} failed in at least one run. "
+        f"{count:,} rows are paired by their {pairs.by}. {both:,} pairs have both verdicts and are "
+        f"compared; {count - both:,} failed in at least one run. "
         f"{pairs.alone[0]:,} rows of A and {pairs.alone[1]:,} of B have no partner.",
         *remarks,
     ]
@@ -206,10 +206,10 @@ def _score_section(pairs: Pairing) -> Section:
 
 
 def _kind_section(pairs: Pairing, limits: Limits) -> Section:
-    judged, meanings = pairs.judged, limits.meanings()
+    evaluated, meanings = pairs.evaluated, limits.meanings()
     rows = []
     for kind in KINDS:
-        first, second = (run.kinds[kind] & judged for run in (pairs.first, pairs.second))
+        first, second = (run.kinds[kind] & evaluated for run in (pairs.first, pairs.second))
         counts = (first, second, second & ~first, first & ~second)
         rows.append((kind, *(str(int(one.sum())) for one in counts), meanings[kind]))
     header = ("kind", "in A", "in B", "new in B", "gone in B", "meaning")
@@ -221,7 +221,7 @@ def _group_sections(pairs: Pairing) -> list[Section]:
     for column in pairs.first.columns:
         rows, points = [], []
         for place, value in enumerate(column.values):
-            among = (column.codes == place) & pairs.judged
+            among = (column.codes == place) & pairs.evaluated
             if not among.any():
                 continue
             means = [pairs.mean_difference(score, among) for score in SCORES]

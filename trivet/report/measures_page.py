@@ -51,7 +51,7 @@ def _summary(rows: Sequence[Prediction], report: SourceReport, about: Mapping[st
     paragraphs = [f"{name.capitalize()}: {value}." for name, value in about.items()]
     paragraphs.append(
         f"{report.rows} rows read, {report.outside_split} of them outside the split; "
-        f"{len(rows) - len(failures)} judged, {len(failures)} failed. Intervals are 95 %, by a "
+        f"{len(rows) - len(failures)} evaluated, {len(failures)} failed. Intervals are 95 %, by a "
         "bootstrap over source documents."
     )
     cells = [

@@ -51,8 +51,8 @@ def render_verdicts(
     check_request([rows], shown)
     limits = limits or Limits()
     counted = tally(rows, limits, by)
-    judged, failed = int((~counted.failed).sum()), int(counted.failed.sum())
-    numbers = {"rows": len(counted.rows), "judged": judged, "failed": failed}
+    evaluated, failed = int((~counted.failed).sum()), int(counted.failed.sum())
+    numbers = {"rows": len(counted.rows), "evaluated": evaluated, "failed": failed}
     facts = [*about.items(), *((name, f"{count:,}") for name, count in numbers.items())]
     choices = Choices((*KINDS, _SOUND), SCORES, counted.columns, good=(_SOUND,))
     places = worst(counted, shown)
@@ -67,7 +67,7 @@ def render_verdicts(
             *_group_sections(counted),
         ],
         answers_title="Answers, the worst first",
-        answers_notes=_answers_notes(counted, len(places), judged),
+        answers_notes=_answers_notes(counted, len(places), evaluated),
         cards=_cards(rows, counted, places),
         choices=choices,
         after=[_failure_section(counted)],
@@ -109,13 +109,13 @@ def take_in_turn(orders: Sequence[npt.NDArray[np.intp]], most: int) -> set[int]:
     return chosen
 
 
-def _answers_notes(counted: Tally, shown: int, judged: int) -> list[str]:
+def _answers_notes(counted: Tally, shown: int, evaluated: int) -> list[str]:
     notes = []
-    if shown < judged:
+    if shown < evaluated:
         notes.append(
-            f"The page shows {shown:,} of {judged:,} judged rows: the lowest by faithfulness, "
-            f"relevance, utilization and completeness in turn. It leaves out {judged - shown:,}; "
-            "the figures above include them."
+            f"The page shows {shown:,} of {evaluated:,} evaluated rows: the lowest by "
+            "faithfulness, relevance, utilization and completeness in turn. It leaves out "
+            f"{evaluated - shown:,}; the figures above include them."
         )
     if counted.with_texts < len(counted.rows):
         without = len(counted.rows) - counted.with_texts
@@ -158,14 +158,14 @@ def _score_section(counted: Tally) -> Section:
 
 
 def _kind_section(counted: Tally, limits: Limits) -> Section:
-    judged = int((~counted.failed).sum())
+    evaluated = int((~counted.failed).sum())
     meanings = limits.meanings()
     rows = [
-        (kind, str(int(found.sum())), _share(int(found.sum()), judged), meanings[kind])
+        (kind, str(int(found.sum())), _share(int(found.sum()), evaluated), meanings[kind])
         for kind, found in counted.kinds.items()
     ]
-    sound = judged - int(np.logical_or.reduce(list(counted.kinds.values())).sum())
-    rows.append((_SOUND, str(sound), _share(sound, judged), "all other judged rows"))
+    sound = evaluated - int(np.logical_or.reduce(list(counted.kinds.values())).sum())
+    rows.append((_SOUND, str(sound), _share(sound, evaluated), "all other evaluated rows"))
     header = ("kind", "rows", "share", "meaning")
     return Section("Kinds of failure", ["A row can have several kinds."], header, rows)
 
@@ -187,21 +187,21 @@ def _group_section(counted: Tally, column: Column) -> Section:
         among = column.codes == place
         if not among.any():
             continue
-        judged = int((among & ~counted.failed).sum())
+        evaluated = int((among & ~counted.failed).sum())
         means = {score: counted.mean(score, among) for score in SCORES}
-        shares = [_share(int((counted.kinds[kind] & among).sum()), judged) for kind in KINDS]
+        shares = [_share(int((counted.kinds[kind] & among).sum()), evaluated) for kind in KINDS]
         cells = [
             number(mean.value) if mean.low is None else f"{number(mean.value)} ({interval(mean)})"
             for mean in means.values()
         ]
-        rows.append((value, str(judged), str(int(among.sum()) - judged), *cells, *shares))
+        rows.append((value, str(evaluated), str(int(among.sum()) - evaluated), *cells, *shares))
         for score, mean in means.items():
             if mean.value is not None:
                 point = (short(value), mean.value, mean.low, mean.high)
                 points.setdefault(score, []).append(point)
     drawings = [interval_svg(found, score, "mean, 95 %") for score, found in points.items()]
     header = (column.name, "rows", "failed", *SCORES, *KINDS)
-    paragraph = "Means with 95 % intervals, and the share of the judged rows with each kind."
+    paragraph = "Means with 95 % intervals, and the share of the evaluated rows with each kind."
     return Section(f"By {column.name}", [paragraph], header, rows, drawings)
 
 
