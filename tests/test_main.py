@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -304,20 +305,17 @@ def test_info_shows_the_bundle(call: Call, bundle: Path) -> None:
 
 
 def test_train_passes_configs_and_overrides(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    schema = types.SimpleNamespace(load_config=lambda *given: seen.append(given) or "config")
-    training = types.SimpleNamespace(
-        train=lambda *given, **options: seen.append((*given, options)) or Path("runs/bundle")
-    )
+    load_config, train = Mock(return_value="config"), Mock(return_value=Path("runs/bundle"))
+    schema = types.SimpleNamespace(load_config=load_config)
+    training = types.SimpleNamespace(train=train)
     monkeypatch.setitem(sys.modules, "trivet.configs.schema", schema)
     monkeypatch.setitem(sys.modules, "trivet.train", training)
     code, out, _ = call("train", "a.yaml", "b.yaml", "optim.epochs=2", "run.name=x", "--resume")
     assert (code, out) == (0, "runs/bundle\n")
-    assert seen == [
-        ([Path("a.yaml"), Path("b.yaml")], ["optim.epochs=2", "run.name=x"]),
-        ("config", {"resume": True, "command": f"trivet {' '.join(sys.argv[1:])}"}),
-    ]
+    configs = [Path("a.yaml"), Path("b.yaml")]
+    load_config.assert_called_once_with(configs, ["optim.epochs=2", "run.name=x"])
+    typed = f"trivet {' '.join(sys.argv[1:])}"
+    train.assert_called_once_with("config", resume=True, command=typed)
 
 
 def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
