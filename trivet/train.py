@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import platform
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -40,6 +41,14 @@ from trivet.training.progress import BarProgress, make_loggers, progress_callbac
 from trivet.training.trained_bundle import provenance, write_trained
 
 logger = logging.getLogger(__name__)
+
+# Warnings of Lightning without meaning here: items need no workers, and resumed runs find files.
+_EXPECTED = (
+    ".*does not have many workers",
+    "Checkpoint directory .* exists and is not empty",
+    "Experiment logs directory .* exists and is not empty",
+    ".isinstance.treespec, LeafSpec",
+)
 
 
 def train(config: TrainConfig, resume: bool = False, command: str = "trivet train") -> Path:
@@ -132,7 +141,10 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         enable_model_summary=False,
     )
     training.train()
-    trainer.fit(training, data, ckpt_path=newest)
+    with warnings.catch_warnings():
+        for message in _EXPECTED:
+            warnings.filterwarnings("ignore", message)
+        trainer.fit(training, data, ckpt_path=newest)
     bundle = folder / "bundle"
     if not trainer.is_global_zero:
         return bundle  # written by the first device

@@ -25,13 +25,7 @@ from trivet.data.labelled.datamodule import Batch
 from trivet.records import ConfigError, DataError
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:Experiment logs directory .* exists and is not empty"),
-    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 CONTEXTS = ["The mill is old. It was built of stone.", "The ferry is red."]
 ANSWERS = [("The mill is old.", True), ("The mill is new.", False)]
 ANSWERS += [("It was built of stone.", True), ("It was built of wood.", False)]

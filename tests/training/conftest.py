@@ -1,4 +1,4 @@
-"""What a training run needs here: a tiny encoder, a few lines of data, a configuration."""
+"""A tiny encoder, a few labelled rows and the configuration of a tiny run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ConfigOf = Callable[..., TrainConfig]
 
 
 def row(number: int, response: str, supported: bool, group: str) -> dict[str, Any]:
-    """Return a labelled row; the last word of an unsupported response is what is wrong with it."""
+    """Return a labelled row; the last word of an unsupported response is wrong."""
     start = response.rindex(" ") + 1
     first = MILL[0].index("It was")
     relevant = [[0, first, len(MILL[0])]] if "built" in response else [[0, 0, first - 1]]
@@ -55,26 +55,27 @@ def pairs() -> list[tuple[RagExample, bool]]:
     return [(RagExample("What of the mill?", tuple(MILL), text), good) for text, good in PAIRS]
 
 
-@pytest.fixture
-def write_rows(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function: the first so many rows, over and over, as a file of one group."""
+@pytest.fixture(scope="session")
+def write_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int, str], Path]:
+    """Return a function that writes a number of rows of one group."""
 
     def make(name: str, rows: int, group: str) -> Path:
-        return write(tmp_path / name, [row(n, *PAIRS[n % 4], group) for n in range(rows)])
+        folder = tmp_path_factory.mktemp("rows")
+        return write(folder / name, [row(n, *PAIRS[n % 4], group) for n in range(rows)])
 
     return make
 
 
-@pytest.fixture
-def data(write_rows: Callable[..., Path]) -> tuple[Path, Path]:
-    """Write four responses six times over to train on, and the same four as another group."""
+@pytest.fixture(scope="session")
+def data(write_rows: Callable[[str, int, str], Path]) -> tuple[Path, Path]:
+    """Write four responses six times to train on, and the same four as another group."""
     return write_rows("train.jsonl", 24, "train"), write_rows("dev.jsonl", 4, "dev")
 
 
-@pytest.fixture
-def encoder(bert_checkpoint: Path, tmp_path: Path) -> Path:
-    """Copy the tiny checkpoint without dropout: nothing but the data is drawn at random."""
-    folder = tmp_path / "encoder"
+@pytest.fixture(scope="session")
+def encoder(bert_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the tiny checkpoint without dropout, so that only the data is random."""
+    folder = tmp_path_factory.mktemp("checkpoint") / "encoder"
     shutil.copytree(bert_checkpoint, folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -82,9 +83,9 @@ def encoder(bert_checkpoint: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def config_of() -> ConfigOf:
-    """Return a function: the configuration of a tiny run."""
+    """Return a function that makes the configuration of a tiny run."""
 
     def make(encoder: Path, data: tuple[Path, Path], folder: Path, *overrides: str) -> TrainConfig:
         return load_config(

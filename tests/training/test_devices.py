@@ -1,4 +1,4 @@
-"""Two processes that train together (gloo): the steps of one process, and one answer on dev."""
+"""Two processes that train together: the steps of one process, joined figures and divergence."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,15 +18,12 @@ from safetensors.torch import load_file
 from trivet.bundle.bundle import WEIGHTS_NAME
 from trivet.configs.schema import TrainConfig, dump_config
 from trivet.train import train
+from trivet.training.validation import ValidationMeasures
 
-pytestmark = [
-    # Loading in the main process is meant: items are ready-made, workers would only copy them.
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    # Lightning's own use of something that torch is about to drop.
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
-# Each process runs this file; what it reads it writes down beside it.
+pytestmark = pytest.mark.usefixtures("one_thread")
+ConfigOf = Callable[..., TrainConfig]
+Rows = list[list[tuple[list[str], dict[str, list[float]]]]]
+# Each process trains, joins its rows of validation and then diverges on rank 1.
 PROCESS = """
 import json, os, sys
 from pathlib import Path
@@ -33,24 +31,82 @@ from pathlib import Path
 import torch
 
 from trivet.configs.schema import load_config
-from trivet.training.lightning_module import RagTraining
+from trivet.records import DivergedError, LabelledExample, Labels, RagExample
 from trivet.train import train
+from trivet.training.divergence import stop_if_diverged
+from trivet.training.lightning_module import RagTraining
+from trivet.training.validation import ValidationMeasures
 
 torch.set_num_threads(1)
-seen = []
+folder, answer = Path(sys.argv[1]), {"seen": []}
 step = RagTraining.training_step
 
 
 def watch(self, batch, batch_idx):
-    seen.append([example.example.id for example in batch.examples])
+    answer["seen"].append([example.example.id for example in batch.examples])
     return step(self, batch, batch_idx)
 
 
 RagTraining.training_step = watch
-bundle = train(load_config([Path(sys.argv[1])]))
-rank = os.environ.get("LOCAL_RANK", "0")
-Path(sys.argv[1]).with_name(f"seen-{rank}.json").write_text(json.dumps(seen))
+train(load_config([folder / "shared.yaml"]))
+
+rank = int(os.environ.get("LOCAL_RANK", "0"))
+measures = ValidationMeasures()
+for sources, columns in json.loads((folder / "rows.json").read_text())[rank]:
+    measures.update(sources, **{name: torch.tensor(column) for name, column in columns.items()})
+answer["figures"] = measures.compute()
+row = LabelledExample(RagExample("?", (), "", id=f"row-{rank}"), Labels(), "tiny", f"group-{rank}")
+loss = torch.tensor(1.0)
+stop_if_diverged({"total": loss}, [row], 3, folder / "diverged.json")
+try:
+    stop_if_diverged({"total": loss / (1 - rank)}, [row], 4, folder / "diverged.json")
+except DivergedError as error:
+    answer["message"] = str(error)
+(folder / f"answer-{rank}.json").write_text(json.dumps(answer))
 """
+
+
+def batch(
+    sources: list[str], faithfulness: list[float], true: list[float]
+) -> tuple[list[str], dict[str, list[float]]]:
+    half = [0.5] * len(sources)
+    columns = {"faithfulness": faithfulness, "adherent": true}
+    columns |= {"relevance": half, "relevance_true": faithfulness}
+    columns |= {"utilization": half, "utilization_true": true}
+    return sources, columns
+
+
+# Validation rows of each rank: no rank has both classes of source a, and only rank 1 has source c.
+ROWS: Rows = [
+    [batch(["a", "b"], [0.9, 0.3], [1.0, 0.0]), batch(["a", "b"], [0.2, 0.4], [1.0, 1.0])],
+    [batch(["a", "c"], [0.3, 0.8], [0.0, 1.0]), batch(["c"], [0.1], [0.0])],
+]
+
+
+@pytest.fixture(scope="module")
+def answers(
+    encoder: Path,
+    write_rows: Callable[[str, int, str], Path],
+    config_of: ConfigOf,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, tuple[Path, Path], list[dict[str, Any]]]:
+    """Run two processes; return their folder, the data and the answer of each."""
+    folder = tmp_path_factory.mktemp("devices")
+    data = write_rows("train.jsonl", 8, "train"), write_rows("dev.jsonl", 12, "dev")
+    shared = config_of(encoder, data, folder / "shared", "optim.batch_windows=4", "run.devices=2")
+    (folder / "process.py").write_text(PROCESS, encoding="utf-8")
+    (folder / "shared.yaml").write_text(dump_config(shared), encoding="utf-8")
+    (folder / "rows.json").write_text(json.dumps(ROWS), encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "process.py", str(folder)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return folder, data, [json.loads((folder / f"answer-{rank}.json").read_text()) for rank in "01"]
 
 
 def dev_scores(folder: Path) -> list[float]:
@@ -59,41 +115,45 @@ def dev_scores(folder: Path) -> list[float]:
         return [float(line["dev/score"]) for line in csv.DictReader(lines) if line["dev/score"]]
 
 
-def test_two_processes_make_the_steps_of_one_and_join_what_they_measure(
+def test_two_processes_make_the_steps_of_one(
+    answers: tuple[Path, tuple[Path, Path], list[dict[str, Any]]],
     encoder: Path,
-    write_rows: Callable[[str, int, str], Path],
     tmp_path: Path,
-    config_of: Callable[..., TrainConfig],
+    config_of: ConfigOf,
 ) -> None:
-    data = write_rows("train.jsonl", 8, "train"), write_rows("dev.jsonl", 12, "dev")
-    # Eight rows a step: of one process, or four of each of two. All rows know the same, so the
-    # mean over eight is the mean of the two means.
-    alone = config_of(encoder, data, tmp_path / "alone", "optim.batch_windows=8")
-    shared = config_of(encoder, data, tmp_path / "shared", "optim.batch_windows=4", "run.devices=2")
-    one = train(alone)
-
-    (tmp_path / "process.py").write_text(PROCESS, encoding="utf-8")
-    (tmp_path / "shared.yaml").write_text(dump_config(shared), encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "process.py", str(tmp_path / "shared.yaml")],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert ran.returncode == 0, ran.stderr
-    both = tmp_path / "shared" / "bundle"
-
-    seen = [json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in (0, 1)]
+    folder, data, both = answers
+    # Eight rows per step: of one process, or four of each of two. All rows have the same labels, so
+    # the mean over eight is the mean of the two means.
+    one = train(config_of(encoder, data, tmp_path / "alone", "optim.batch_windows=8"))
     for epoch in (0, 1):
-        ids = [name for rank in seen for name in rank[epoch]]
-        assert [len(rank[epoch]) for rank in seen] == [4, 4]
-        assert sorted(ids) == sorted(f"train-{n}" for n in range(8)), "each row once an epoch"
-    ours, theirs = (load_file(bundle / WEIGHTS_NAME) for bundle in (both, one))
-    for name, tensor in theirs.items():
-        if name.endswith("key.bias"):
-            continue  # softmax knows no shift: its gradient is rounding, and AdamW steps by it
-        torch.testing.assert_close(ours[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
-    scores = [dev_scores(tmp_path / name) for name in ("shared", "alone")]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+        ids = [name for rank in both for name in rank["seen"][epoch]]
+        assert [len(rank["seen"][epoch]) for rank in both] == [4, 4]
+        assert sorted(ids) == sorted(f"train-{n}" for n in range(8)), "each row once per epoch"
+    shared = load_file(folder / "shared" / "bundle" / WEIGHTS_NAME)
+    for name, tensor in load_file(one / WEIGHTS_NAME).items():
+        if not name.endswith("key.bias"):  # its gradient is only rounding, and AdamW scales it up
+            torch.testing.assert_close(shared[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
+    assert dev_scores(folder / "shared") == pytest.approx(dev_scores(tmp_path / "alone"), abs=1e-4)
+
+
+def test_every_rank_has_the_figures_of_all_rows(
+    answers: tuple[Path, tuple[Path, Path], list[dict[str, Any]]],
+) -> None:
+    alone = ValidationMeasures()
+    for sources, columns in ROWS[0] + ROWS[1]:
+        alone.update(sources, **{name: torch.tensor(each) for name, each in columns.items()})
+    expected = alone.compute()
+    assert {name.partition("/")[2] for name in expected} == {"a", "b", "c", "mean"}
+    assert expected["hallucination_auroc/a"] == 0.5
+    for answer in answers[2]:
+        assert answer["figures"] == pytest.approx(expected)
+
+
+def test_one_diverged_device_stops_all_and_every_batch_is_named(
+    answers: tuple[Path, tuple[Path, Path], list[dict[str, Any]]],
+) -> None:
+    (message,) = {answer["message"] for answer in answers[2]}
+    assert "diverged at step 4: total is inf; the 2 examples" in message
+    written = json.loads((answers[0] / "diverged.json").read_text(encoding="utf-8"))
+    read = [each["id"] for one in written["batches"] for each in one["examples"]]
+    assert read == ["row-0", "row-1"]

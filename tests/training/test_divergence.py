@@ -18,13 +18,7 @@ from trivet.records import DivergedError
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = [
-    # Loading in the main process is meant: items are ready-made, workers would only copy them.
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    # Lightning's own use of something that torch is about to drop.
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])

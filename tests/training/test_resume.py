@@ -1,4 +1,4 @@
-"""A run that was stopped goes on as if it never had been, to the bit: dropout on, data altered."""
+"""A stopped run continues as if it had not stopped, to the bit, with dropout and altered data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -22,18 +23,10 @@ from trivet.records import ConfigError
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = [
-    # Loading in the main process is meant: items are ready-made, workers would only copy them.
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    # Lightning's own use of something that torch is about to drop.
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
-    # A resumed run finds its own checkpoints, and is meant to.
-    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 ConfigOf = Callable[..., TrainConfig]
 EVERY_STEP = "run.checkpoint_minutes=1e-6"
-# Everything that is drawn at random, and more windows a batch than the encoder reads at once.
+# All sources of randomness, and batches that are read in slices.
 AT_RANDOM = (
     "encoder.head_dropout=0.2",
     "encoder.attention_dropout=0.2",
@@ -67,8 +60,8 @@ train(load_config([Path(sys.argv[1])]))
 """
 
 
-class BrokenOff(Exception):
-    """What stops a run here."""
+class Interrupted(Exception):
+    """An interruption of a run."""
 
 
 def weights_of(bundle: Path) -> dict[str, Tensor]:
@@ -83,11 +76,20 @@ def assert_same_to_the_bit(ours: Path, theirs: Path) -> None:
     assert read_bundle(ours).info.thresholds == read_bundle(theirs).info.thresholds
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def whole(
-    bert_checkpoint: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+    bert_checkpoint: Path,
+    data: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    config_of: ConfigOf,
 ) -> Path:
-    return train(config_of(bert_checkpoint, data, tmp_path / "whole", *AT_RANDOM))
+    """Return the bundle of a run that never stopped."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    bundle = train(config_of(bert_checkpoint, data, folder, *AT_RANDOM))
+    torch.set_num_threads(threads)
+    return bundle
 
 
 def stop_at(
@@ -99,13 +101,13 @@ def stop_at(
 
     def break_off(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
         if self.global_step == step:
-            raise BrokenOff
+            raise Interrupted
         seen.append([example.example.id for example in batch.examples])
         return real(self, batch, batch_idx)
 
     with monkeypatch.context() as patch:
         patch.setattr(RagTraining, "training_step", break_off)
-        with pytest.raises(BrokenOff):
+        with pytest.raises(Interrupted):
             train(config)
     return seen
 
@@ -144,6 +146,7 @@ def _as_sets(batches: list[list[str | None]]) -> set[frozenset[str | None]]:
     return {frozenset(batch) for batch in batches}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(
     bert_checkpoint: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf, whole: Path
 ) -> None:
@@ -162,6 +165,32 @@ def test_a_run_that_is_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_
     assert (checkpoints / "last.ckpt.half").read_bytes() == b"half of a checkpoint"
     assert not (tmp_path / "killed" / "bundle").exists()
 
+    assert_same_to_the_bit(train(config, resume=True), whole)
+
+
+def test_a_run_that_stops_while_it_writes_a_checkpoint_continues_from_the_previous_one(
+    bert_checkpoint: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    whole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = config_of(bert_checkpoint, data, tmp_path / "stopped", EVERY_STEP, *AT_RANDOM)
+    save = torch.save
+
+    def save_half(checkpoint: dict[str, int], file: BinaryIO) -> None:
+        if checkpoint["global_step"] == 8:
+            file.write(b"half of a checkpoint")
+            raise Interrupted
+        save(checkpoint, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", save_half)
+        with pytest.raises(Interrupted):
+            train(config)
+    half = tmp_path / "stopped" / "checkpoints" / "last.ckpt.half"
+    assert half.read_bytes() == b"half of a checkpoint"
     assert_same_to_the_bit(train(config, resume=True), whole)
 
 

@@ -1,4 +1,4 @@
-"""Training, end to end on a tiny encoder and a file of eight lines that the tests write."""
+"""Training, end to end on a tiny encoder and a few rows."""
 
 from __future__ import annotations
 
@@ -23,13 +23,7 @@ from trivet.records import ConfigError, RagExample
 from trivet.train import train
 from trivet.training.progress import BarProgress
 
-pytestmark = [
-    # Loading in the main process is meant: items are ready-made, workers would only copy them.
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    # Lightning's own use of something that torch is about to drop.
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 ConfigOf = Callable[..., TrainConfig]
 
 
@@ -71,8 +65,8 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     ]
     with torch.inference_mode():
         outputs = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
-    judged = (outputs.faithfulness >= info.thresholds.adherence).tolist()
-    assert judged == [supported for _, supported in pairs]
+    adherent = (outputs.faithfulness >= info.thresholds.adherence).tolist()
+    assert adherent == [supported for _, supported in pairs]
     assert outputs.relevance.tolist() == pytest.approx([1 / 3] * 4, abs=0.1)
 
     logged = log_of(tmp_path / "run")
@@ -80,19 +74,25 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     assert totals[-1] < 0.5 * totals[0]
 
 
-def test_the_same_seed_gives_the_same_weights_and_a_bundle_can_be_trained_on(
-    encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+def test_the_same_seed_gives_the_same_weights_and_a_bundle_names_every_step(
+    encoder: Path,
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    write_rows: Callable[[str, int, str], Path],
 ) -> None:
     short = ("optim.batch_windows=8", "optim.epochs=1")
-    first = train(config_of(encoder, data, tmp_path / "first", *short))
+    first = train(config_of(encoder, data, tmp_path / "first", *short), command="trivet train a")
     again = train(config_of(encoder, data, tmp_path / "again", *short))
     for name, tensor in weights_of(first).items():
         torch.testing.assert_close(tensor, weights_of(again)[name], atol=1e-6, rtol=1e-5, msg=name)
 
-    config = config_of(first, data, tmp_path / "second", *short, "encoder.init=bundle")
-    second = read_bundle(train(config)).info
-    assert [(item.name, item.rows) for item in second.training.data] == [("tiny", 24)]
-    assert " && " in second.training.command
+    fewer = write_rows("fewer.jsonl", 8, "train")
+    config = config_of(first, (fewer, data[1]), tmp_path / "b", "encoder.init=bundle", *short)
+    info = read_bundle(train(config, command="trivet train b")).info.training
+    assert info.command == "trivet train a && trivet train b"
+    # The second step saw eight of the rows of the first: no new data.
+    assert [(each.name, each.rows) for each in info.data] == [("tiny", 24)]
 
 
 def test_everything_that_can_be_switched_on_works_together(
@@ -131,6 +131,57 @@ def log_of(run: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+@pytest.fixture(scope="module")
+def few(write_rows: Callable[[str, int, str], Path]) -> tuple[Path, Path]:
+    return write_rows("train.jsonl", 2, "train"), write_rows("dev.jsonl", 2, "dev")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "trunk", "layers", "granularity"),
+    [
+        (["encoder.trunk=separate"], "separate", None, "token"),
+        (["encoder.trunk=partial", "encoder.shared_layers=1"], "partial", 1, "token"),
+        (["granularity=example", "encoder.shared_layers=1"], "shared", None, "example"),
+    ],
+)
+def test_every_kind_of_trunk_ends_in_a_bundle_that_training_can_start_from(
+    bert_checkpoint: Path,
+    few: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    overrides: list[str],
+    trunk: str,
+    layers: int | None,
+    granularity: str,
+) -> None:
+    overrides = ["optim.epochs=1", *overrides]
+    first = read_bundle(train(config_of(bert_checkpoint, few, tmp_path / "first", *overrides)))
+    info = first.info
+    assert (info.trunk, info.shared_layers, info.granularity) == (trunk, layers, granularity)
+    model = load_rag_model(first)
+    assert model.trunk.kind == trunk and model.granularity == granularity
+    further = ["encoder.init=bundle", "optim.encoder_lr=1e-9", "optim.head_lr=1e-9", *overrides]
+    second = train(config_of(first.folder, few, tmp_path / "second", *further))
+    state = load_rag_model(read_bundle(second)).state_dict()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(state[name], tensor, atol=1e-6, rtol=1e-6, msg=name)
+
+
+def test_separate_encoders_learn_apart(
+    bert_checkpoint: Path, few: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    off = ["loss={window: 0, token: 0, verdict: 0, relevance: 0}", "optim.weight_decay=0"]
+    settings = ["optim.epochs=1", "encoder.trunk=separate", *off]
+    bundle = train(config_of(bert_checkpoint, few, tmp_path / "run", *settings))
+    state = load_rag_model(read_bundle(bundle)).state_dict()
+    key = "encoder.encoder.layer.0.output.dense.weight"
+    support, relevance, utilization = (
+        state[f"trunk.trunks.{name}.{key}"] for name in ("support", "relevance", "utilization")
+    )
+    assert torch.equal(support, relevance)
+    assert not torch.equal(support, utilization)
+
+
 # Refusals -------------------------------------------------------------------------------------
 
 
@@ -159,20 +210,3 @@ def test_a_new_run_refuses_the_checkpoints_of_another(
     stale.write_bytes(b"of another run")
     with pytest.raises(ConfigError, match=r"run\.folder: .* holds the checkpoints of a run"):
         train(config_of(encoder, data, tmp_path / "run"))
-
-
-def test_a_bundle_names_the_data_and_the_commands_of_every_step(
-    encoder: Path,
-    data: tuple[Path, Path],
-    tmp_path: Path,
-    config_of: ConfigOf,
-    write_rows: Callable[[str, int, str], Path],
-) -> None:
-    short = ["optim.batch_windows=8", "optim.epochs=1"]
-    first = train(config_of(encoder, data, tmp_path / "a", *short), command="trivet train a")
-    fewer = write_rows("fewer.jsonl", 8, "train")
-    again = config_of(first, (fewer, data[1]), tmp_path / "b", "encoder.init=bundle", *short)
-    info = read_bundle(train(again, command="trivet train b")).info.training
-    assert info.command == "trivet train a && trivet train b"
-    # The second step saw eight of the rows that the first had seen: they are no new data.
-    assert [(each.name, each.rows) for each in info.data] == [("tiny", 24)]
