@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
 
 import trivet
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
-ROWS: list[dict[str, Any]] = [
+Rows: TypeAlias = list[dict[str, Any]]
+
+ROWS: Rows = [
     {
         "question": "When was the bridge built?",
         "contexts": ["The bridge was built in 1790.", "The mill is made of wood."],
@@ -49,13 +52,6 @@ class CountingJudge:
         return self.evaluator.evaluate_many(batch)
 
 
-class SingleJudge:
-    """A judge without ``evaluate_many``."""
-
-    def __init__(self, evaluator: trivet.Evaluator) -> None:
-        self.evaluate = evaluator.evaluate
-
-
 @pytest.fixture(scope="session")
 def embedded() -> trivet.Evaluator:
     return trivet.Evaluator(threads=1)
@@ -67,12 +63,13 @@ def judge(embedded: trivet.Evaluator) -> CountingJudge:
 
 
 @pytest.fixture
-def single_judge(embedded: trivet.Evaluator) -> SingleJudge:
-    return SingleJudge(embedded)
+def single_judge(embedded: trivet.Evaluator) -> SimpleNamespace:
+    """Return a judge without ``evaluate_many``."""
+    return SimpleNamespace(evaluate=embedded.evaluate)
 
 
 @pytest.fixture
-def rows() -> list[dict[str, Any]]:
+def rows() -> Rows:
     return [dict(row) for row in ROWS]
 
 

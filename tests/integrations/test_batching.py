@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations.batching import RequestBatcher
 from trivet.records import Evaluation, ExampleError, FailedEvaluation, RagExample
 
@@ -45,9 +46,7 @@ def test_requests_of_concurrent_threads_share_a_call(judge: Any) -> None:
     assert [verdict.contexts[0].sentences[0].text for verdict in verdicts] == texts
 
 
-def test_all_scores_of_an_example_are_one_evaluation(
-    judge: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_all_scores_of_an_example_are_one_evaluation(judge: Any, rows: Rows) -> None:
     batcher = RequestBatcher(judge)
 
     async def evaluate_often() -> list[Evaluation]:
@@ -60,9 +59,7 @@ def test_all_scores_of_an_example_are_one_evaluation(
     assert judge.calls == [1]
 
 
-def test_a_cancelled_request_leaves_the_verdict_to_others(
-    judge: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_a_cancelled_request_leaves_the_verdict_to_others(judge: Any, rows: Rows) -> None:
     held = HeldJudge(judge)
     batcher = RequestBatcher(held)
 
@@ -79,7 +76,7 @@ def test_a_cancelled_request_leaves_the_verdict_to_others(
     assert isinstance(asyncio.run(cancel_one()), Evaluation)
 
 
-def test_a_failure_concerns_its_example_alone(judge: Any, rows: list[dict[str, Any]]) -> None:
+def test_a_failure_concerns_its_example_alone(judge: Any, rows: Rows) -> None:
     batcher = RequestBatcher(judge)
     with pytest.raises(ExampleError, match="there are no contexts") as caught:
         batcher.evaluate("Where?", [], "Here.")

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations.judge import (
     MissingLibraryError,
     details,
-    import_library,
+    import_tool,
     judge_many,
     reason,
     scores_of,
@@ -37,7 +38,7 @@ FACTORIES = {
 
 
 def test_a_judge_without_evaluate_many_gives_the_same(
-    judge: Any, single_judge: Any, rows: list[dict[str, Any]]
+    judge: Any, single_judge: Any, rows: Rows
 ) -> None:
     examples = [RagExample(r["question"], tuple(r["contexts"]), r["response"]) for r in rows]
     examples.insert(1, RagExample("Where?", (), "Here."))
@@ -112,7 +113,7 @@ def test_a_tool_with_a_missing_dependency_is_not_called_missing(
     (tmp_path / "half_there.py").write_text('"""Half."""\nimport not_there_at_all\n')
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all") as caught:
-        import_library("half_there", "half")
+        import_tool("half_there", "half")
     assert not isinstance(caught.value, MissingLibraryError)
 
 

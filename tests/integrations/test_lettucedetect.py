@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import trivet
+from tests.integrations.conftest import Rows
 from trivet.integrations.lettucedetect import HallucinationDetector
 from trivet.records import ExampleError
 
@@ -17,7 +18,7 @@ def call(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_spans_are_the_verdicts_unsupported_ones(
-    judge: Any, rows: list[dict[str, Any]], verdicts: list[Any]
+    judge: Any, rows: Rows, verdicts: list[Any]
 ) -> None:
     detector = HallucinationDetector(judge)
     for row, verdict in zip(rows, verdicts, strict=True):
@@ -32,7 +33,7 @@ def test_spans_are_the_verdicts_unsupported_ones(
 
 
 def test_tokens_cover_the_answer_and_agree_with_the_spans(
-    embedded: Any, rows: list[dict[str, Any]], verdicts: list[Any]
+    embedded: Any, rows: Rows, verdicts: list[Any]
 ) -> None:
     found = HallucinationDetector(embedded).predict(**call(rows[1]))
     assert "".join(token["token"] for token in found) == rows[1]["response"].replace(" ", "")
@@ -45,7 +46,7 @@ def test_tokens_cover_the_answer_and_agree_with_the_spans(
     assert [rows[1]["response"][t.start : t.end] for t in tokens] == [t.text for t in tokens]
 
 
-def test_a_token_is_held_against_the_threshold_of_spans(rows: list[dict[str, Any]]) -> None:
+def test_a_token_is_held_against_the_threshold_of_spans(rows: Rows) -> None:
     evaluator = trivet.Evaluator(threads=1)
     info = evaluator.bundle.info
     thresholds = dataclasses.replace(info.thresholds, span=0.33, sentence=0.9)
@@ -56,9 +57,7 @@ def test_a_token_is_held_against_the_threshold_of_spans(rows: list[dict[str, Any
     assert {token.supported for token in tokens} == {True, False}
 
 
-def test_what_cannot_be_answered_is_refused(
-    judge: Any, embedded: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_what_cannot_be_answered_is_refused(judge: Any, embedded: Any, rows: Rows) -> None:
     with pytest.raises(ValueError, match="no output_format 'words'; use 'tokens' or 'spans'"):
         HallucinationDetector(judge).predict(**call(rows[0]), output_format="words")  # type: ignore[arg-type]
     with pytest.raises(

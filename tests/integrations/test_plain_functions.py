@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations import haystack, trulens
 from trivet.integrations.deepeval import default_threshold
 from trivet.integrations.judge import score_columns
@@ -17,9 +18,7 @@ from trivet.integrations.ray import check_cpus
 from trivet.records import ConfigError, ExampleError, FailedEvaluation
 
 
-def test_langsmith_gets_a_list_of_scores(
-    judge: Any, rows: list[dict[str, Any]], verdicts: list[Any]
-) -> None:
+def test_langsmith_gets_a_list_of_scores(judge: Any, rows: Rows, verdicts: list[Any]) -> None:
     row = rows[1]
     given = evaluator(judge, {"question": "ask"})(
         {"ask": row["question"]}, {"answer": row["response"], "documents": row["contexts"]}
@@ -84,7 +83,7 @@ def test_a_pool_of_actors_must_leave_a_cpu() -> None:
         check_cpus(2, 0.9, 2)
 
 
-def test_trulens_functions_are_module_attributes(rows: list[dict[str, Any]]) -> None:
+def test_trulens_functions_are_module_attributes(rows: Rows) -> None:
     function = trulens.utilization
     assert (function.__module__, function.__name__) == (
         "trivet.integrations.trulens",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import trivet
+from tests.integrations.conftest import Rows
 from trivet.integrations.ray import RowActor
 from trivet.integrations.row_scoring import COLUMNS, RowScoring
 from trivet.integrations.spark import frame_scorer
@@ -23,9 +24,7 @@ def scoring() -> RowScoring:
     return scoring
 
 
-def test_a_row_has_its_verdict_or_its_error(
-    scoring: RowScoring, rows: list[dict[str, Any]], expected: Any
-) -> None:
+def test_a_row_has_its_verdict_or_its_error(scoring: RowScoring, rows: Rows, expected: Any) -> None:
     scored = scoring.score([*rows, {**rows[0], "contexts": []}])
     assert scored.keys() == scoring.columns(["question"]).keys()
     assert len(scored) == len(COLUMNS)
@@ -43,7 +42,7 @@ def test_existing_columns_are_not_overwritten(scoring: RowScoring) -> None:
         scoring.columns(["t_verdict", "t_error", "question"])
 
 
-def test_another_judge_is_loaded(rows: list[dict[str, Any]]) -> None:
+def test_another_judge_is_loaded(rows: Rows) -> None:
     load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
     (error,) = RowScoring.of(load, None, "").score(rows[:1])["error"]
     assert error.startswith("too_long: ")
@@ -51,7 +50,7 @@ def test_another_judge_is_loaded(rows: list[dict[str, Any]]) -> None:
         RowScoring.of(lambda: trivet.Evaluator(), None, "")
 
 
-def test_an_actor_adds_columns_to_a_table(scoring: RowScoring, rows: list[dict[str, Any]]) -> None:
+def test_an_actor_adds_columns_to_a_table(scoring: RowScoring, rows: Rows) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     failures = pyarrow.Table.from_pylist([{**rows[0], "contexts": [""]}])
     actor = RowActor(scoring)
@@ -61,9 +60,7 @@ def test_an_actor_adds_columns_to_a_table(scoring: RowScoring, rows: list[dict[s
     assert table.schema == actor(pyarrow.Table.from_pylist(rows)).schema
 
 
-def test_a_worker_adds_columns_to_frames(
-    scoring: RowScoring, rows: list[dict[str, Any]], expected: Any
-) -> None:
+def test_a_worker_adds_columns_to_frames(scoring: RowScoring, rows: Rows, expected: Any) -> None:
     pandas = pytest.importorskip("pandas")
     frames = [pandas.DataFrame(rows[:2]), pandas.DataFrame(rows[2:])]
     scored = list(frame_scorer(scoring)(iter(frames)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations.rows import example, judge_rows, read_row
 from trivet.records import DataError, Evaluation, ExampleError, FailedEvaluation
 
@@ -64,9 +65,7 @@ def test_a_field_that_we_do_not_have_is_refused() -> None:
         read_row({}, {"prompt": "question"})
 
 
-def test_rows_are_judged_together_and_failures_stay_in_place(
-    judge: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_rows_are_judged_together_and_failures_stay_in_place(judge: Any, rows: Rows) -> None:
     results = judge_rows(judge, [rows[0], {"question": "q"}, rows[1]])
     assert [type(result) for result in results] == [Evaluation, FailedEvaluation, Evaluation]
     assert judge.calls == [2]

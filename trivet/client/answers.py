@@ -110,11 +110,7 @@ def retry_after_seconds(header: str | None) -> float:
 
 
 def read_answer(response: httpx2.Response, read: Callable[[dict[str, Any]], Read]) -> Read:
-    """Return what ``read`` finds in the JSON object of an answer with status 200.
-
-    Raises:
-        ServerError: The body is no JSON object, or ``read`` raised a ``DataError``.
-    """
+    """Read the JSON object of an answer with status 200; its faults raise a ``ServerError``."""
     try:
         record = _json_object(response)
         if record is None:

@@ -36,11 +36,7 @@ Slot: TypeAlias = EncodedExample | FailedEvaluation
 
 
 def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> EncodedExample:
-    """Encode the question, the contexts and perhaps the response of an example, by field name.
-
-    Raises:
-        ExampleError: With code ``invalid_row`` or ``too_large``.
-    """
+    """Encode the texts of an example by field name; unsuitable ones raise an ``ExampleError``."""
     replaced = 0
 
     def clean(name: str, text: object) -> str:
@@ -84,10 +80,7 @@ def body(json_object: bytes, allow_empty_contexts: bool) -> bytes:
 async def blocks(
     examples: Iterable[Given] | AsyncIterable[Given], most_examples: int, most_bytes: int
 ) -> AsyncGenerator[list[Slot]]:
-    """Group a stream into blocks that each fit in one request.
-
-    Suspends only if the stream is asynchronous.
-    """
+    """Group a stream into blocks for one request each; suspends only for an asynchronous one."""
     block: list[Slot] = []
     size = 0
     async for example in _asynchronous(examples):

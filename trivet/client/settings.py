@@ -27,11 +27,7 @@ class ClientSettings:
     ca_file: Path | str | None = None
 
     def __post_init__(self) -> None:
-        """Check all values.
-
-        Raises:
-            ValueError: A value is invalid; the message names the argument.
-        """
+        """Check all values; a ``ValueError`` names the argument."""
         parts = httpx2.URL(self.url)
         if parts.scheme not in ("http", "https") or not parts.host:
             raise ValueError(f"url must look like http://host:8080, not {self.url!r}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_library, reason
+from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason
 from trivet.records import Evaluation
 
 
@@ -28,7 +28,7 @@ def metrics(
     Raises:
         ValueError: ``thresholds`` names an unknown score.
     """
-    base: Any = import_library("deepeval.metrics", "deepeval").BaseMetric
+    base: Any = import_tool("deepeval.metrics", "deepeval").BaseMetric
     batcher = RequestBatcher(judge)
     limits = {"faithfulness": default_threshold(batcher.judge), **(thresholds or {})}
     for score in limits:

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trivet.integrations.judge import (
-    Judge,
-    default_judge,
-    import_library,
-    judge_many,
-    score_columns,
-)
+from trivet.integrations.judge import Judge, default_judge, import_tool, judge_many, score_columns
 from trivet.integrations.rows import example
 
 
@@ -23,8 +17,8 @@ def metric(judge: Judge | None = None) -> Any:
     For each score it returns the mean, the values as ``faithfulness_scores`` and so on (``None``
     if undefined), and the counts ``faithfulness_n`` and ``faithfulness_n_failed``.
     """
-    library = import_library("evaluate", "evaluate")
-    datasets = import_library("datasets", "datasets")
+    library = import_tool("evaluate", "evaluate")
+    datasets = import_tool("datasets", "datasets")
     base: Any = library.Metric
     chosen = judge or default_judge()
     text = datasets.Value("string")

@@ -9,7 +9,7 @@ import functools
 from typing import Any
 
 import trivet
-from trivet.integrations.judge import SCORES, import_library, judge_many, score_columns
+from trivet.integrations.judge import SCORES, import_tool, judge_many, score_columns
 from trivet.integrations.rows import example
 
 
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def _component() -> Any:
-    core = import_library("haystack", "haystack-ai")
+    core = import_tool("haystack", "haystack-ai")
 
     class TrivetEvaluator:
         """Evaluates answers; its outputs are the metrics of an ``EvaluationRunResult``."""

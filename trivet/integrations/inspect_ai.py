@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, details, import_library, reason, scores_of
+from trivet.integrations.judge import SCORES, Judge, details, import_tool, reason, scores_of
 from trivet.records import ExampleError
 
 
@@ -18,7 +18,7 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
     The sample's input is the question; ``contexts`` is the key of the passages in its metadata.
     Concurrent samples are evaluated together.
     """
-    inspect = import_library("inspect_ai.scorer", "inspect-ai")
+    inspect = import_tool("inspect_ai.scorer", "inspect-ai")
     batcher = RequestBatcher(judge)
     metrics = {score: [inspect.mean(), inspect.stderr()] for score in SCORES}
 
@@ -51,14 +51,13 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
 
 def replay(response: str = "response") -> Any:
     """Return a solver that answers with the value of the key ``response`` in the metadata."""
-    solver = import_library("inspect_ai.solver", "inspect-ai")
-    model = import_library("inspect_ai.model", "inspect-ai")
+    solver = import_tool("inspect_ai.solver", "inspect-ai")
+    model = import_tool("inspect_ai.model", "inspect-ai")
 
     @solver.solver(name="trivet_replay")
     def make() -> Any:
         async def solve(state: Any, generate: Any) -> Any:
-            recorded = state.metadata[response]
-            state.output = model.ModelOutput.from_content("recorded", recorded)
+            state.output = model.ModelOutput.from_content("recorded", state.metadata[response])
             return state
 
         return solve

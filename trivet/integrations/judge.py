@@ -41,7 +41,7 @@ class MissingLibraryError(ImportError):
     """The library that an adapter is for is not installed."""
 
 
-def import_library(module: str, package: str) -> Any:
+def import_tool(module: str, package: str) -> Any:
     """Import a module of another tool, or raise a `MissingLibraryError` that names its package."""
     try:
         return importlib.import_module(module)
@@ -62,14 +62,15 @@ def default_judge() -> Judge:
 def judge_many(judge: Judge, examples: Iterable[RagExample]) -> list[Result]:
     """Evaluate examples, in batches if the judge has ``evaluate_many``; one result per example."""
     many = getattr(judge, "evaluate_many", None)
-    return list(many(examples) if many else (_judge_one(judge, one) for one in examples))
-
-
-def _judge_one(judge: Judge, example: RagExample) -> Result:
-    try:
-        return judge.evaluate(example.question, example.contexts, example.response)
-    except (ExampleError, WindowError, BackendError) as error:
-        return FailedEvaluation.of(error, example.id)
+    if many is not None:
+        return list(many(examples))
+    results: list[Result] = []
+    for one in examples:
+        try:
+            results.append(judge.evaluate(one.question, one.contexts, one.response))
+        except (ExampleError, WindowError, BackendError) as error:
+            results.append(FailedEvaluation.of(error, one.id))
+    return results
 
 
 def verdict_of(result: Result) -> Evaluation:

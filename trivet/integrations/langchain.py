@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judge import Judge, default_judge, import_library, verdict_of
+from trivet.integrations.judge import Judge, default_judge, import_tool, verdict_of
 from trivet.integrations.rows import judge_rows
 from trivet.records import Evaluation, ExampleError
 
@@ -18,7 +18,7 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
 
     ``batch`` evaluates its inputs together. Contexts may be strings or ``Document`` objects.
     """
-    base: Any = import_library("langchain_core.runnables", "langchain-core").Runnable
+    base: Any = import_tool("langchain_core.runnables", "langchain-core").Runnable
     chosen = judge or default_judge()
 
     def judge_one(row: Mapping[str, Any]) -> Evaluation:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_library, reason
+from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason
 from trivet.records import Evaluation, ExampleError
 
 
@@ -29,7 +29,7 @@ def evaluators(
     Raises:
         ValueError: ``thresholds`` names an unknown score.
     """
-    library = import_library("llama_index.core.evaluation", "llama-index-core")
+    library = import_tool("llama_index.core.evaluation", "llama-index-core")
     base: Any = library.BaseEvaluator
     batcher = RequestBatcher(judge)
     limits = dict(thresholds or {})

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import Judge, details, import_library, reason, scores_of
+from trivet.integrations.judge import Judge, details, import_tool, reason, scores_of
 from trivet.integrations.rows import read_row
 
 
@@ -19,8 +19,8 @@ def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None)
     Question, contexts and response are read from ``inputs`` and ``outputs``. Outputs that are a
     string are the response; missing contexts are read from the trace's retriever spans.
     """
-    genai = import_library("mlflow.genai", "mlflow")
-    entities = import_library("mlflow.entities", "mlflow")
+    genai = import_tool("mlflow.genai", "mlflow")
+    entities = import_tool("mlflow.entities", "mlflow")
     batcher = RequestBatcher(judge)
 
     def trivet(inputs: Any, outputs: Any, trace: Any = None) -> list[Any]:

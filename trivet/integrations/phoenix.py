@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import Judge, details, import_library, reason, scores_of
+from trivet.integrations.judge import Judge, details, import_tool, reason, scores_of
 
 
 def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = None) -> Any:
@@ -19,9 +19,9 @@ def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = No
     ``async_evaluate_dataframe`` are evaluated together. ``mapping`` is for Phoenix's
     ``bind_evaluator``, such as ``{"question": "input.query"}``.
     """
-    library = import_library("phoenix.evals", "arize-phoenix-evals")
+    library = import_tool("phoenix.evals", "arize-phoenix-evals")
     base: Any = library.Evaluator
-    pydantic = import_library("pydantic", "pydantic")
+    pydantic = import_tool("pydantic", "pydantic")
     batcher = RequestBatcher(judge)
     schema = pydantic.create_model("TrivetInput", question=str, contexts=list[Any], response=str)
 

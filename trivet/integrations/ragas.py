@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_library, score_of
+from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, score_of
 
 
 def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -> list[Any]:
@@ -18,7 +18,7 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
     Concurrent samples are evaluated together, each once for all scores. An unknown score raises a
     ``ValueError``.
     """
-    library = import_library("ragas.metrics.base", "trivet[ragas]")
+    library = import_tool("ragas.metrics.base", "trivet[ragas]")
     base: Any = library.SingleTurnMetric
     batcher = RequestBatcher(judge)
     columns = {library.MetricType.SINGLE_TURN: {"user_input", "retrieved_contexts", "response"}}

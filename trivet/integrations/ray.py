@@ -1,7 +1,6 @@
 """Adds scores to a Ray dataset, with a pool of actors that each load an evaluator once.
 
 Needs Ray 2.54 or later (CVE-2026-27482); its job API trusts every caller, so keep its ports closed.
-
 Example: ``score(ray.data.read_parquet("log.parquet"), actors=4).write_parquet("scored")``
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judge import import_library
+from trivet.integrations.judge import import_tool
 from trivet.integrations.row_scoring import Load, RowScoring
 from trivet.records import ConfigError
 
@@ -42,8 +41,8 @@ def score(
         ConfigError: The actors leave less than one CPU, so that the run would never end.
         DataError: ``load`` cannot be pickled, or a column exists already.
     """
-    ray = import_library("ray", "ray[data]>=2.54")
-    data = import_library("ray.data", "ray[data]>=2.54")
+    ray = import_tool("ray", "ray[data]>=2.54")
+    data = import_tool("ray.data", "ray[data]>=2.54")
     scoring = RowScoring.of(load, mapping, prefix)
     scoring.columns(dataset.columns() or ())
     check_cpus(actors, cpus, ray.cluster_resources().get("CPU", 0.0))
@@ -77,7 +76,7 @@ class RowActor:
 
     def __call__(self, batch: Any) -> Any:
         """Return a ``pyarrow.Table`` with the columns added."""
-        arrow = import_library("pyarrow", "pyarrow")
+        arrow = import_tool("pyarrow", "pyarrow")
         types = {float: arrow.float64(), bool: arrow.bool_(), str: arrow.string()}
         columns = self._scoring.columns(batch.column_names)
         for name, values in self._scoring.score(batch.to_pylist()).items():

@@ -25,10 +25,7 @@ COLUMNS: Mapping[str, type] = {
     "verdict": str,
     "error": str,
 }
-"""Types of the added columns; each value may be ``None``.
-
-``verdict`` is the whole verdict as JSON, ``error`` the reason why there is none.
-"""
+"""Types of the added columns; ``verdict`` is JSON, and each value may be ``None``."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Adds scores to a Spark DataFrame, with one evaluator per Python worker.
 
 Trivet must be installed where the executors run.
-
 Example: ``score(spark.read.parquet("log")).write.parquet("scored")``
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trivet.integrations.judge import import_library
+from trivet.integrations.judge import import_tool
 from trivet.integrations.row_scoring import Load, RowScoring
 
 
@@ -37,7 +36,7 @@ def score(
     Raises:
         DataError: ``load`` cannot be pickled, or a column exists already.
     """
-    types = import_library("pyspark.sql.types", "pyspark")
+    types = import_tool("pyspark.sql.types", "pyspark")
     spark_types = {float: types.DoubleType, bool: types.BooleanType, str: types.StringType}
     scoring = RowScoring.of(load, mapping, prefix)
     added = scoring.columns(frame.columns)

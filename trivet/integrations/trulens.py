@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, import_library, reason, score_of
-
-Scored: TypeAlias = tuple[float, dict[str, str]]
+from trivet.integrations.judge import SCORES, Judge, import_tool, reason, score_of
 
 
 def metrics(judge: Judge | None = None) -> list[Any]:
@@ -21,7 +19,7 @@ def metrics(judge: Judge | None = None) -> list[Any]:
     A record is evaluated once for all scores. Metrics that TruLens runs later, in another process,
     always use the embedded bundle.
     """
-    core = import_library("trulens.core", "trulens-core")
+    core = import_tool("trulens.core", "trulens-core")
     batcher = _default_batcher() if judge is None else RequestBatcher(judge)
     select = core.Selector
     selectors = {
@@ -53,8 +51,8 @@ def _default_batcher() -> RequestBatcher:
     return RequestBatcher()
 
 
-def _function(score: str, batcher: RequestBatcher) -> Callable[[Any, Any, Any], Scored]:
-    def function(question: Any, contexts: Any, response: Any) -> Scored:
+def _function(score: str, batcher: RequestBatcher) -> Callable[..., Any]:
+    def function(question: Any, contexts: Any, response: Any) -> tuple[float, dict[str, str]]:
         verdict = batcher.evaluate(question, contexts, response)
         return score_of(verdict, score), {"reason": reason(verdict, score)}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations.lettucedetect import HallucinationDetector
 
 
@@ -44,7 +45,7 @@ def theirs(tmp_path: Path, wordpiece_file: Path) -> Any:
 
 @pytest.mark.parametrize("output_format", ["spans", "tokens"])
 def test_lettucedetect_has_the_same_shapes(
-    theirs: Any, embedded: Any, rows: list[dict[str, Any]], output_format: str
+    theirs: Any, embedded: Any, rows: Rows, output_format: str
 ) -> None:
     row = rows[1]
     call = {"context": row["contexts"], "question": row["question"], "answer": row["response"]}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import trivet
+from tests.integrations.conftest import Rows
 from trivet.integrations.ray import score
 from trivet.records import ConfigError, DataError
 
@@ -23,7 +24,7 @@ def ray() -> Iterator[Any]:
 
 
 def test_two_ray_actors_score_all_rows(
-    ray: Any, rows: list[dict[str, Any]], expected: Callable[[str], Any]
+    ray: Any, rows: Rows, expected: Callable[[str], Any]
 ) -> None:
     many = [{"number": number, **rows[number % 3]} for number in range(150)]
     many[70]["contexts"] = [""]
@@ -36,13 +37,13 @@ def test_two_ray_actors_score_all_rows(
     assert sum(row["trivet_error"] is None for row in scored) == 149
 
 
-def test_ray_actors_load_another_judge(ray: Any, rows: list[dict[str, Any]]) -> None:
+def test_ray_actors_load_another_judge(ray: Any, rows: Rows) -> None:
     load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
     (scored,) = score(ray.data.from_items(rows[:1]), load, prefix="").take_all()
     assert scored["error"].startswith("too_long: ")
 
 
-def test_ray_must_keep_a_cpu_for_the_reader(ray: Any, rows: list[dict[str, Any]]) -> None:
+def test_ray_must_keep_a_cpu_for_the_reader(ray: Any, rows: Rows) -> None:
     data = ray.data.from_items(rows)
     with pytest.raises(ConfigError, match=r"actors=2 with cpus=1 leave 0 of 2 CPUs"):
         score(data, actors=2, cpus=1)

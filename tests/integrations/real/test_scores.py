@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations.judge import SCORES
 
-Rows = list[dict[str, Any]]
 Scores = dict[str, list[Any]]
 
 

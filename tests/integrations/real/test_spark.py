@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.integrations.conftest import Rows
 from trivet.integrations.spark import score
 
 
@@ -26,7 +27,7 @@ def spark() -> Iterator[Any]:
 
 
 def test_spark_adds_scores_and_errors(
-    spark: Any, rows: list[dict[str, Any]], expected: Callable[[str], Any]
+    spark: Any, rows: Rows, expected: Callable[[str], Any]
 ) -> None:
     many = [{"number": number, **rows[number % 3]} for number in range(90)]
     many[40]["contexts"] = [""]
@@ -41,7 +42,7 @@ def test_spark_adds_scores_and_errors(
     assert sum(row["trivet_error"] is None for row in scored) == 89
 
 
-def test_spark_types_do_not_depend_on_the_values(spark: Any, rows: list[dict[str, Any]]) -> None:
+def test_spark_types_do_not_depend_on_the_values(spark: Any, rows: Rows) -> None:
     (row,) = score(spark.createDataFrame([{**rows[0], "contexts": [""]}])).collect()
     assert row["trivet_relevance"] is None
     assert row["trivet_error"].startswith("empty_contexts: ")
