@@ -6,7 +6,7 @@ import asyncio
 import functools
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import httpx2
@@ -59,7 +59,8 @@ class ScriptedServer:
             outcome = self.script.popleft()
             if isinstance(outcome, Exception):
                 raise outcome
-            return outcome
+            content, headers = outcome.content, outcome.headers  # each response is read once
+            return httpx2.Response(outcome.status_code, headers=headers, content=content)
         if request.method == "GET":
             return httpx2.Response(200, json={"ready": True, "bundle": "embedded"})
         record = json.loads(request.content)
@@ -107,7 +108,44 @@ def server(embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch) -> Scrip
     return scripted
 
 
+class BlockingAsyncClient:
+    """``AsyncClient`` with the methods of ``Client``, on its own event loop."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.runner = asyncio.Runner()
+        self.client = trivet.AsyncClient(*arguments, **options)
+        self.settings = self.client.settings
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.client, name)
+        return lambda *arguments, **options: self.runner.run(method(*arguments, **options))
+
+    def evaluate_many(self, examples: Any) -> Iterator[Any]:
+        async def following(results: AsyncGenerator[Any]) -> Any:
+            return await anext(results, None)
+
+        results = self.client.evaluate_many(examples)
+        try:
+            while (result := self.runner.run(following(results))) is not None:
+                yield result
+        finally:
+            self.runner.run(results.aclose())
+            assert len(asyncio.all_tasks(self.runner.get_loop())) == 0, "a request is left running"
+
+    def __enter__(self) -> BlockingAsyncClient:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self.runner:
+            self.runner.run(self.client.aclose())
+
+
+@pytest.fixture(params=[trivet.Client, BlockingAsyncClient])
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
 @pytest.fixture
-def client(server: ScriptedServer) -> Iterator[trivet.Client]:
-    with trivet.Client(server.url, retries=2) as made:
+def client(kind: Any, server: ScriptedServer) -> Iterator[Any]:
+    with kind(server.url, retries=2) as made:
         yield made

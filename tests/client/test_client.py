@@ -1,4 +1,4 @@
-"""A client gives what an evaluator gives: verdicts, errors, streams in order."""
+"""Both clients give what an evaluator gives: verdicts, errors, streams in order."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from trivet.records import (
 )
 
 
-def test_a_verdict_is_the_evaluators(client: trivet.Client, embedded: trivet.Evaluator) -> None:
+def test_a_verdict_is_the_evaluators(client: Any, embedded: trivet.Evaluator) -> None:
     for example in EXAMPLES:
         assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
 
 
-def test_a_request_holds_only_the_given_fields(
-    client: trivet.Client, server: ScriptedServer
-) -> None:
+def test_a_request_holds_only_the_given_fields(client: Any, server: ScriptedServer) -> None:
     client.evaluate("Where?", ["Here."], "There.")
     client.evaluate("Where?", [], "There.", allow_empty_contexts=True)
     first, second = (json.loads(request.content) for request in server.requests)
@@ -38,9 +36,7 @@ def test_a_request_holds_only_the_given_fields(
     assert second["allow_empty_contexts"] is True
 
 
-def test_lone_surrogates_are_replaced_and_counted(
-    client: trivet.Client, embedded: trivet.Evaluator
-) -> None:
+def test_lone_surrogates_are_replaced_and_counted(client: Any, embedded: trivet.Evaluator) -> None:
     texts = ("Where\udfff?", ["Built \ud800in 1817.", "Mill."], "In\ud800 1817.")
     got, expected = client.evaluate(*texts), embedded.evaluate(*texts)
     assert got.replaced_characters == 3
@@ -63,7 +59,7 @@ def test_lone_surrogates_are_replaced_and_counted(
     ids=["bare-string", "bytes", "none", "no-contexts"],
 )
 def test_an_example_is_refused_as_the_evaluator_refuses_it(
-    client: trivet.Client, embedded: trivet.Evaluator, texts: Any, code: str
+    client: Any, embedded: trivet.Evaluator, texts: Any, code: str
 ) -> None:
     for judge in (client, embedded):
         with pytest.raises(ExampleError) as caught:
@@ -72,7 +68,7 @@ def test_an_example_is_refused_as_the_evaluator_refuses_it(
 
 
 def test_what_a_request_cannot_express_is_refused_before_it_is_sent(
-    client: trivet.Client, server: ScriptedServer
+    client: Any, server: ScriptedServer
 ) -> None:
     own = RagExample("Where?", ("Here.",), "There.", "x", response_sentences=())
     long = RagExample("Where?", ("é" * 1_000_000,), "There.", "y")
@@ -86,7 +82,7 @@ def test_what_a_request_cannot_express_is_refused_before_it_is_sent(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("answer", "expected"),
     [
         (error(422, "too_long"), ExampleError),
         (error(400, "invalid_unicode"), ExampleError),
@@ -107,12 +103,12 @@ def test_what_a_request_cannot_express_is_refused_before_it_is_sent(
     ],
 )
 def test_an_answer_without_a_verdict_becomes_an_error(
-    client: trivet.Client, server: ScriptedServer, answer: httpx2.Response, kind: type[Exception]
+    client: Any, server: ScriptedServer, answer: httpx2.Response, expected: type[Exception]
 ) -> None:
     server.script.append(answer)
-    with pytest.raises(kind) as caught:
+    with pytest.raises(expected) as caught:
         client.evaluate(**call(EXAMPLES[0]))
-    assert type(caught.value) is kind
+    assert type(caught.value) is expected
     assert len(server.requests) == 1, "such an answer is permanent"
     error_type = answer.json()["error_type"] if "error_type" in answer.text else None
     if isinstance(caught.value, ExampleError | BackendError):
@@ -123,7 +119,7 @@ def test_an_answer_without_a_verdict_becomes_an_error(
         assert caught.value.request_id == ("r-1" if error_type else None)
 
 
-def test_temporary_problems_are_retried(client: trivet.Client, server: ScriptedServer) -> None:
+def test_temporary_problems_are_retried(client: Any, server: ScriptedServer) -> None:
     server.script.extend([error(429, "overloaded", retry_after="0"), httpx2.ReadError("reset")])
     assert isinstance(client.evaluate(**call(EXAMPLES[0])), Evaluation)
     assert len({request.content for request in server.requests}) == 1
@@ -147,21 +143,19 @@ def test_a_closed_client_ends_its_pauses(
     assert len(server.requests) == 1
 
 
-def test_the_key_is_sent_and_not_shown(server: ScriptedServer) -> None:
-    with trivet.Client(server.url, key="s3cret") as client:
+def test_the_path_and_the_key_are_sent_and_the_key_is_hidden(
+    kind: Any, server: ScriptedServer
+) -> None:
+    with kind(f"{server.url}/judge/", key="s3cret") as client:
         client.info()
         assert "s3cret" not in repr(client) + repr(client.settings) + repr(vars(client))
-    assert server.requests[0].headers["authorization"] == "Bearer s3cret"
-
-
-def test_a_path_before_the_routes_is_kept(server: ScriptedServer) -> None:
-    with trivet.Client(f"{server.url}/judge/") as client:
-        client.info()
-    assert server.requests[0].url.path == "/judge/v1/info"
+    (request,) = server.requests
+    assert request.url.path == "/judge/v1/info"
+    assert request.headers["authorization"] == "Bearer s3cret"
 
 
 def test_relevance_info_and_ready(
-    client: trivet.Client, server: ScriptedServer, embedded: trivet.Evaluator
+    client: Any, server: ScriptedServer, embedded: trivet.Evaluator
 ) -> None:
     example = EXAMPLES[2]
     expected = embedded.evaluate(example.question, example.contexts, "")
@@ -179,14 +173,14 @@ def test_relevance_info_and_ready(
 
 
 def test_results_of_a_stream_are_in_order_and_failures_stay_in_place(
-    server: ScriptedServer, embedded: trivet.Evaluator
+    kind: Any, server: ScriptedServer, embedded: trivet.Evaluator
 ) -> None:
     before = FailedEvaluation("row-9", "malformed_line", "line 9")
     empty = RagExample("Where?", (), "There.", "e")
     given: list[RagExample | FailedEvaluation] = [EXAMPLES[0], before, empty, *EXAMPLES[1:], before]
     expected = [embedded.evaluate(**call(example)) for example in EXAMPLES]
     for size in (1, 2, 64):
-        with trivet.Client(server.url, connections=2, examples_per_request=size) as client:
+        with kind(server.url, connections=2, examples_per_request=size) as client:
             got = list(client.evaluate_many(given))
         assert [result for result in got if isinstance(result, Evaluation)] == expected
         assert got[1] == got[5] == before
@@ -196,7 +190,7 @@ def test_results_of_a_stream_are_in_order_and_failures_stay_in_place(
 
 
 def test_a_refused_request_is_halved_until_the_culprit_is_alone(
-    client: trivet.Client, server: ScriptedServer
+    client: Any, server: ScriptedServer
 ) -> None:
     many = RagExample("Where?", ("Here.",) * 300, "There.", "many")
     results = list(client.evaluate_many([*EXAMPLES, many, *EXAMPLES]))
@@ -208,7 +202,7 @@ def test_a_refused_request_is_halved_until_the_culprit_is_alone(
 
 
 def test_a_backend_failure_fails_every_example_of_its_request(
-    client: trivet.Client, server: ScriptedServer
+    client: Any, server: ScriptedServer
 ) -> None:
     server.script.append(error(500, "backend_failed"))
     results = list(client.evaluate_many(EXAMPLES))
@@ -217,6 +211,7 @@ def test_a_backend_failure_fails_every_example_of_its_request(
 
 
 def test_requests_run_concurrently_and_no_more_is_read_than_they_hold(
+    kind: Any,
     server: ScriptedServer,
 ) -> None:
     both, read = threading.Barrier(2, timeout=20), []
@@ -231,7 +226,7 @@ def test_requests_run_concurrently_and_no_more_is_read_than_they_hold(
             yield EXAMPLES[0]
 
     server.on_request = wait_for_the_other
-    with trivet.Client(server.url, connections=2, examples_per_request=2) as client:
+    with kind(server.url, connections=2, examples_per_request=2) as client:
         results = client.evaluate_many(stream())
         assert read == []
         next(results)
@@ -241,7 +236,7 @@ def test_requests_run_concurrently_and_no_more_is_read_than_they_hold(
     assert len(read) == 4
 
 
-def test_requests_before_a_broken_stream_are_answered(client: trivet.Client) -> None:
+def test_requests_before_a_broken_stream_are_answered(client: Any) -> None:
     def stream() -> Iterator[RagExample]:
         yield from EXAMPLES * 6
         raise OSError("the disk is gone")
@@ -253,8 +248,10 @@ def test_requests_before_a_broken_stream_are_answered(client: trivet.Client) -> 
         next(results)
 
 
-def test_a_server_error_ends_a_stream_after_earlier_results(server: ScriptedServer) -> None:
-    with trivet.Client(server.url, connections=1, examples_per_request=1) as client:
+def test_a_server_error_ends_a_stream_after_earlier_results(
+    kind: Any, server: ScriptedServer
+) -> None:
+    with kind(server.url, connections=1, examples_per_request=1) as client:
         results = client.evaluate_many(EXAMPLES)
         assert isinstance(next(results), Evaluation)
         server.script.append(error(500, "internal"))
@@ -277,6 +274,6 @@ def test_a_server_error_ends_a_stream_after_earlier_results(server: ScriptedServ
         ({"timeout_seconds": 0}, "timeout_seconds must be above 0"),
     ],
 )
-def test_invalid_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_named(kind: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        trivet.Client(**({"url": "http://127.0.0.1:1"} | arguments))
+        kind(**({"url": "http://127.0.0.1:1"} | arguments))

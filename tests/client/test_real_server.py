@@ -7,10 +7,9 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,49 +31,37 @@ EXAMPLES = [
 ]
 
 
-@dataclass
-class Served:
-    """A server that runs in another thread."""
-
-    url: str
-    server: RunningServer
-    loop: asyncio.AbstractEventLoop
-    stop: asyncio.Event
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @contextlib.contextmanager
 def serving(
     evaluator: trivet.Evaluator, settings: ServerSettings, keys: KeyRing | None = None
-) -> Iterator[Served]:
-    """Run a server on a free local port, in its own thread."""
-    up: Future[Served] = Future()
-
-    async def run() -> None:
-        server, stop = RunningServer(evaluator, settings, keys), asyncio.Event()
-        with bind("127.0.0.1", 0) as listening:
-            try:
-                await server.start(listening)
-            except BaseException as error:
-                up.set_exception(error)
-            else:
-                up.set_result(Served(server.url, server, asyncio.get_running_loop(), stop))
-                await stop.wait()
-            await server.stop()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),))
+) -> Iterator[tuple[RunningServer, Run]]:
+    """Run a server on a free port; yield it and a function that runs coroutines in its loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    served = up.result(60)
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
+
+    server = RunningServer(evaluator, settings, keys)
     try:
-        yield served
+        with bind("127.0.0.1", 0) as listening:
+            run(server.start(listening))
+            yield server, run
+            run(server.stop())
     finally:
-        served.loop.call_soon_threadsafe(served.stop.set)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 @pytest.fixture(scope="module")
 def url(embedded: trivet.Evaluator) -> Iterator[str]:
-    with serving(embedded, ServerSettings()) as served:
-        yield served.url
+    with serving(embedded, ServerSettings()) as (server, _):
+        yield server.url
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +78,18 @@ def test_verdicts_are_the_evaluators(url: str, embedded: trivet.Evaluator) -> No
         with pytest.raises(ExampleError) as caught:
             client.evaluate("Where?", [" "], "Here.")
         assert caught.value.code == "empty_contexts"
+        info = client.info()
+        assert (info["version"], info["limits"]["max_examples"]) == (trivet.__version__, 64)
+
+    async def check() -> None:
+        async with trivet.AsyncClient(url) as client:
+            assert await client.evaluate(**call(example)) == embedded.evaluate(**call(example))
+            relevance = await client.relevance(example.question, example.contexts)
+            alone = embedded.evaluate(example.question, example.contexts, "")
+            assert (relevance.relevance, relevance.contexts) == (alone.relevance, alone.contexts)
+            assert await client.ready() is True
+
+    asyncio.run(check())
 
 
 def test_a_stream_is_the_evaluators(url: str, embedded: trivet.Evaluator) -> None:
@@ -107,32 +106,16 @@ def test_a_stream_is_the_evaluators(url: str, embedded: trivet.Evaluator) -> Non
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=0.02)
 
 
-def test_an_event_loop_gets_the_same(url: str, embedded: trivet.Evaluator) -> None:
-    example = EXAMPLES[1]
-
-    async def check() -> None:
-        async with trivet.AsyncClient(url) as client:
-            assert await client.evaluate(**call(example)) == embedded.evaluate(**call(example))
-            relevance = await client.relevance(example.question, example.contexts)
-            alone = embedded.evaluate(example.question, example.contexts, "")
-            assert (relevance.relevance, relevance.contexts) == (alone.relevance, alone.contexts)
-            info = await client.info()
-            assert info["version"] == trivet.__version__
-            assert info["limits"]["max_examples"] == 64
-            assert await client.ready() is True
-
-    asyncio.run(check())
-
-
 def test_more_than_a_request_may_hold_is_sent_in_several(embedded: trivet.Evaluator) -> None:
     many = [RagExample("Where?", ("Here.",), "There.", str(number)) for number in range(70)]
     large = [RagExample("Where?", ("Here it is. " * 60,), "", str(n)) for n in range(3)]
-    with serving(embedded, ServerSettings(max_body_bytes=1_000)) as served:
-        for examples in (many, large):
-            with trivet.Client(served.url, examples_per_request=64, most_bytes=1_000) as client:
-                results = list(client.evaluate_many(examples))
-            assert [result.id for result in results] == [example.id for example in examples]
-            assert all(isinstance(result, Evaluation) for result in results)
+    with (
+        serving(embedded, ServerSettings(max_body_bytes=1_000)) as (server, _),
+        trivet.Client(server.url, examples_per_request=64, most_bytes=1_000) as client,
+    ):
+        results = list(client.evaluate_many(many + large))
+    assert [result.id for result in results] == [example.id for example in many + large]
+    assert all(isinstance(result, Evaluation) for result in results)
 
 
 def test_limits_and_keys_of_the_server_apply(embedded: trivet.Evaluator, tmp_path: Path) -> None:
@@ -142,13 +125,13 @@ def test_limits_and_keys_of_the_server_apply(embedded: trivet.Evaluator, tmp_pat
     small = ServerSettings(max_contexts=2, max_examples=2, max_body_bytes=2_000)
     three = RagExample("Where?", ("Here.",) * 3, "There.", "three")
     large = RagExample("Where?", ("Here. " * 1_000,), "There.", "large")
-    with serving(embedded, small, KeyRing.read(keys)) as served:
-        with trivet.Client(served.url) as keyless:
+    with serving(embedded, small, KeyRing.read(keys)) as (server, _):
+        with trivet.Client(server.url) as keyless:
             assert keyless.ready(), "health needs no key"
             with pytest.raises(ServerError) as caught:
                 keyless.evaluate("Where?", ["Here."], "There.")
             assert (caught.value.status, caught.value.error_type) == (401, "unauthorized")
-        with trivet.Client(served.url, key="open-sesame") as client:
+        with trivet.Client(server.url, key="open-sesame") as client:
             results = list(client.evaluate_many([*EXAMPLES[:3], three, large]))
     codes = [getattr(result, "code", None) for result in results]
     assert codes == [None, None, None, "too_long", "too_large"]
@@ -158,14 +141,14 @@ def test_a_wrong_certificate_is_refused_and_not_retried(
     embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = TLS / "cert.pem", TLS / "key.pem"
-    with serving(embedded, ServerSettings(tls_cert=certificate, tls_key=key)) as served:
-        assert served.url.startswith("https://")
-        with trivet.Client(served.url, ca_file=certificate) as client:
+    with serving(embedded, ServerSettings(tls_cert=certificate, tls_key=key)) as (server, _):
+        assert server.url.startswith("https://")
+        with trivet.Client(server.url, ca_file=certificate) as client:
             assert client.info()["version"] == trivet.__version__
         pauses: list[float] = []
         monkeypatch.setattr("random.uniform", lambda low, high: pauses.append(high))
         with (
-            trivet.Client(served.url) as client,
+            trivet.Client(server.url) as client,
             pytest.raises(ServerError, match=r"cannot be reached .*CERTIFICATE_VERIFY_FAILED"),
         ):
             client.info()
@@ -174,16 +157,15 @@ def test_a_wrong_certificate_is_refused_and_not_retried(
 
 def test_a_draining_server_is_not_ready_and_refuses_requests(embedded: trivet.Evaluator) -> None:
     with (
-        serving(embedded, ServerSettings()) as served,
-        trivet.Client(served.url, retries=0) as client,
+        serving(embedded, ServerSettings()) as (server, run),
+        trivet.Client(server.url, retries=0) as client,
     ):
         assert client.ready()
-        draining = served.server.batcher.drain(grace_seconds=20)
-        assert asyncio.run_coroutine_threadsafe(draining, served.loop).result(30)
+        assert run(server.batcher.drain(grace_seconds=20))
         with pytest.raises(ServerError) as caught:
             client.evaluate("Where?", ["Here."], "There.")
         assert (caught.value.status, caught.value.error_type) == (503, "draining")
-    with trivet.Client(served.url, retries=0) as client:
+    with trivet.Client(server.url, retries=0) as client:
         assert not client.ready()
 
 

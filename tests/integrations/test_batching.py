@@ -10,39 +10,36 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.conftest import Rows
+import trivet
+from tests.integrations.conftest import CountingJudge, Rows
 from trivet.integrations.batching import RequestBatcher
 from trivet.records import Evaluation, ExampleError, FailedEvaluation, RagExample
 
 
-class HeldJudge:
+class HeldJudge(CountingJudge):
     """A judge that answers once ``go_on`` is set."""
 
-    def __init__(self, judge: Any) -> None:
-        self.judge = judge
+    def __init__(self, evaluator: trivet.Evaluator) -> None:
+        super().__init__(evaluator)
         self.go_on = threading.Event()
-
-    def evaluate(self, *arguments: Any) -> Evaluation:
-        raise AssertionError("evaluate_many exists")
 
     def evaluate_many(
         self, examples: Iterable[RagExample]
     ) -> Iterator[Evaluation | FailedEvaluation]:
         assert self.go_on.wait(30)
-        found: Iterator[Evaluation | FailedEvaluation] = self.judge.evaluate_many(examples)
-        return found
+        return super().evaluate_many(examples)
 
 
-def test_requests_of_concurrent_threads_share_a_call(judge: Any) -> None:
-    held = HeldJudge(judge)
+def test_requests_of_concurrent_threads_share_a_call(embedded: trivet.Evaluator) -> None:
+    held = HeldJudge(embedded)
     batcher = RequestBatcher(held)
     texts = [f"The bridge was built in {1700 + number}." for number in range(40)]
     with ThreadPoolExecutor(40) as pool:
         futures = [pool.submit(batcher.evaluate, "When?", [text], text) for text in texts]
         held.go_on.set()
         verdicts = [future.result() for future in futures]
-    assert sum(judge.calls) == 40
-    assert len(judge.calls) < 40
+    assert sum(held.calls) == 40
+    assert len(held.calls) < 40
     assert [verdict.contexts[0].sentences[0].text for verdict in verdicts] == texts
 
 
@@ -59,8 +56,10 @@ def test_all_scores_of_an_example_are_one_evaluation(judge: Any, rows: Rows) -> 
     assert judge.calls == [1]
 
 
-def test_a_cancelled_request_leaves_the_verdict_to_others(judge: Any, rows: Rows) -> None:
-    held = HeldJudge(judge)
+def test_a_cancelled_request_leaves_the_verdict_to_others(
+    embedded: trivet.Evaluator, rows: Rows
+) -> None:
+    held = HeldJudge(embedded)
     batcher = RequestBatcher(held)
 
     async def cancel_one() -> Evaluation:

@@ -17,7 +17,6 @@ from trivet.integrations.judge import (
     import_tool,
     judge_many,
     reason,
-    scores_of,
 )
 from trivet.records import Evaluation, FailedEvaluation, RagExample, UnsupportedSpan
 
@@ -50,18 +49,6 @@ def test_a_judge_without_evaluate_many_gives_the_same(
             assert one.faithfulness == pytest.approx(other.faithfulness, abs=0.02)
         else:
             assert one == other
-
-
-def test_scores_have_the_names_of_other_tools(verdicts: list[Evaluation]) -> None:
-    verdict = dataclasses.replace(
-        verdicts[0], faithfulness=0.1, relevance=0.2, utilization=0.3, completeness=None
-    )
-    assert scores_of(verdict) == {
-        "faithfulness": 0.1,
-        "context_relevance": 0.2,
-        "utilization": 0.3,
-        "completeness": None,
-    }
 
 
 def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:

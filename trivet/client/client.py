@@ -140,6 +140,7 @@ class Client:
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
+            _run(stream.aclose())
 
     def relevance(self, question: str, contexts: Sequence[str]) -> Relevance:
         """Score contexts without a response; arguments and errors as in ``evaluate``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -83,17 +84,18 @@ async def blocks(
     """Group a stream into blocks for one request each; suspends only for an asynchronous one."""
     block: list[Slot] = []
     size = 0
-    async for example in _asynchronous(examples):
-        slot = _slot(example, most_bytes)
-        length = len(slot.text) if isinstance(slot, EncodedExample) else 0
-        if block and size + length > min(_BLOCK_BYTES, most_bytes - _FRAME_BYTES):
-            yield block
-            block, size = [], 0
-        block.append(slot)
-        size += length + 2
-        if len(block) >= most_examples:
-            yield block
-            block, size = [], 0
+    async with contextlib.aclosing(_asynchronous(examples)) as stream:
+        async for example in stream:
+            slot = _slot(example, most_bytes)
+            length = len(slot.text) if isinstance(slot, EncodedExample) else 0
+            if block and size + length > min(_BLOCK_BYTES, most_bytes - _FRAME_BYTES):
+                yield block
+                block, size = [], 0
+            block.append(slot)
+            size += length + 2
+            if len(block) >= most_examples:
+                yield block
+                block, size = [], 0
     if block:
         yield block
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-import trivet
 from tests.integrations.conftest import Rows
 from trivet.integrations.ray import score
 from trivet.records import ConfigError, DataError
@@ -35,12 +33,6 @@ def test_two_ray_actors_score_all_rows(
     assert scored[70]["trivet_error"].startswith("empty_contexts: ")
     assert scored[70]["trivet_verdict"] is None
     assert sum(row["trivet_error"] is None for row in scored) == 149
-
-
-def test_ray_actors_load_another_judge(ray: Any, rows: Rows) -> None:
-    load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
-    (scored,) = score(ray.data.from_items(rows[:1]), load, prefix="").take_all()
-    assert scored["error"].startswith("too_long: ")
 
 
 def test_ray_must_keep_a_cpu_for_the_reader(ray: Any, rows: Rows) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import Rows
+from tests.integrations.real.test_documented_examples import TOOLS
 from trivet.integrations.judge import SCORES
 
 Scores = dict[str, list[Any]]
@@ -225,26 +226,26 @@ def run_evaluate(judge: Any, rows: Rows) -> Scores:
     return {score: computed[f"{score}_scores"] for score in SCORES}
 
 
-RUNS: dict[str, tuple[str, Callable[[Any, Rows], Scores]]] = {
-    "ragas": ("ragas", run_ragas),
-    "deepeval": ("deepeval", run_deepeval),
-    "langsmith": ("langsmith", run_langsmith),
-    "langchain": ("langchain_core", run_langchain),
-    "llama_index": ("llama_index.core", run_llama_index),
-    "haystack": ("haystack", run_haystack),
-    "mlflow": ("mlflow.genai", run_mlflow),
-    "phoenix": ("phoenix.evals", run_phoenix),
-    "inspect_ai": ("inspect_ai", run_inspect_ai),
-    "trulens": ("trulens.core", run_trulens),
-    "evaluate": ("evaluate", run_evaluate),
-}
+RUNS = (
+    run_ragas,
+    run_deepeval,
+    run_langsmith,
+    run_langchain,
+    run_llama_index,
+    run_haystack,
+    run_mlflow,
+    run_phoenix,
+    run_inspect_ai,
+    run_trulens,
+    run_evaluate,
+)
 
 
-@pytest.mark.parametrize("tool", RUNS)
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.__name__)
 def test_a_tool_gets_the_scores(
-    tool: str, judge: Any, rows: Rows, expected: Callable[[str], Any]
+    run: Callable[[Any, Rows], Scores], judge: Any, rows: Rows, expected: Callable[[str], Any]
 ) -> None:
-    module, run = RUNS[tool]
+    _, module = TOOLS[run.__name__.removeprefix("run_")]
     pytest.importorskip(module)
     for score, values in run(judge, rows).items():
         wanted = expected(SCORES[score])
