@@ -5,6 +5,8 @@ The only label of a row is its verdict: PASS, the passage supports the whole ans
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.source_files import PublishedRow, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
@@ -31,22 +33,20 @@ def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
             lacks a column.
     """
     report = SourceReport(source=f"halubench:{name}")
-    examples = []
-    for row in read_published(name, ("id", *REQUIRED), {"halubench": HUB_NAME}):
-        if missing := [column for column in REQUIRED if column not in row.values]:
-            raise DataError(
-                f"halubench:{name} has no column {', '.join(missing)}; a row of HaluBench has "
-                f"{', '.join(REQUIRED)}"
-            )
-        report.rows += 1
-        given = row.values.get("id")
-        place = f"row {report.rows}" if given is None else str(given)
-        try:
-            examples.append(_labelled(row, place))
-        except RowError as error:
-            report.drop(error, place)
-    report.kept = len(examples)
-    return examples, report
+
+    def named_rows() -> Iterator[tuple[str, PublishedRow]]:
+        for number, row in enumerate(
+            read_published(name, ("id", *REQUIRED), {"halubench": HUB_NAME}), start=1
+        ):
+            if missing := [column for column in REQUIRED if column not in row.values]:
+                raise DataError(
+                    f"halubench:{name} has no column {', '.join(missing)}; a row of HaluBench has "
+                    f"{', '.join(REQUIRED)}"
+                )
+            given = row.values.get("id")
+            yield f"row {number}" if given is None else str(given), row
+
+    return report.collect(named_rows(), _labelled), report
 
 
 def _labelled(row: PublishedRow, place: str) -> LabelledExample:

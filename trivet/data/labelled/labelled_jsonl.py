@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,27 +48,13 @@ def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
         DataError: The file does not exist, or its compression is damaged.
     """
     report = SourceReport(source=f"jsonl:{path}")
-    examples = []
-    for number, row in read_json_lines(path):
-        report.rows += 1
-        place = f"line {number}"
-        try:
-            if isinstance(row, RowError):
-                raise row
-            default_source = path.name.split(".", 1)[0]
-            examples.append(_labelled(row, default_source, number, place, report))
-        except RowError as error:
-            report.drop(error, place)
-    report.kept = len(examples)
-    return examples, report
+    lines = ((f"line {number}", row) for number, row in read_json_lines(path))
+    read = partial(_labelled, default_source=path.name.split(".", 1)[0], report=report)
+    return report.collect(lines, read), report
 
 
 def _labelled(
-    row: Mapping[str, Any],
-    default_source: str,
-    number: int | None,
-    place: str,
-    report: SourceReport,
+    row: Mapping[str, Any], place: str, default_source: str, report: SourceReport
 ) -> LabelledExample:
     contexts = row.get("contexts")
     if not isinstance(contexts, list) or not all(isinstance(text, str) for text in contexts):
@@ -84,18 +71,11 @@ def _labelled(
         report.note("no group: a digest of the contexts is used", place)
         group = digest(*contexts)
     source = _optional(row, "source", str) or default_source
-    name = row.get("id")
+    name = str(row["id"]) if row.get("id") is not None else place.replace("line ", f"{source}-")
     weight = _number(row, "weight")
-    if weight is not None and weight < 0:
-        raise RowError("weight is negative")
     labels = _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response)
     return LabelledExample(
-        example=RagExample(
-            question=question,
-            contexts=tuple(contexts),
-            response=response,
-            id=f"{source}-{number}" if name is None else str(name),
-        ),
+        example=RagExample(question, tuple(contexts), response, name),
         labels=_merged(labels, place, report),
         source=source,
         group=group,
@@ -122,9 +102,9 @@ def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) ->
         relevant=context_spans_of(row.get("relevant"), contexts, "relevant"),
         utilized=context_spans_of(row.get("utilized"), contexts, "utilized"),
         evidence=_evidence(row.get("evidence"), contexts, response),
-        relevance=_share(row, "relevance"),
-        utilization=_share(row, "utilization"),
-        completeness=_share(row, "completeness"),
+        relevance=_number(row, "relevance", most=1),
+        utilization=_number(row, "utilization", most=1),
+        completeness=_number(row, "completeness", most=1),
     )
 
 
@@ -174,17 +154,12 @@ def _optional(row: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | No
     return value
 
 
-def _number(row: Mapping[str, Any], key: str) -> float | None:
+def _number(row: Mapping[str, Any], key: str, most: float = math.inf) -> float | None:
     value = row.get(key)
     if value is None:
         return None
     if type(value) not in (int, float) or not math.isfinite(value):
         raise RowError(f"{key} is not a finite number")
+    if not 0.0 <= value <= most:
+        raise RowError(f"{key} lies outside [0, 1]" if most == 1 else f"{key} is negative")
     return float(value)
-
-
-def _share(row: Mapping[str, Any], key: str) -> float | None:
-    value = _number(row, key)
-    if value is not None and not 0.0 <= value <= 1.0:
-        raise RowError(f"{key} lies outside [0, 1]")
-    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from trivet.data.labelled.grouping import group_by_documents
@@ -50,22 +51,19 @@ def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     parts: defaultdict[str, list[PublishedRow]] = defaultdict(list)
     for row in read_published(name, COLUMNS, {"ragbench": HUB_NAME}):
         parts[row.part].append(row)
-    examples = []
+    examples: list[LabelledExample] = []
     for part, rows in parts.items():
-        report.rows += len(rows)
         grouping = group_by_documents(
             [str(row.values.get("question") or "") for row in rows],
             [_document_texts(row) for row in rows],
             largest=max(LARGEST_GROUP_ROWS, int(LARGEST_GROUP_SHARE * len(rows))),
         )
         report.note("documents that occur in several groups", part, grouping.divided_documents)
-        for row, group in zip(rows, grouping.names, strict=True):
-            place = f"{row.part}/{row.split}/{row.values.get('id')}"
-            try:
-                examples.append(_labelled(row, f"ragbench/{part}/{group}", place, report))
-            except RowError as error:
-                report.drop(error, place)
-    report.kept = len(examples)
+        named = (
+            (f"{part}/{row.split}/{row.values.get('id')}", (row, f"ragbench/{part}/{group}"))
+            for row, group in zip(rows, grouping.names, strict=True)
+        )
+        examples += report.collect(named, partial(_labelled, report=report))
     return examples, report
 
 
@@ -103,7 +101,10 @@ def _document_texts(row: PublishedRow) -> Sequence[str]:
         return ()
 
 
-def _labelled(row: PublishedRow, group: str, place: str, report: SourceReport) -> LabelledExample:
+def _labelled(
+    grouped: tuple[PublishedRow, str], place: str, report: SourceReport
+) -> LabelledExample:
+    row, group = grouped
     values = row.values
     documents = [_join(pairs) for pairs in values.get("documents_sentences") or ()]
     report.note("documents without a sentence", place, sum(not item.text for item in documents))

@@ -10,9 +10,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trivet.data.labelled.label_spans import merge_overlapping, spans_of
 from trivet.data.labelled.source_files import read_json_lines
@@ -23,8 +22,7 @@ RESPONSES = "response.jsonl"
 SOURCES = "source_info.jsonl"
 
 
-@dataclass(frozen=True)
-class _SourceTexts:
+class _SourceTexts(NamedTuple):
     task: str
     question: str
     contexts: tuple[str, ...]
@@ -52,21 +50,15 @@ def read_ragtruth(
         raise DataError(f"{folder} is no RAGTruth folder: it lacks {', '.join(missing)}")
     report = SourceReport(source=f"ragtruth:{folder}")
     sources = _read_sources(folder / SOURCES, report)
-    examples = []
-    for number, row in read_json_lines(folder / RESPONSES):
-        report.rows += 1
-        place = f"{RESPONSES} line {number}"
-        try:
-            if isinstance(row, RowError):
-                raise row
-            quality = row.get("quality")
-            if drop_bad_quality and quality != "good":
-                raise RowError(f"quality is {quality}")
-            examples.append(_labelled(row, sources, place, report))
-        except RowError as error:
-            report.drop(error, place)
-    report.kept = len(examples)
-    return examples, report
+    lines = ((f"{RESPONSES} line {n}", row) for n, row in read_json_lines(folder / RESPONSES))
+
+    def read(row: dict[str, Any], place: str) -> LabelledExample:
+        quality = row.get("quality")
+        if drop_bad_quality and quality != "good":
+            raise RowError(f"quality is {quality}")
+        return _labelled(row, sources, place, report)
+
+    return report.collect(lines, read), report
 
 
 def split_passages(text: str) -> tuple[str, ...]:
@@ -112,22 +104,18 @@ def _texts(row: dict[str, Any]) -> _SourceTexts | None:
     if isinstance(info, str):
         before, _, _ = prompt.partition(info)
         return _SourceTexts(task, before.strip() if before != prompt else "", (info.strip(),))
-    if isinstance(info, dict):
-        return _structured(task, info, prompt)
-    return None
-
-
-def _structured(task: str, info: dict[str, Any], prompt: str) -> _SourceTexts:
-    """Return a record as the generator saw it: the text in the prompt, if it is the same data."""
+    if not isinstance(info, dict):
+        return None
+    # The record as the generator saw it: the text in the prompt, if it is the same data.
     start, end = prompt.find("{"), prompt.rfind("}") + 1
     shown = prompt[start:end]
     try:
         same = bool(shown) and ast.literal_eval(shown) == info
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         same = False
-    if same:
-        return _SourceTexts(task, prompt[:start].strip(), (shown,))
-    return _SourceTexts(task, "", (json.dumps(info, ensure_ascii=False),))
+    if not same:
+        return _SourceTexts(task, "", (json.dumps(info, ensure_ascii=False),))
+    return _SourceTexts(task, prompt[:start].strip(), (shown,))
 
 
 def _labelled(
@@ -137,8 +125,7 @@ def _labelled(
     if not isinstance(response, str) or not response.strip():
         raise RowError("response holds no text")
     source_id = str(row.get("source_id"))
-    texts = sources.get(source_id)
-    if texts is None:
+    if (texts := sources.get(source_id)) is None:
         raise RowError("its source is not in source_info.jsonl")
     labels = row.get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, dict) for label in labels):
@@ -151,12 +138,7 @@ def _labelled(
     unsupported = merge_overlapping(spans)
     report.note("overlapping spans were merged", place, len(spans) - len(unsupported))
     return LabelledExample(
-        example=RagExample(
-            question=texts.question,
-            contexts=texts.contexts,
-            response=response,
-            id=str(row.get("id", place)),
-        ),
+        example=RagExample(texts.question, texts.contexts, response, str(row.get("id", place))),
         labels=Labels(unsupported=unsupported, adherent=not unsupported),
         source=f"ragtruth/{texts.task}" if texts.task else "ragtruth",
         group=f"ragtruth/{source_id}",

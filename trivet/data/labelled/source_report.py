@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from trivet.records import LabelledExample
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +56,22 @@ class SourceReport:
     dropped: dict[str, int] = field(default_factory=dict)
     noted: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+
+    def collect(
+        self, rows: Iterable[tuple[str, T | RowError]], read: Callable[[T, str], LabelledExample]
+    ) -> list[LabelledExample]:
+        """Read rows, given with their places; count those kept and those dropped."""
+        examples = []
+        for place, row in rows:
+            self.rows += 1
+            try:
+                if isinstance(row, RowError):
+                    raise row
+                examples.append(read(row, place))
+            except RowError as error:
+                self.drop(error, place)
+        self.kept += len(examples)
+        return examples
 
     def drop(self, error: RowError, place: str) -> None:
         """Count one row that is left out, and remember its place."""

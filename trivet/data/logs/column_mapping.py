@@ -20,12 +20,8 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),
     "question": ("question", "user_input", "query", "input"),
     "contexts": (
-        "contexts",
-        "retrieved_contexts",
-        "retrieval_context",
-        "documents",
-        "context",
-        "passages",
+        *("contexts", "retrieved_contexts", "retrieval_context"),
+        *("documents", "context", "passages"),
     ),
     "response": ("response", "answer", "actual_output", "output"),
     "context_ids": ("context_ids", "retrieved_context_ids"),
@@ -101,17 +97,17 @@ class Columns:
             by_name: dict[str, list[Any]] = {}
             for column, value in row.fields:
                 by_name.setdefault(column.lower(), []).append(value)
-            name = _id(self._field(by_name, "id"), row.place)
+            name = _id(self._field(by_name, "id", required=False), row.place)
             metadata = read_metadata(row.fields, self._metadata, self._ours)
-            texts, ids = read_contexts(self._required(by_name, "contexts"))
+            texts, ids = read_contexts(self._field(by_name, "contexts"))
             example = RagExample(
-                question=_text(self._required(by_name, "question"), "question"),
+                question=_text(self._field(by_name, "question"), "question"),
                 contexts=texts,
-                response=_text(self._required(by_name, "response"), "response"),
+                response=_text(self._field(by_name, "response"), "response"),
                 id=name,
             )
             if not any(ids):
-                ids = read_ids(self._field(by_name, "context_ids"), len(texts))
+                ids = read_ids(self._field(by_name, "context_ids", required=False), len(texts))
             if self._bad_unicode == "error":
                 _check_unicode(example)
         except ExampleError as error:
@@ -120,9 +116,18 @@ class Columns:
         context_ids = ids if any(ids) else None
         return LogRow(row.number, row.place, row.line, example, context_ids, metadata)
 
-    def _field(self, row: Mapping[str, list[Any]], ours: str) -> Any:
-        """Return the value of a field, or ``None``."""
+    def _field(self, row: Mapping[str, list[Any]], ours: str, required: bool = True) -> Any:
+        """Return the value of a field, or ``None`` if it is empty."""
         present = [name for name in self._names[ours] if name.lower() in row]
+        if required and not present:
+            # A row may have thousands of columns.
+            columns = itertools.islice(row, _SHOWN_COLUMNS)
+            found = ", ".join(column[:_SHOWN_LETTERS] for column in columns) or "none"
+            raise ExampleError(
+                f"has no {ours} (looked for {', '.join(self._names[ours])}; found {found})"
+                f"; name the field with --map {ours}=NAME",
+                code="missing_field",
+            )
         # Some tools write null under one name and the value under another.
         values = [v for name in present for v in row[name.lower()] if v is not None]
         if any(value != values[0] for value in values[1:]):
@@ -132,16 +137,6 @@ class Columns:
                 code="ambiguous_field",
             )
         return values[0] if values else None
-
-    def _required(self, row: Mapping[str, list[Any]], ours: str) -> Any:
-        names = self._names[ours]
-        if not any(name.lower() in row for name in names):
-            raise ExampleError(
-                f"has no {ours} (looked for {', '.join(names)}; found {_listed(row)})"
-                f"; name the field with --map {ours}=NAME",
-                code="missing_field",
-            )
-        return self._field(row, ours)
 
 
 def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
@@ -172,12 +167,6 @@ def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
                 f"none of the first {len(first)} rows can be read; {failures[0].message}"
             )
     return itertools.chain(first, read)
-
-
-def _listed(columns: Iterable[str]) -> str:
-    """List the columns of a row, which may have thousands."""
-    names = [name[:_SHOWN_LETTERS] for name in itertools.islice(columns, _SHOWN_COLUMNS)]
-    return ", ".join(names) or "none"
 
 
 def _id(value: Any, place: str) -> str:

@@ -6,7 +6,7 @@ responses exchanged. Our own: contexts reordered, responses cut or removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
@@ -26,6 +26,11 @@ from trivet.records import LabelledExample, Labels
 
 _MOST_FOREIGN = 3  # passages inserted into one example
 _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
+# In order; shuffle is first because the others treat the new pair like the old one.
+_ALTERATIONS = (
+    *("shuffle", "drop_contexts", "insert_contexts"),
+    *("permute_contexts", "cut_response", "empty_response"),
+)
 _LOOKS = 8  # rows drawn in search of an unrelated one
 
 
@@ -92,78 +97,57 @@ def augment_batch(
         epoch: Epoch, counted from 0.
         pool: Rows for foreign contexts, and for pairs if the batch has no unrelated row.
     """
-    return [
-        _augment(
-            example,
-            augmentation,
-            _Draw(examples, pool, np.random.default_rng((seed, epoch, row)), [example]),
+    altered = []
+    for example, row in zip(examples, rows, strict=True):
+        draw = _Draw(examples, pool, np.random.default_rng((seed, epoch, row)), [example])
+        # Drawn at once, so that no probability affects another draw.
+        chances = draw.random.random(len(_ALTERATIONS))
+        for name, chance in zip(_ALTERATIONS, chances, strict=True):
+            if chance < getattr(augmentation, name):
+                new = _alter(name, example, draw)
+                example = new if new.labels != Labels() else example
+        altered.append(example)
+    return altered
+
+
+def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
+    """Make one alteration, or return the example if it is impossible."""
+    texts, random = example.example, draw.random
+    count = len(texts.contexts)
+    if name == "empty_response":
+        return empty_response(example)
+    if name == "shuffle":
+        other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
+        return example if other is None else take_pair(example, other)
+    if name == "insert_contexts":
+        return _insert(example, _draw_unrelated(draw.pool, draw), random)
+    if name == "cut_response":
+        sentences = len(texts.response_sentences or split_sentences(texts.response))
+        return (
+            example if sentences < 2 else cut_response(example, int(random.integers(1, sentences)))
         )
-        for example, row in zip(examples, rows, strict=True)
-    ]
-
-
-def _augment(example: LabelledExample, augmentation: Augmentation, draw: _Draw) -> LabelledExample:
-    chances = draw.random.random(
-        len(_ALTERATIONS)
-    )  # drawn at once, so that no probability affects another draw
-    for (name, alter), chance in zip(_ALTERATIONS.items(), chances, strict=True):
-        if chance < getattr(augmentation, name):
-            altered = alter(example, draw)
-            if altered.labels != Labels():
-                example = altered
-    return example
-
-
-def _shuffle(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
-    return example if other is None else take_pair(example, other)
-
-
-def _drop(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    count = len(example.example.contexts)
     if count < 2:
         return example
-    kept = draw.random.permutation(count)[: draw.random.integers(1, count)]
-    return drop_contexts(example, kept.tolist())
+    order = random.permutation(count)
+    if name == "permute_contexts":
+        return permute_contexts(example, order.tolist())
+    return drop_contexts(example, order[: random.integers(1, count)].tolist())
 
 
-def _insert(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    other = _draw_unrelated(draw.pool, draw)
-    if other is None:
-        return example
-    theirs, given = other.example.contexts, other.example.context_sentences
+def _insert(
+    example: LabelledExample, other: LabelledExample | None, random: np.random.Generator
+) -> LabelledExample:
+    foreign = () if other is None else other.example.contexts
     longest = max(_FOREIGN_CHARACTERS, sum(map(len, example.example.contexts)))
-    fit = [place for place, text in enumerate(theirs) if len(text) <= longest]
-    if not fit:
+    fit = [place for place, text in enumerate(foreign) if len(text) <= longest]
+    if other is None or not fit:
         return example
     most = min(_MOST_FOREIGN, len(fit))
-    chosen = draw.random.permutation(fit)[: draw.random.integers(1, most + 1)].tolist()
-    places = draw.random.integers(0, len(example.example.contexts) + 1, len(chosen))
-    return insert_contexts(
-        example,
-        [theirs[place] for place in chosen],
-        places.tolist(),
-        None if given is None else [given[place] for place in chosen],
-    )
-
-
-def _permute(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    count = len(example.example.contexts)
-    if count < 2:
-        return example
-    return permute_contexts(example, draw.random.permutation(count).tolist())
-
-
-def _cut(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    texts = example.example
-    count = len(texts.response_sentences or split_sentences(texts.response))
-    if count < 2:
-        return example
-    return cut_response(example, int(draw.random.integers(1, count)))
-
-
-def _empty(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    return empty_response(example)
+    chosen = random.permutation(fit)[: random.integers(1, most + 1)].tolist()
+    places = random.integers(0, len(example.example.contexts) + 1, len(chosen)).tolist()
+    given = other.example.context_sentences
+    sentences = None if given is None else [given[place] for place in chosen]
+    return insert_contexts(example, [foreign[place] for place in chosen], places, sentences)
 
 
 def _draw_unrelated(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample | None:
@@ -196,13 +180,3 @@ def are_related(one: LabelledExample, other: LabelledExample) -> bool:
         or (bool(here.response.strip()) and here.response == there.response)
         or (has_relevance and bool(here.question.strip()) and here.question == there.question)
     )
-
-
-_ALTERATIONS: dict[str, Callable[[LabelledExample, _Draw], LabelledExample]] = {
-    "shuffle": _shuffle,  # first: the others treat the new pair like the old one
-    "drop_contexts": _drop,
-    "insert_contexts": _insert,
-    "permute_contexts": _permute,
-    "cut_response": _cut,
-    "empty_response": _empty,
-}
