@@ -11,19 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.examples import Sentences, make_tokenized
 from trivet.data.lexical_overlap import Overlaps, count_overlaps
-from trivet.data.segment_tokenizer import FloatArray, Segment
-from trivet.data.tokenization import TokenizedExample
-from trivet.records import ContextSpan, Span
+from trivet.data.segment_tokenizer import FloatArray
 
-Sentences = Sequence[Sequence[int]]
 words = st.lists(st.integers(0, 12).map(lambda number: number * 2500), min_size=1, max_size=8)
 sentences = st.lists(words, max_size=6)
 FERRY, RED, OLD, THE = 20_000, 15_000, 16_000, 1_500
-
-
-def segment(numbers: Sequence[int]) -> Segment:
-    return Segment(np.asarray(numbers, np.int64), np.zeros((len(numbers), 2), np.int64))
 
 
 def joined(parts: Sentences) -> list[int]:
@@ -33,20 +27,7 @@ def joined(parts: Sentences) -> list[int]:
 def overlaps(
     context: Sentences, response: Sentences = (), question: Sequence[int] = ()
 ) -> Overlaps:
-    counts = [len(sentence) for sentence in context]
-    return count_overlaps(
-        TokenizedExample(
-            question=segment(question),
-            context=segment(joined(context)),
-            context_index=np.zeros(sum(counts), np.int64),
-            context_sentence=np.repeat(np.arange(len(context)), counts),
-            context_sentence_spans=tuple(ContextSpan(0, 0, 1) for _ in context),
-            response=segment(joined(response)),
-            response_sentence=np.repeat(np.arange(len(response)), list(map(len, response))),
-            response_sentence_spans=tuple(Span(0, 1) for _ in response),
-            replaced_characters=0,
-        )
-    )
+    return count_overlaps(make_tokenized(question, [context], response))
 
 
 def of_sentences(found: FloatArray, parts: Sentences) -> list[float]:

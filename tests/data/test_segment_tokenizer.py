@@ -22,21 +22,10 @@ WORDS = st.sampled_from(
 )
 
 
-@pytest.fixture(scope="module", params=["wordpiece_file", "unigram_file"])
-def file(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.getfixturevalue(request.param)
-    return path
-
-
 @pytest.fixture(scope="module")
-def tokenizer(file: Path) -> SegmentTokenizer:
-    return SegmentTokenizer.from_file(file)
-
-
-@pytest.fixture(scope="module")
-def names(file: Path) -> dict[int, str]:
+def names(tokenizer_file: Path) -> dict[int, str]:
     """Return the piece of every id."""
-    vocabulary = tokenizers.Tokenizer.from_file(str(file)).get_vocab()
+    vocabulary = tokenizers.Tokenizer.from_file(str(tokenizer_file)).get_vocab()
     return {number: piece for piece, number in vocabulary.items()}
 
 

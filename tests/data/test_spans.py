@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data import spans
 from trivet.data.segment_tokenizer import IntArray, SegmentTokenizer
 from trivet.data.spans import mark_tokens, unsupported_spans
 from trivet.records import Span
-
-
-@pytest.fixture(scope="module", params=["wordpiece_file", "unigram_file"])
-def tokenizer(request: pytest.FixtureRequest) -> SegmentTokenizer:
-    path: Path = request.getfixturevalue(request.param)
-    return SegmentTokenizer.from_file(path)
 
 
 def offsets_of(*pairs: tuple[int, int]) -> IntArray:
@@ -118,17 +110,6 @@ def test_any_text_gives_ordered_spans_within_it(
         ("ten lamps", ["ten", " ", "lamps"], [1], []),
         ("ten lamps", ["ten", " lamps"], [1], ["lamps"]),
     ],
-    ids=[
-        "first-piece",
-        "last-piece",
-        "one-word",
-        "with-comma",
-        "in-brackets",
-        "punctuation",
-        "one-character",
-        "space-alone",
-        "space-before",
-    ],
 )
 def test_runs_snap_to_whole_words(
     text: str, pieces: list[str], unsupported: list[int], wanted: list[str]
@@ -169,17 +150,6 @@ def test_runs_snap_to_whole_words(
         # No spaces to snap to.
         ("今日は雨です", ["今日", "は", "雨", "です"], [2, 3], ["雨です"]),
     ],
-    ids=[
-        "accent",
-        "accent-end",
-        "vowel-sign",
-        "zwj",
-        "skin",
-        "selector",
-        "zwnj",
-        "rtl",
-        "wide",
-    ],
 )
 def test_no_script_is_torn(
     text: str, pieces: list[str], unsupported: list[int], wanted: list[str]
@@ -202,18 +172,8 @@ def test_a_token_at_the_threshold_is_supported() -> None:
     assert unsupported_spans("", offsets_of(), np.zeros(0), 0.5) == ()
 
 
-def test_no_character_of_one_long_word_is_looked_at_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks, joined = [0], spans._joined
-
-    def count(left: str, right: str) -> bool:
-        looks[0] += 1
-        return joined(left, right)
-
-    monkeypatch.setattr(spans, "_joined", count)
-    text, tokens = "0123456789" * 200, 500
+def test_one_long_word_takes_linear_time() -> None:
+    text, tokens = "0123456789" * 20_000, 50_000
     offsets = np.stack([np.arange(tokens) * 4, np.arange(1, tokens + 1) * 4], axis=1)
     (span,) = unsupported_spans(text, offsets, np.arange(tokens) % 2 * 0.9, 0.5)
     assert (span.start, span.end) == (0, len(text))
-    assert looks[0] < 2 * len(text)

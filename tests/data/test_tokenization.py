@@ -21,12 +21,6 @@ SENTENCES = st.lists(
 EXAMPLES = st.builds(RagExample, SENTENCES, st.lists(SENTENCES, max_size=4).map(tuple), SENTENCES)
 
 
-@pytest.fixture(scope="module", params=["wordpiece_file", "unigram_file"])
-def tokenizer(request: pytest.FixtureRequest) -> SegmentTokenizer:
-    path: Path = request.getfixturevalue(request.param)
-    return SegmentTokenizer.from_file(path)
-
-
 def read_one(example: RagExample, tokenizer: SegmentTokenizer) -> TokenizedExample:
     (read,) = tokenize_examples([example], tokenizer)
     return read

@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from trivet.data.segment_tokenizer import Segment, SpecialTokens
+from tests.data.examples import make_tokenized
+from trivet.data.segment_tokenizer import SpecialTokens
 from trivet.data.tokenization import TokenizedExample
 from trivet.data.windows import SLACK, WindowSettings, lay_out, take_windows
-from trivet.records import ContextSpan, Span, WindowError
+from trivet.records import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
 # Of a large DeBERTa: twice the width, the inner width, 512 rows of position tables.
@@ -21,23 +22,10 @@ EITHER = WindowSettings(1024, sizes=(512, 1024), break_even=LARGE)
 def read_of(question: int, context: int, response: int, sentence: int = 25) -> TokenizedExample:
     """Return an example of so many tokens, in sentences of ``sentence`` tokens."""
 
-    def segment(tokens: int) -> Segment:
-        numbers = np.arange(tokens, dtype=np.int64)
-        return Segment(numbers + 10, np.stack([numbers, numbers + 1], axis=1))
+    def sentences(tokens: int) -> list[range]:
+        return [range(at, min(at + sentence, tokens)) for at in range(0, tokens, sentence)]
 
-    owners = np.arange(context, dtype=np.int64) // sentence
-    answered = np.arange(response, dtype=np.int64) // sentence
-    return TokenizedExample(
-        question=segment(question),
-        context=segment(context),
-        context_index=np.zeros(context, dtype=np.int64),
-        context_sentence=owners,
-        context_sentence_spans=(ContextSpan(0, 0, 1),) * (-(-context // sentence)),
-        response=segment(response),
-        response_sentence=answered,
-        response_sentence_spans=(Span(0, 1),) * (-(-response // sentence)),
-        replaced_characters=0,
-    )
+    return make_tokenized(range(question), [sentences(context)], sentences(response))
 
 
 def only(size: int) -> WindowSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 
 import numpy as np
@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.segment_tokenizer import FloatArray, IntArray, Segment, SpecialTokens
+from tests.data.examples import make_tokenized
+from trivet.data.segment_tokenizer import FloatArray, IntArray, SpecialTokens
 from trivet.data.tokenization import TokenizedExample
 from trivet.data.windows import (
     FRAME,
@@ -23,7 +24,7 @@ from trivet.data.windows import (
     take_windows,
 )
 from trivet.model.aggregate import gather_tokens, supported_anywhere
-from trivet.records import ContextSpan, Span, WindowError
+from trivet.records import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
 # Every token has an id of its own, so that an id says which token stands somewhere.
@@ -31,27 +32,18 @@ QUESTION, CONTEXT, RESPONSE = 1_000, 10_000, 20_000
 
 
 def read_of(
-    question: int, passages: Sequence[Sequence[int]], response: Sequence[int], shift: int = 0
+    question: int, passages: Sequence[Sequence[int]], response: Sequence[int]
 ) -> TokenizedExample:
     """Return an example of so many question tokens and of sentences with so many tokens each."""
-    context_lengths = [length for passage in passages for length in passage]
-    owners = [number for number, passage in enumerate(passages) for _ in passage]
 
-    def segment(first: int, tokens: int) -> Segment:
-        numbers = np.arange(tokens, dtype=np.int64)
-        return Segment(first + shift + numbers, np.stack([numbers, numbers + 1], axis=1))
+    def sentences(first: int, lengths: Sequence[int]) -> list[range]:
+        ends = list(accumulate(lengths, initial=first))
+        return [range(start, end) for start, end in pairwise(ends)]
 
-    return TokenizedExample(
-        question=segment(QUESTION, question),
-        context=segment(CONTEXT, sum(context_lengths)),
-        context_index=np.repeat(np.asarray(owners, dtype=np.int64), context_lengths),
-        context_sentence=np.repeat(np.arange(len(context_lengths)), context_lengths),
-        context_sentence_spans=tuple(ContextSpan(owner, 0, 1) for owner in owners),
-        response=segment(RESPONSE, sum(response)),
-        response_sentence=np.repeat(np.arange(len(response)), response),
-        response_sentence_spans=tuple(Span(0, 1) for _ in response),
-        replaced_characters=0,
-    )
+    whole = iter(sentences(CONTEXT, [length for passage in passages for length in passage]))
+    contexts = [[next(whole) for _ in passage] for passage in passages]
+    asked = range(QUESTION, QUESTION + question)
+    return make_tokenized(asked, contexts, sentences(RESPONSE, response))
 
 
 @st.composite

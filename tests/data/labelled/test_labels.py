@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,12 +32,6 @@ BOAT = ContextSpan(1, SECOND.index("It has"), len(SECOND))
 SAYS_STONE = Span(0, RESPONSE.index(" It has"))
 SAYS_BOAT = Span(RESPONSE.index("It has"), RESPONSE.index(" It is"))
 SAYS_AGE = Span(RESPONSE.index("It is"), len(RESPONSE))
-
-
-@pytest.fixture(scope="module", params=["wordpiece_file", "unigram_file"])
-def tokenizer(request: pytest.FixtureRequest) -> SegmentTokenizer:
-    path: Path = request.getfixturevalue(request.param)
-    return SegmentTokenizer.from_file(path)
 
 
 def lay(

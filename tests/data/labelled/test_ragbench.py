@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.data.examples import write_parquet
 from trivet.data.labelled.ragbench import read_ragbench
 from trivet.data.labelled.source_report import SourceReport
 from trivet.records import ContextSpan, DataError, Evidence, LabelledExample, Labels, Span
@@ -52,17 +53,8 @@ def row(**others: Any) -> dict[str, Any]:
     return plain | others
 
 
-def write(path: Path, *rows: dict[str, Any]) -> Path:
-    import pyarrow
-    from pyarrow import parquet
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
-    return path
-
-
 def read(tmp_path: Path, *rows: dict[str, Any]) -> tuple[list[LabelledExample], SourceReport]:
-    write(tmp_path / "pottery" / "train-00000-of-00001.parquet", *rows)
+    write_parquet(tmp_path / "pottery" / "train-00000-of-00001.parquet", *rows)
     return read_ragbench(str(tmp_path))
 
 
@@ -233,9 +225,9 @@ def test_documents_that_all_share_are_divided_and_said_so(tmp_path: Path) -> Non
 
 
 def test_one_folder_of_sets_or_the_folder_of_one_set(tmp_path: Path) -> None:
-    write(tmp_path / "pottery" / "validation-00000-of-00001.parquet", row())
-    write(tmp_path / "pottery" / "test.parquet", row(id="q2"))
-    write(tmp_path / "weaving" / "train-00000-of-00002.parquet", row())
+    write_parquet(tmp_path / "pottery" / "validation-00000-of-00001.parquet", row())
+    write_parquet(tmp_path / "pottery" / "test.parquet", row(id="q2"))
+    write_parquet(tmp_path / "weaving" / "train-00000-of-00002.parquet", row())
     both, _ = read_ragbench(str(tmp_path))
     assert [(item.source, item.split) for item in both] == [
         ("ragbench/pottery", "test"),

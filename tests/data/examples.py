@@ -1,0 +1,51 @@
+"""Tokenized examples with given ids, without any text; and Parquet files of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trivet.data.segment_tokenizer import IntArray, Segment
+from trivet.data.tokenization import TokenizedExample
+from trivet.records import ContextSpan, Span
+
+Sentences = Sequence[Sequence[int]]
+
+
+def make_tokenized(
+    question: Sequence[int], passages: Sequence[Sentences], response: Sentences
+) -> TokenizedExample:
+    """Return an example whose sentences have these token ids."""
+
+    def segment(sentences: Sentences) -> tuple[Segment, IntArray]:
+        ids = np.asarray([one for sentence in sentences for one in sentence], dtype=np.int64)
+        number = np.repeat(np.arange(len(sentences)), [len(sentence) for sentence in sentences])
+        numbers = np.arange(len(ids))
+        return Segment(ids, np.stack([numbers, numbers + 1], axis=1)), number.astype(np.int64)
+
+    owners = [number for number, passage in enumerate(passages) for _ in passage]
+    context, context_sentence = segment([one for passage in passages for one in passage])
+    answer, response_sentence = segment(response)
+    return TokenizedExample(
+        question=segment([question])[0],
+        context=context,
+        context_index=np.asarray(owners, dtype=np.int64)[context_sentence],
+        context_sentence=context_sentence,
+        context_sentence_spans=tuple(ContextSpan(owner, 0, 1) for owner in owners),
+        response=answer,
+        response_sentence=response_sentence,
+        response_sentence_spans=(Span(0, 1),) * len(response),
+        replaced_characters=0,
+    )
+
+
+def write_parquet(path: Path, *rows: Mapping[str, Any]) -> None:
+    """Write rows to a Parquet file, and make its folder."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
