@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 
 import trivet
 from tests.client.conftest import call
-from trivet.client import requester
 from trivet.records import Evaluation, ExampleError, FailedEvaluation, RagExample, ServerError
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer, bind
@@ -169,42 +167,16 @@ def test_a_draining_server_is_not_ready_and_refuses_requests(embedded: trivet.Ev
         assert not client.ready()
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "error_type"),
-    [("refuse", "unreachable"), ("reset", "unreachable"), ("hang", "timeout")],
-)
-def test_a_connection_without_an_answer(
-    behaviour: str, error_type: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(requester, "FIRST_PAUSE_SECONDS", 0.001)
-    connections = 0
-
-    def reset_all() -> None:
-        nonlocal connections
-        with contextlib.suppress(OSError):  # the listener is shut down at the end
-            while True:
-                connection, _ = listener.accept()
-                connections += 1
-                connection.recv(1)
-                # Closing sends a reset.
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                connection.close()
-
+@pytest.mark.parametrize(("listens", "error_type"), [(False, "unreachable"), (True, "timeout")])
+def test_a_connection_without_an_answer(listens: bool, error_type: str) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        if behaviour != "refuse":
+        if listens:
             listener.listen()
-        thread = threading.Thread(target=reset_all)
-        if behaviour == "reset":
-            thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        timeout = 0.05 if behaviour == "hang" else 20
-        with trivet.Client(url, retries=2, timeout_seconds=timeout) as client:
+        seconds = 0.05 if listens else 20
+        with trivet.Client(url, retries=0, timeout_seconds=seconds) as client:
+            assert not client.ready()
             with pytest.raises(ServerError) as caught:
                 client.info()
-            assert not client.ready()
-        assert (caught.value.status, caught.value.error_type) == (None, error_type)
-        if behaviour == "reset":
-            assert connections == 3 + 1
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    assert (caught.value.status, caught.value.error_type) == (None, error_type)

@@ -17,7 +17,7 @@ def call(row: dict[str, Any]) -> dict[str, Any]:
     return {"context": row["contexts"], "question": row["question"], "answer": row["response"]}
 
 
-def test_spans_are_the_verdicts_unsupported_ones(
+def test_spans_are_the_unsupported_ones_of_the_verdict(
     judge: Any, rows: Rows, verdicts: list[Any]
 ) -> None:
     detector = HallucinationDetector(judge)
@@ -46,7 +46,7 @@ def test_tokens_cover_the_answer_and_agree_with_the_spans(
     assert [rows[1]["response"][t.start : t.end] for t in tokens] == [t.text for t in tokens]
 
 
-def test_a_token_is_held_against_the_threshold_of_spans(rows: Rows) -> None:
+def test_tokens_use_the_threshold_of_spans(rows: Rows) -> None:
     evaluator = trivet.Evaluator(threads=1)
     info = evaluator.bundle.info
     thresholds = dataclasses.replace(info.thresholds, span=0.33, sentence=0.9)
@@ -57,7 +57,7 @@ def test_a_token_is_held_against_the_threshold_of_spans(rows: Rows) -> None:
     assert {token.supported for token in tokens} == {True, False}
 
 
-def test_what_cannot_be_answered_is_refused(judge: Any, embedded: Any, rows: Rows) -> None:
+def test_invalid_arguments_are_refused(judge: Any, embedded: Any, rows: Rows) -> None:
     with pytest.raises(ValueError, match="no output_format 'words'; use 'tokens' or 'spans'"):
         HallucinationDetector(judge).predict(**call(rows[0]), output_format="words")  # type: ignore[arg-type]
     with pytest.raises(

@@ -32,7 +32,7 @@ def test_a_context_of_any_tool_is_its_text(context: Any) -> None:
     assert row.id is None
 
 
-def test_arrays_none_and_own_names_are_read() -> None:
+def test_arrays_none_and_mapped_names_are_read() -> None:
     row = read_row(
         {"id": 7, "prompt": "q", "contexts": np.array(["a", "b"], dtype=object), "response": None},
         {"question": "prompt"},
@@ -54,13 +54,13 @@ def test_arrays_none_and_own_names_are_read() -> None:
         ({"question": "q", "contexts": [3], "response": "r"}, "bad_field", r"contexts\[0\] is a n"),
     ],
 )
-def test_what_cannot_be_read_says_why(fields: Any, code: str, message: str) -> None:
+def test_an_unreadable_row_is_refused_with_its_reason(fields: Any, code: str, message: str) -> None:
     with pytest.raises(ExampleError, match=message) as caught:
         read_row(fields)
     assert caught.value.code == code
 
 
-def test_a_field_that_we_do_not_have_is_refused() -> None:
+def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(DataError, match="no field 'prompt'"):
         read_row({}, {"prompt": "question"})
 
