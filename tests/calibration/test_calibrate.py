@@ -1,8 +1,9 @@
-"""Calibration end to end on a tiny bundle: what is fitted is what the model answers afterwards."""
+"""Calibration end to end on a tiny bundle: the rewritten model answers with the fitted maps."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -57,29 +58,38 @@ def test_a_folded_head_answers_the_scaled_logits_and_the_first_shifted() -> None
             assert torch.allclose(head(hidden), before * 0.5 + shift, atol=1e-6)
 
 
-@pytest.fixture
-def bundle(
-    tmp_path: Path, bert_checkpoint: Path, tiny_info: Callable[[SegmentTokenizer], BundleInfo]
+@pytest.fixture(scope="module")
+def written(
+    tmp_path_factory: pytest.TempPathFactory,
+    bert_checkpoint: Path,
+    tiny_info: Callable[[SegmentTokenizer], BundleInfo],
 ) -> Path:
-    """Write a bundle of a two-layer model with random heads; a stale graph stands beside it."""
+    """Write a bundle of a two-layer model with random heads and a stale graph."""
+    folder = tmp_path_factory.mktemp("calibration") / "bundle"
     torch.manual_seed(0)
     model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
     with torch.no_grad():
         for name, weight in model.heads.named_parameters():
-            weight.mul_(8 if name.endswith("classifier.weight") else 1)  # logits worth the name
+            weight.mul_(8 if name.endswith("classifier.weight") else 1)  # large logits
     graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
     loss: dict[str, Any] = dict.fromkeys(("auroc_loss", "rmse_loss"), 0.0) | {"flipped": 0}
     loss |= {"data": "rows", "split": "dev", "rows": 9, "calls": 1, "date": "2026-01-31"}
     lost = QuantizedInfo(file="model.onnx", precision="int8-qdq", half="bf16", **loss)
     write_bundle(
-        tmp_path / "bundle",
+        folder,
         tiny_info(tokenizer).model_copy(update={"graphs": (graph,), "quantized": (lost,)}),
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),
         extra={"model.onnx": b"of the old weights"},
     )
-    return tmp_path / "bundle"
+    return folder
+
+
+@pytest.fixture
+def bundle(written: Path, tmp_path: Path) -> Path:
+    """Copy the bundle, since calibration changes it in place."""
+    return shutil.copytree(written, tmp_path / "bundle")
 
 
 def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, HeadLogits]]:
@@ -91,9 +101,9 @@ def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, Head
     return model, items, read_heads(model, items, tokenizer.special.pad)
 
 
-@pytest.fixture
-def data(bundle: Path, tmp_path: Path) -> Path:
-    """Write rows whose labels follow the model's own opinion, with noise: so that a fit exists."""
+@pytest.fixture(scope="module")
+def data(written: Path) -> Path:
+    """Write rows whose labels follow the model's scores with noise, so that a fit exists."""
     random = np.random.default_rng(0)
     rows: list[dict[str, Any]] = []
     for number in range(24):
@@ -109,9 +119,9 @@ def data(bundle: Path, tmp_path: Path) -> Path:
                 "labels": {"unsupported": [], "relevant": [], "utilized": []},
             }
         )
-    path = tmp_path / "rows.jsonl"
+    path = written.with_name("rows.jsonl")
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    _, items, logits = read(bundle, path)
+    _, items, logits = read(written, path)
     places: dict[str, int] = dict.fromkeys(logits, 0)
     middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
     for row, item in zip(rows, items, strict=True):
@@ -192,6 +202,8 @@ def test_a_bundle_is_calibrated_and_its_old_graph_is_gone(
         assert torch.allclose(state[weight], before[weight] * scale)
     assert set(info.calibration.knots) == (fitted if method == "isotonic" else set())
     assert "calibration error" in (bundle / "README.md").read_text(encoding="utf-8")
+    further, _ = initial_model(str(bundle), "bundle", "weakest_sentence")
+    assert not further.calibration
 
 
 def test_a_second_calibration_comes_after_the_first(bundle: Path, data: Path) -> None:
@@ -209,26 +221,9 @@ def test_a_second_calibration_comes_after_the_first(bundle: Path, data: Path) ->
     assert raw["relevance"].token is None
 
 
-def test_an_isotonic_map_is_in_the_graph_and_leaves_with_a_further_training(
-    bundle: Path, data: Path, tmp_path: Path
-) -> None:
-    calibrate(bundle, [f"jsonl:{data}"], "all", Choices(method="isotonic"))
-    model, items, _ = read(bundle, data)
-    import onnxruntime
-
-    graph = trace(model, vocab=int(model.trunk.config.vocab_size)).SerializeToString()
-    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
-    windows = collate_items([items[3]], 0).windows
-    answer = session.run(None, {k: v.numpy() for k, v in windows._asdict().items()})
-    for value, expected in zip(answer, outputs(model, items[3]), strict=True):
-        assert np.allclose(value, expected.numpy(), atol=1e-5)
-    further, _ = initial_model(str(bundle), "bundle", "weakest_sentence")
-    assert not further.calibration
-
-
-@pytest.fixture
-def shared(bundle: Path, tmp_path: Path) -> Path:
-    """Write rows where a sentence's label is whether it shares much with the other text."""
+@pytest.fixture(scope="module")
+def shared(written: Path) -> Path:
+    """Write rows whose labels follow lexical overlap with noise."""
     random = np.random.default_rng(1)
     rows: list[dict[str, Any]] = [
         {
@@ -240,9 +235,9 @@ def shared(bundle: Path, tmp_path: Path) -> Path:
         }
         for number in range(24)
     ]
-    path = tmp_path / "shared.jsonl"
+    path = written.with_name("shared.jsonl")
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    for row, item in zip(rows, read(bundle, path)[1], strict=True):
+    for row, item in zip(rows, read(written, path)[1], strict=True):
         texts, layout = item.tokenized, item.layout
         contexts = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
         answers = [[s.start, s.end] for s in texts.response_sentence_spans]
@@ -268,15 +263,18 @@ def overlaps(bundle: Path) -> dict[str, float]:
     return said
 
 
-def test_overlap_is_weighed_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
+def test_overlap_and_isotonic_maps_are_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     _, items, logits = read(bundle, shared)
     found = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
     assert min(overlaps(bundle).values()) > 1
     maps = {report.name: report.found or IDENTITY for report in found.reports}
     check_answers(bundle, shared, logits, maps)
+    isotonic = Choices(method="isotonic", heads=("relevance",))
+    calibrate(bundle, [f"jsonl:{shared}"], "all", isotonic)
     assert ", overlap " in (bundle / "README.md").read_text(encoding="utf-8")
 
     model = load_rag_model(read_bundle(bundle))
+    assert set(model.calibration) == {"relevance"}
     import onnxruntime
 
     traced = trace(inference_model(model, 64), vocab=int(model.trunk.config.vocab_size))
@@ -389,10 +387,10 @@ def test_the_command_says_in_words_and_code_that_nothing_is_told_apart(
     rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
     for row in rows:
         row["labels"] = {"relevant": row["labels"]["relevant"]}
-    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    marked, page = tmp_path / "marked.jsonl", tmp_path / "page.html"
+    marked.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     old = read_bundle(bundle).info.thresholds
-    page = tmp_path / "page.html"
-    command = ["calibrate", str(bundle), "--data", f"jsonl:{data}", "--split", "all"]
+    command = ["calibrate", str(bundle), "--data", f"jsonl:{marked}", "--split", "all"]
     result = CliRunner().invoke(app, [*command, "--report", str(page)])
     assert result.exit_code == 4, result.output
     assert "adherence: no clean separation" in result.output

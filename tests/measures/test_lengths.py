@@ -8,44 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.measures.verdicts import predicted, verdict
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.lengths import bucket_of, count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
-from trivet.records import Evaluation, LabelledExample, Labels, RagExample
+from trivet.records import LabelledExample, Labels, RagExample
 
 SHORT, MIDDLE, LONG = 4_000, 5_001, 20_000
 
 
-def judged(source: str, adherent: bool, faithfulness: float, group: str) -> Prediction:
-    example = RagExample(question="Hot?", contexts=("Cone six.",), response="Six.", id=group)
-    verdict = Evaluation(
-        id=group,
-        faithfulness=faithfulness,
-        supported_share=1.0,
-        relevance=faithfulness,
-        utilization=0.5,
-        completeness=0.5,
-        adherent=faithfulness >= 0.5,
-        unsupported=(),
-        sentences=(),
-        contexts=(),
-        windows=1,
-        window_size=512,
-        cut_question_tokens=0,
-        response_chunks=1,
-        replaced_characters=0,
-    )
+def row_of(source: str, adherent: bool, faithfulness: float, group: str) -> Prediction:
     labels = Labels(adherent=adherent, relevance=1.0)
-    return Prediction(LabelledExample(example, labels, source, group), verdict)
+    return predicted(labels, verdict(faithfulness, relevance=faithfulness), source, group)
 
 
 def bucket_rows(source: str, wrong: int, count: int = 20) -> list[Prediction]:
     """Half hallucinated at .4; adherent at .8, but ``wrong`` of them at .2."""
-    rows = [judged(source, False, 0.4, f"{source} bad {i}") for i in range(count // 2)]
+    rows = [row_of(source, False, 0.4, f"{source} bad {i}") for i in range(count // 2)]
     return rows + [
-        judged(source, True, 0.2 if i < wrong else 0.8, f"{source} good {i}")
+        row_of(source, True, 0.2 if i < wrong else 0.8, f"{source} good {i}")
         for i in range(count // 2)
     ]
 
@@ -116,7 +99,7 @@ def test_a_family_is_pooled_and_the_shortest_bucket_with_rows_is_the_base() -> N
 
 
 def test_a_change_without_a_base_is_undefined_and_says_so() -> None:
-    rows = [judged("logs", True, 0.9, "a"), judged("logs", True, 0.8, "b")]
+    rows = [row_of("logs", True, 0.9, "a"), row_of("logs", True, 0.8, "b")]
     rows += bucket_rows("logs", 0)
     found = named(measure_by_length(rows, [SHORT] * 2 + [LONG] * 20, resamples=20))
     change = found["logs", "over 16k", "hallucination_auroc_change"]

@@ -1,4 +1,4 @@
-"""From judged rows to figures: what is compared with what, per source and per family."""
+"""Predictions -> figures: by hand, against scikit-learn, per source and per family."""
 
 from __future__ import annotations
 
@@ -6,90 +6,18 @@ import dataclasses
 import math
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
 
+from tests.measures.verdicts import FAILED, predicted, verdict
 from trivet.measures.figures import Figure
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Prediction
-from trivet.records import (
-    ContextSentence,
-    ContextSpan,
-    ContextVerdict,
-    Evaluation,
-    FailedEvaluation,
-    LabelledExample,
-    Labels,
-    RagExample,
-    SentenceVerdict,
-    Span,
-    UnsupportedSpan,
-)
-
-RESPONSE = "Foxes sleep by day. Owls sing at noon."
-CONTEXT = "Foxes sleep by day. Owls are silent."
-SENTENCES = ((0, 19), (20, 36))
-
-
-def verdict(
-    faithfulness: float | None = 0.8,
-    flagged: tuple[tuple[int, int], ...] = (),
-    relevance: float | None = 0.5,
-    utilization: float | None = 0.5,
-    completeness: float | None = 0.5,
-    threshold: float = 0.5,
-) -> Evaluation:
-    support = 0.0 if faithfulness is None else faithfulness
-    return Evaluation(
-        id="x",
-        faithfulness=faithfulness,
-        supported_share=1.0,
-        relevance=relevance,
-        utilization=utilization,
-        completeness=completeness,
-        adherent=None if faithfulness is None else faithfulness >= threshold,
-        unsupported=tuple(
-            UnsupportedSpan(start, end, RESPONSE[start:end], 0.9) for start, end in flagged
-        ),
-        sentences=(
-            SentenceVerdict(0, 19, RESPONSE[:19], 0.9, True),
-            SentenceVerdict(20, 38, RESPONSE[20:], support, support >= threshold),
-        ),
-        contexts=(
-            ContextVerdict(
-                relevance=relevance,
-                utilization=utilization,
-                sentences=tuple(
-                    ContextSentence(start, end, CONTEXT[start:end], 0.75, 0.25)
-                    for start, end in SENTENCES
-                ),
-            ),
-        ),
-        windows=1,
-        window_size=512,
-        cut_question_tokens=0,
-        response_chunks=1,
-        replaced_characters=0,
-    )
-
-
-FAILED = FailedEvaluation(id="x", code="too_long", message="too long")
-
-
-def judged(
-    labels: Labels,
-    evaluation: Evaluation | FailedEvaluation,
-    source: str = "logs",
-    group: str = "g",
-    generator: str | None = None,
-) -> Prediction:
-    example = RagExample(question="Who sleeps?", contexts=(CONTEXT,), response=RESPONSE, id="x")
-    return Prediction(LabelledExample(example, labels, source, group, generator), evaluation)
+from trivet.measures.predictions import Prediction, scored_units
+from trivet.records import ContextSpan, Evaluation, Labels, Span
 
 
 def table(figures: list[Figure]) -> dict[str, Figure]:
@@ -102,7 +30,7 @@ def table(figures: list[Figure]) -> dict[str, Figure]:
 
 def test_the_response_level_by_hand() -> None:
     rows = [
-        judged(Labels(adherent=adherent), verdict(faithfulness), group=f"g{i}")
+        predicted(Labels(adherent=adherent), verdict(faithfulness), group=f"g{i}")
         for i, (adherent, faithfulness) in enumerate(
             [(False, 0.1), (False, 0.6), (True, 0.4), (True, 0.7), (True, 0.9)]
         )
@@ -129,7 +57,7 @@ def test_the_response_level_is_scikit_learns() -> None:
     faithfulness = random.random(80).round(1)
     adherent = random.random(80) < faithfulness
     rows = [
-        judged(Labels(adherent=bool(truth)), verdict(float(score)), group=f"g{i}")
+        predicted(Labels(adherent=bool(truth)), verdict(float(score)), group=f"g{i}")
         for i, (truth, score) in enumerate(zip(adherent, faithfulness, strict=True))
     ]
     found = table(measure(rows))
@@ -152,12 +80,12 @@ def test_the_response_level_is_scikit_learns() -> None:
 def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
     labels = Labels(adherent=True, relevance=0.5, unsupported=())
     whole = [
-        judged(Labels(adherent=False, relevance=0.1), verdict(0.2), group="a"),
-        judged(labels, verdict(0.9), group="b"),
+        predicted(Labels(adherent=False, relevance=0.1), verdict(0.2), group="a"),
+        predicted(labels, verdict(0.9), group="b"),
     ]
     failed = [
-        judged(labels, FAILED, group="c"),
-        judged(labels, verdict(None, relevance=None), group="d"),
+        predicted(labels, FAILED, group="c"),
+        predicted(labels, verdict(None, relevance=None), group="d"),
     ]
     with_failed, without = table(measure(whole + failed)), table(measure(whole))
     for name, one in without.items():
@@ -170,7 +98,7 @@ def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
 
 
 def test_a_source_that_failed_altogether_is_shown() -> None:
-    found = table(measure([judged(Labels(adherent=True, relevance=0.5), FAILED)] * 3))
+    found = table(measure([predicted(Labels(adherent=True, relevance=0.5), FAILED)] * 3))
     assert found
     for one in found.values():
         assert (one.value, one.low, one.high) == (None, None, None)
@@ -183,7 +111,7 @@ def test_a_source_that_failed_altogether_is_shown() -> None:
     [(True, "undefined: no hallucinated row"), (False, "undefined: no adherent row")],
 )
 def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> None:
-    rows = [judged(Labels(adherent=adherent), verdict(0.1 * i), group=f"g{i}") for i in range(9)]
+    rows = [predicted(Labels(adherent=adherent), verdict(0.1 * i), group=f"g{i}") for i in range(9)]
     one = table(measure(rows))["logs/hallucination_auroc"]
     assert (one.value, one.low, one.high) == (None, None, None)
     assert one.note == reason
@@ -192,7 +120,9 @@ def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> 
 
 def test_nothing_flagged_has_no_precision_and_an_f1_of_zero() -> None:
     rows = [
-        judged(Labels(adherent=i < 4, unsupported=() if i < 4 else (Span(20, 38),)), verdict(0.9))
+        predicted(
+            Labels(adherent=i < 4, unsupported=() if i < 4 else (Span(20, 38),)), verdict(0.9)
+        )
         for i in range(8)
     ]
     found = table(measure(rows))
@@ -206,13 +136,13 @@ def test_nothing_flagged_has_no_precision_and_an_f1_of_zero() -> None:
 def test_span_characters_by_hand() -> None:
     rows = [
         # Gold 20..38 (18 characters), flagged 25..38 and 0..5: 13 hits of 18 flagged.
-        judged(Labels(unsupported=(Span(20, 38),)), verdict(0.1, ((25, 38), (0, 5)))),
+        predicted(Labels(unsupported=(Span(20, 38),)), verdict(0.1, ((25, 38), (0, 5)))),
         # No gold, 4 flagged: all of them wrong.
-        judged(Labels(unsupported=()), verdict(0.4, ((20, 24),))),
+        predicted(Labels(unsupported=()), verdict(0.4, ((20, 24),))),
         # Gold spans that overlap each other count once: 6 characters, none flagged.
-        judged(Labels(unsupported=(Span(0, 4), Span(2, 6))), verdict(0.9)),
+        predicted(Labels(unsupported=(Span(0, 4), Span(2, 6))), verdict(0.9)),
         # Unknown is not none.
-        judged(Labels(unsupported=None), verdict(0.1, ((0, 38),))),
+        predicted(Labels(unsupported=None), verdict(0.1, ((0, 38),))),
     ]
     found = table(measure(rows))
     precision, recall = 13 / 22, 13 / 24
@@ -227,7 +157,7 @@ def test_span_characters_by_hand() -> None:
 def test_scores_are_compared_each_with_its_own_truth() -> None:
     labels = Labels(relevance=0.2, utilization=0.6, completeness=0.9)
     evaluation = verdict(relevance=0.5, utilization=0.5, completeness=0.5)
-    found = table(measure([judged(labels, evaluation)]))
+    found = table(measure([predicted(labels, evaluation)]))
     assert found["logs/relevance_rmse"].value == pytest.approx(0.3)
     assert found["logs/utilization_rmse"].value == pytest.approx(0.1)
     assert found["logs/completeness_rmse"].value == pytest.approx(0.4)
@@ -239,7 +169,7 @@ def test_without_a_score_the_marked_context_sentences_are_counted() -> None:
     both = (ContextSpan(0, 0, 19), ContextSpan(0, 20, 36))
     labels = Labels(relevant=both, utilized=both[:1])
     evaluation = verdict(relevance=0.75, utilization=0.25, completeness=1.0)
-    found = table(measure([judged(labels, evaluation)]))
+    found = table(measure([predicted(labels, evaluation)]))
     assert found["logs/relevance_rmse"].value == pytest.approx(1 - 0.75)
     assert found["logs/utilization_rmse"].value == pytest.approx(0.5 - 0.25)
     assert found["logs/completeness_rmse"].value == pytest.approx(1.0 - 0.5)
@@ -249,19 +179,19 @@ def test_without_a_score_the_marked_context_sentences_are_counted() -> None:
 
 
 def test_completeness_of_nothing_relevant_is_no_truth() -> None:
-    found = table(measure([judged(Labels(relevant=(), utilized=()), verdict())]))
+    found = table(measure([predicted(Labels(relevant=(), utilized=()), verdict())]))
     assert "logs/completeness_rmse" not in found
     assert found["logs/relevance_rmse"].value == pytest.approx(0.5)
 
 
 def test_support_calibration_counts_response_sentences() -> None:
     # Sentence supports .9 and .2; the second sentence holds the gold span.
-    rows = [judged(Labels(unsupported=(Span(25, 30),)), verdict(0.2))]
+    rows = [predicted(Labels(unsupported=(Span(25, 30),)), verdict(0.2))]
     assert table(measure(rows))["logs/support_ece"].value == pytest.approx((0.1 + 0.2) / 2)
 
 
 def test_no_known_truth_gives_no_figure() -> None:
-    assert measure([judged(Labels(), verdict()), judged(Labels(), FAILED)]) == []
+    assert measure([predicted(Labels(), verdict()), predicted(Labels(), FAILED)]) == []
     assert measure([]) == []
 
 
@@ -274,7 +204,7 @@ def sets(shift: float = 0.0) -> list[Prediction]:
             adherent = bool(name == "c" or random.random() < 0.7)
             score = float(np.clip(random.normal(0.6 if adherent else 0.4, 0.2) + shift, 0, 1))
             labels = Labels(adherent=adherent, relevance=float(random.random()))
-            rows.append(judged(labels, verdict(score), f"ragbench/{name}", f"g{i // 2}"))
+            rows.append(predicted(labels, verdict(score), f"ragbench/{name}", f"g{i // 2}"))
     return rows
 
 
@@ -323,7 +253,7 @@ def test_ragtruth_is_pooled_and_taken_within_each_generator() -> None:
             labels = Labels(adherent=adherent, unsupported=() if adherent else (Span(20, 38),))
             generator = "model-a" if i % 2 else "model-b"
             evaluation = verdict(float(random.random()), ((20, 30),) if i % 3 else ())
-            rows.append(judged(labels, evaluation, f"ragtruth/{task}", f"g{i // 4}", generator))
+            rows.append(predicted(labels, evaluation, f"ragtruth/{task}", f"g{i // 4}", generator))
     found = table(measure(rows))
     everything = found["ragtruth/pooled/hallucination_auroc"]
     assert (everything.n, everything.groups) == (80, 10)
@@ -342,6 +272,58 @@ def test_ragtruth_is_pooled_and_taken_within_each_generator() -> None:
     assert "ragtruth/mean/hallucination_auroc" not in found
 
 
+def test_halubench_is_told_per_source_pooled_and_as_a_mean() -> None:
+    random = np.random.default_rng(0)
+
+    def drawn(source: str, count: int) -> list[Prediction]:
+        labels = [Labels(adherent=bool(random.random() < 0.6)) for _ in range(count)]
+        scores = random.random(count).round(2).tolist()
+        return [
+            predicted(label, verdict(score), source, f"{source}{i // 2}")
+            for i, (label, score) in enumerate(zip(labels, scores, strict=True))
+        ]
+
+    first, second = drawn("halubench/a", 40), drawn("halubench/b", 20)
+    lost = predicted(Labels(adherent=False), FAILED, "halubench/b", "lost")
+    found = table(measure([*second, lost, *first], resamples=100))
+
+    def by_library(rows: list[Prediction]) -> tuple[float, float]:
+        units = scored_units(rows)["hallucination"]
+        accuracy = accuracy_score(units.positive, units.probs > 0.5)
+        return float(accuracy), float(roc_auc_score(units.positive, units.probs))
+
+    a, b = by_library(first), by_library(second)
+    expected = {"a": a, "b": b, "pooled": by_library(first + second)}
+    expected["mean"] = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
+    for source, (accuracy, area) in expected.items():
+        right = found[f"halubench/{source}/hallucination_accuracy"]
+        assert right.value == pytest.approx(accuracy)
+        assert found[f"halubench/{source}/hallucination_auroc"].value == pytest.approx(area)
+        assert right.low is not None and right.high is not None
+        assert right.low <= accuracy <= right.high
+        assert right.failed == int(source != "a")
+
+
+def test_accuracy_needs_no_second_class() -> None:
+    scores = (0.2, 0.6, 0.8, 0.9)
+    rows = [predicted(Labels(adherent=True), verdict(score), group=str(score)) for score in scores]
+    found = table(measure(rows, resamples=50))
+    assert found["logs/hallucination_accuracy"].value == 0.75
+    assert found["logs/hallucination_auroc"].value is None
+
+
+def test_units_have_the_probability_and_label_of_the_positive_class() -> None:
+    rows = [
+        predicted(Labels(adherent=False), verdict(0.25)),
+        predicted(Labels(adherent=True), FAILED),
+    ]
+    units = scored_units(rows)
+    assert units["hallucination"].probs.tolist() == [0.75]
+    assert units["hallucination"].positive.tolist() == [True]
+    assert (units["hallucination"].rows.tolist(), units["hallucination"].failed) == ([0], 1)
+    assert len(units["support"].probs) == 0
+
+
 @given(st.permutations(range(24)))
 def test_the_order_of_rows_changes_nothing(order: list[int]) -> None:
     rows = sets()[::5][:24]
@@ -353,27 +335,7 @@ def test_the_order_of_rows_changes_nothing(order: list[int]) -> None:
 
 def test_a_verdict_that_is_not_finite_is_refused() -> None:
     with pytest.raises(ValueError, match="1 of 1 numbers in the verdicts on \\['x'\\]"):
-        measure([judged(Labels(adherent=True), verdict(math.nan))])
-
-
-def test_three_thousand_rows_take_seconds() -> None:
-    random = np.random.default_rng(5)
-    rows = []
-    for i in range(3000):
-        adherent = bool(random.random() < 0.7)
-        labels = Labels(
-            adherent=adherent,
-            unsupported=() if adherent else (Span(20, 38),),
-            relevance=0.5,
-            utilization=0.2,
-            completeness=0.3,
-        )
-        rows.append(judged(labels, verdict(float(random.random())), group=f"g{i // 4}"))
-    started = time.process_time()
-    found = measure(rows)
-    # Under a second of one core; the limit leaves room for a slow machine.
-    assert time.process_time() - started < 20
-    assert all(one.low is not None for one in found if one.measure.startswith("hallucination"))
+        measure([predicted(Labels(adherent=True), verdict(math.nan))])
 
 
 def test_measuring_loads_no_torch() -> None:

@@ -1,0 +1,68 @@
+"""Made-up verdicts and predictions for the tests of measures."""
+
+from __future__ import annotations
+
+from trivet.measures.predictions import Prediction
+from trivet.records import (
+    ContextSentence,
+    ContextVerdict,
+    Evaluation,
+    FailedEvaluation,
+    LabelledExample,
+    Labels,
+    RagExample,
+    SentenceVerdict,
+    UnsupportedSpan,
+)
+
+RESPONSE = "Foxes sleep by day. Owls sing at noon."
+CONTEXT = "Foxes sleep by day. Owls are silent."
+SENTENCES = ((0, 19), (20, 36))
+FAILED = FailedEvaluation(id="x", code="too_long", message="too long")
+
+
+def verdict(
+    faithfulness: float | None = 0.8,
+    flagged: tuple[tuple[int, int], ...] = (),
+    relevance: float | None = 0.5,
+    utilization: float | None = 0.5,
+    completeness: float | None = 0.5,
+    threshold: float = 0.5,
+) -> Evaluation:
+    support = 0.0 if faithfulness is None else faithfulness
+    context = tuple(
+        ContextSentence(start, end, CONTEXT[start:end], 0.75, 0.25) for start, end in SENTENCES
+    )
+    return Evaluation(
+        id="x",
+        faithfulness=faithfulness,
+        supported_share=1.0,
+        relevance=relevance,
+        utilization=utilization,
+        completeness=completeness,
+        adherent=None if faithfulness is None else faithfulness >= threshold,
+        unsupported=tuple(
+            UnsupportedSpan(start, end, RESPONSE[start:end], 0.9) for start, end in flagged
+        ),
+        sentences=(
+            SentenceVerdict(0, 19, RESPONSE[:19], 0.9, True),
+            SentenceVerdict(20, 38, RESPONSE[20:], support, support >= threshold),
+        ),
+        contexts=(ContextVerdict(relevance=relevance, utilization=utilization, sentences=context),),
+        windows=1,
+        window_size=512,
+        cut_question_tokens=0,
+        response_chunks=1,
+        replaced_characters=0,
+    )
+
+
+def predicted(
+    labels: Labels,
+    evaluation: Evaluation | FailedEvaluation,
+    source: str = "logs",
+    group: str = "g",
+    generator: str | None = None,
+) -> Prediction:
+    example = RagExample(question="Who sleeps?", contexts=(CONTEXT,), response=RESPONSE, id="x")
+    return Prediction(LabelledExample(example, labels, source, group, generator), evaluation)
