@@ -15,7 +15,7 @@ from trivet.report.answer import evaluation_notes, rebuilt_contexts, rebuilt_res
 
 _UNSUPPORTED = "bold red"
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
-_MAX_TEXT = 60  # characters of a sentence or context in a table
+_MAX_TEXT = 200  # characters of a sentence or context; the terminal may show fewer
 
 
 def show(what: RenderableType) -> None:
