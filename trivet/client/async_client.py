@@ -18,11 +18,7 @@ from trivet.records import Evaluation, FailedEvaluation
 
 
 class AsyncClient:
-    """Client of a server for one event loop; close it after use.
-
-    Attributes:
-        settings: Checked arguments.
-    """
+    """``Client`` for one event loop, with the same arguments; close it after use."""
 
     def __init__(
         self,
@@ -36,7 +32,6 @@ class AsyncClient:
         most_bytes: int = MOST_BYTES,
         ca_file: Path | str | None = None,
     ) -> None:
-        """Set up a client; sends nothing yet. Arguments and errors as in ``Client``."""
         limits = (timeout_seconds, retries, connections, examples_per_request, most_bytes)
         self.settings = ClientSettings(url, key, *limits, ca_file)
         self._http = httpx2.AsyncClient(**self.settings.http_arguments())

@@ -2,5 +2,5 @@
 
 A ``judge`` is a ``trivet.Evaluator`` or a ``trivet.Client``; ``None`` uses the embedded bundle.
 A ``mapping`` names fields that replace the known ones, such as ``{"question": "prompt"}``.
-Adapters raise `trivet.integrations.judge.MissingLibraryError` if their tool is not installed.
+An adapter without its tool raises `trivet.integrations.judge.MissingLibraryError`.
 """
