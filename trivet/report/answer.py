@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from trivet.records import (
-    ContextSentence,
-    DataError,
-    Evaluation,
-    SentenceVerdict,
-    UnsupportedSpan,
-)
+from trivet.records import ContextSentence, DataError, Evaluation, SentenceVerdict, UnsupportedSpan
 from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import read_evaluation, read_scores
 

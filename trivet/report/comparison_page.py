@@ -22,6 +22,7 @@ from trivet.report.verdicts_page import (
     interval,
     short,
     take_in_turn,
+    with_interval,
 )
 from trivet.verdict_json import SCORES
 
@@ -127,10 +128,10 @@ def render_comparison(
     limits = limits or Limits()
     pairs = pair(tally(runs[0], limits, by), tally(runs[1], limits))
     labels = (f"A: {names[0]}", f"B: {names[1]}")
-    changes = tuple(form.format(kind) for kind in KINDS for form in (_NEW, _GONE))
-    scores = tuple(f"change of {score}" for score in SCORES)
-    good = (*(_GONE.format(kind) for kind in KINDS), _SAME)
-    choices = Choices((*changes, _SAME), scores, pairs.first.columns, good)
+    changes = [form.format(kind) for kind in KINDS for form in (_NEW, _GONE)]
+    scores = [f"change of {score}" for score in SCORES]
+    good = [*map(_GONE.format, KINDS), _SAME]
+    choices = Choices([*changes, _SAME], scores, pairs.first.columns, good)
     numbers = _changed_most(pairs, shown)
     left_out = int(pairs.evaluated.sum()) - len(numbers)
     note = (
@@ -225,7 +226,7 @@ def _group_sections(pairs: Pairing) -> list[Section]:
             if not among.any():
                 continue
             means = [pairs.mean_difference(score, among) for score in SCORES]
-            cells = [f"{number(mean.value, '+.3f')} ({interval(mean, '+.3f')})" for mean in means]
+            cells = [with_interval(mean, "+.3f") for mean in means]
             rows.append((value, str(int(among.sum())), *cells))
             if means[0].value is not None:
                 points.append((short(value), means[0].value, means[0].low, means[0].high))

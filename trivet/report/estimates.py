@@ -55,8 +55,8 @@ def mean_of(values: FloatArray, groups: IntArray, bounds: tuple[float, float] = 
         return Mean(value, None, None, len(found))
     error = math.sqrt(count / (count - 1) * float(errors @ errors)) / len(found)
     half_width = student(count - 1) * error
-    low, high = bounds
-    return Mean(value, max(low, value - half_width), min(high, value + half_width), len(found))
+    low, high = max(bounds[0], value - half_width), min(bounds[1], value + half_width)
+    return Mean(value, low, high, len(found))
 
 
 def student(degrees: int) -> float:

@@ -150,7 +150,7 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
         return VerdictRow(row, id_, error=FailedEvaluation(id_, "no_verdict", problem))
     texts, ids = _part(record, "texts"), record.get("context_ids")
     ids = ids if isinstance(ids, list) else []
-    question, contexts, response = (texts.get(n) for n in ("question", "contexts", "response"))
+    question, contexts, response = map(texts.get, ("question", "contexts", "response"))
     return VerdictRow(
         row=row,
         id=id_,

@@ -174,9 +174,8 @@ def _group_sections(counted: Tally) -> list[Section]:
     """Return a section for each metadata column, with its values side by side."""
     sections = [_group_section(counted, column) for column in counted.columns]
     if counted.wide:
-        names = ", ".join(counted.wide)
-        paragraph = f"Not grouped by, with more than {MAX_VALUES} values: {names}."
-        sections.append(Section("Other columns", [paragraph]))
+        paragraph = f"With more than {MAX_VALUES} values: {', '.join(counted.wide)}."
+        sections.append(Section("Columns without groups", [paragraph]))
     return sections
 
 
@@ -190,10 +189,7 @@ def _group_section(counted: Tally, column: Column) -> Section:
         evaluated = int((among & ~counted.failed).sum())
         means = {score: counted.mean(score, among) for score in SCORES}
         shares = [_share(int((counted.kinds[kind] & among).sum()), evaluated) for kind in KINDS]
-        cells = [
-            number(mean.value) if mean.low is None else f"{number(mean.value)} ({interval(mean)})"
-            for mean in means.values()
-        ]
+        cells = [with_interval(mean) for mean in means.values()]
         rows.append((value, str(evaluated), str(int(among.sum()) - evaluated), *cells, *shares))
         for score, mean in means.items():
             if mean.value is not None:
@@ -223,6 +219,12 @@ def _failure_section(counted: Tally) -> Section:
 def interval(mean: Mean, form: str = ".3f") -> str:
     """Format an interval; ``-`` for none."""
     return "-" if mean.low is None else f"{mean.low:{form}} to {mean.high:{form}}"
+
+
+def with_interval(mean: Mean, form: str = ".3f") -> str:
+    """Format a mean, followed by its interval if there is one."""
+    value = number(mean.value, form)
+    return value if mean.low is None else f"{value} ({interval(mean, form)})"
 
 
 def _share(count: int, of: int) -> str:
