@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.batch.errors import OutputFullError, OutputLockedError
+from trivet.batch.errors import OutputFullError
 from trivet.batch.output import Output, no_room
 from trivet.records import DataError
 
@@ -46,13 +46,6 @@ def test_a_full_disk_leaves_whole_lines(
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), no_room(tmp_path):
         raise PermissionError(errno.EACCES, "no")
-
-
-def test_the_lock_ends_with_the_file(tmp_path: Path) -> None:
-    with Output(tmp_path / "out"), pytest.raises(OutputLockedError, match="another process"):
-        Output(tmp_path / "out")
-    with Output(tmp_path / "out") as output:
-        assert output.size == 0
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from trivet.batch.progress import Reporter, show_progress
+from trivet.batch.progress import Reporter
 from trivet.batch.tally import SCORES, Tally
 from trivet.data.logs.log import Log
 from trivet.records import Evaluation, FailedEvaluation
@@ -89,15 +87,3 @@ def test_a_line_says_how_fast_and_how_long() -> None:
         "1010 rows, 3 failed | 0.5 rows/s | 3.0 windows/s | faithfulness 0.750 | relevance 0.500 | "
         "75%, 0:20 left"
     ]
-
-
-def test_what_is_no_terminal_gets_lines_and_quiet_gets_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "log.jsonl").write_text("{}", encoding="utf-8")
-    log = Log(str(tmp_path / "log.jsonl"))
-    for quiet in (False, True):
-        with show_progress(log, quiet) as on_block:
-            on_block(tally(), 6)
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "")  # ten seconds are not over

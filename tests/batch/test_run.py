@@ -126,17 +126,6 @@ def test_a_run_that_was_stopped_writes_the_bytes_of_one_that_was_not(
     assert [line["row"] for line in read(out)] == list(range(1, 701))
 
 
-def test_a_block_is_as_long_as_a_few_engine_calls_or_64_rows(
-    write_log: WriteLog, judge: Judge, tmp_path: Path, toy: Any
-) -> None:
-    assert blocks.block_characters(toy) == 12 * 4 * 512
-    long = {**GOOD, "contexts": ["The mill is old. " * 600]}  # 10,200 characters
-    record = judge(write_log([long] * 7), tmp_path / "long.jsonl")
-    assert record.progress.blocks == 3
-    record = judge(write_log([GOOD] * 129), tmp_path / "short.jsonl")
-    assert record.progress.blocks == 3
-
-
 def test_a_run_that_goes_on_keeps_the_blocks_it_began_with(
     write_log: WriteLog, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

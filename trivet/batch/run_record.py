@@ -86,12 +86,6 @@ class RunRecord:
             **{f"settings.{name}": value for name, value in self.settings.items()},
         }
 
-    def to_json(self) -> str:
-        """Return the file's text."""
-        record = {"schema_version": SCHEMA} | vars(self)
-        record |= {"progress": asdict(self.progress), "counts": self.counts.to_dict()}
-        return json.dumps(record, indent=2) + "\n"
-
 
 def record_path(out: Path) -> Path:
     """Return the path of an output's record."""
@@ -131,8 +125,10 @@ def write_record(out: Path, record: RunRecord) -> None:
     """
     path = record_path(out)
     new = path.with_name(f"{path.name}.new")
+    content = {"schema_version": SCHEMA} | vars(record)
+    content |= {"progress": asdict(record.progress), "counts": record.counts.to_dict()}
     with new.open("w", encoding="utf-8") as file:
-        file.write(record.to_json())
+        file.write(json.dumps(content, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)

@@ -79,14 +79,18 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def _columns(lines: Path) -> tuple[set[str], dict[str, set[str]]]:
-    """Return the fields of the lines, and the value types of each metadata column."""
+def _columns(lines: Path) -> tuple[set[str], dict[str, str]]:
+    """Return the fields of the lines, and the type of each metadata column."""
     names: set[str] = set()
-    kinds: dict[str, set[str]] = {}
+    kinds: dict[str, str] = {}
     for record in _records(lines):
         names |= record.keys()
         for name, value in record.get("metadata", {}).items():
-            kinds.setdefault(name, set()).add(_kind(value))
+            kind = _kind(value)
+            before = kinds.get(name, kind)
+            if before != kind:
+                kind = "float" if {before, kind} == {"int", "float"} else "text"
+            kinds[name] = kind
     return names, kinds
 
 
@@ -98,29 +102,22 @@ def _kind(value: Any) -> str:
     return "float" if isinstance(value, float) else "text"
 
 
-def _one_kind(kinds: set[str]) -> str:
-    """Return the type that can hold all values of a column."""
-    if kinds == {"int", "float"}:
-        return "float"
-    return next(iter(kinds)) if len(kinds) == 1 else "text"
-
-
-def _row(record: dict[str, Any], kinds: Mapping[str, set[str]]) -> dict[str, Any]:
+def _row(record: dict[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
     """Return a record with its metadata as columns."""
     for name, value in record.pop("metadata", {}).items():
-        kind = _one_kind(kinds[name])
-        if kind == "text" and not isinstance(value, str):
+        if kinds[name] == "text" and not isinstance(value, str):
             value = json.dumps(value)
-        record[f"metadata.{name}"] = float(value) if kind == "float" else value
+        record[f"metadata.{name}"] = float(value) if kinds[name] == "float" else value
     return record
 
 
-def _schema(names: set[str], kinds: Mapping[str, set[str]]) -> pyarrow.Schema:
+def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
     import pyarrow as pa
 
     whole, number, text, truth = pa.int64(), pa.float64(), pa.string(), pa.bool_()
     place = [("start", whole), ("end", whole), ("text", text)]
-    context_sentence = pa.struct([*place, ("relevance", number), ("utilization", number)])
+    scores = [("relevance", number), ("utilization", number)]
+    context_sentences = pa.list_(pa.struct([*place, *scores]))
     types = {
         "row": whole,
         "id": text,
@@ -128,15 +125,7 @@ def _schema(names: set[str], kinds: Mapping[str, set[str]]) -> pyarrow.Schema:
         "adherent": truth,
         "unsupported": pa.list_(pa.struct([*place, ("probability", number)])),
         "sentences": pa.list_(pa.struct([*place, ("support", number), ("supported", truth)])),
-        "contexts": pa.list_(
-            pa.struct(
-                [
-                    ("relevance", number),
-                    ("utilization", number),
-                    ("sentences", pa.list_(context_sentence)),
-                ]
-            )
-        ),
+        "contexts": pa.list_(pa.struct([*scores, ("sentences", context_sentences)])),
         "context_ids": pa.list_(text),
         "texts": pa.struct([("question", text), ("contexts", pa.list_(text)), ("response", text)]),
     }
@@ -145,5 +134,5 @@ def _schema(names: set[str], kinds: Mapping[str, set[str]]) -> pyarrow.Schema:
     by_kind = {"int": whole, "float": number, "bool": truth, "text": text}
     there = [name for name in ("row", *FIELDS, "error") if name in names and name != "metadata"]
     columns = [(name, types.get(name, number)) for name in there]
-    columns += [(f"metadata.{n}", by_kind[_one_kind(kinds[n])]) for n in sorted(kinds)]
+    columns += [(f"metadata.{name}", by_kind[kinds[name]]) for name in sorted(kinds)]
     return pa.schema(columns or [("row", whole)])

@@ -85,7 +85,13 @@ def test_the_epoch_may_be_set_after_the_iterator_was_made(layouts: list[Layout])
 
 
 def shares(layouts: list[Layout], world: int, seed: int | None) -> list[list[list[int]]]:
-    return [list(WindowBatches(layouts, 4, seed, rank, world)) for rank in range(world)]
+    return [list(share(layouts, rank, world, seed)) for rank in range(world)]
+
+
+def share(layouts: list[Layout], rank: int, world: int, seed: int | None) -> WindowBatches:
+    batches = WindowBatches(layouts, 4, seed)
+    batches.share(rank, world)
+    return batches
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
@@ -95,7 +101,7 @@ def test_devices_that_train_step_together_and_miss_nothing(
     whole = list(WindowBatches(layouts, 4, seed=0))
     parts = shares(layouts, world, seed=0)
     (length,) = {len(part) for part in parts}
-    assert length == -(-len(whole) // world) == len(WindowBatches(layouts, 4, 0, 0, world))
+    assert length == -(-len(whole) // world) == len(share(layouts, 0, world, 0))
     # Read side by side they are the whole epoch in its order, and then its beginning again.
     together = [batch for step in zip(*parts, strict=True) for batch in step]
     assert together == (whole + whole)[: len(together)]
@@ -117,4 +123,4 @@ def test_devices_that_judge_share_every_example_once(layouts: list[Layout], worl
 def test_too_few_examples_to_judge_are_refused(layouts: list[Layout]) -> None:
     assert all(shares(layouts[:3], 3, seed=None))
     with pytest.raises(ConfigError, match=r"run.devices \(4\): only 3 examples of dev"):
-        WindowBatches(layouts[:3], 4, None, 0, 4)
+        share(layouts[:3], 0, 4, None)

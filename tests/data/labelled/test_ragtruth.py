@@ -54,15 +54,13 @@ def label(start: Any, end: Any, text: str | None = None, **others: Any) -> dict[
     return {"start": start, "end": end, "text": ANSWER[22:31] if text is None else text} | others
 
 
-def read(
-    folder: Path, *responses: Any, drop_bad_quality: bool = True
-) -> tuple[list[LabelledExample], SourceReport]:
+def read(folder: Path, *responses: Any) -> tuple[list[LabelledExample], SourceReport]:
     def lines(rows: Any) -> str:
         return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
 
     (folder / "response.jsonl").write_text(lines(responses), encoding="utf-8")
     (folder / "source_info.jsonl").write_text(lines([QA, SUMMARY, RECORD]), encoding="utf-8")
-    return read_ragtruth(folder, drop_bad_quality=drop_bad_quality)
+    return read_ragtruth(folder)
 
 
 def test_spans_question_and_passages(tmp_path: Path) -> None:
@@ -101,12 +99,11 @@ def test_a_record_that_the_prompt_does_not_show_is_written_as_json(tmp_path: Pat
     assert example.example.question == ""
 
 
-def test_bad_quality_is_dropped_unless_asked_for(tmp_path: Path) -> None:
+def test_bad_quality_is_dropped(tmp_path: Path) -> None:
     rows = [response(), response(quality="truncated"), response(quality="incorrect_refusal")]
     examples, report = read(tmp_path, *rows)
     assert len(examples) == 1
     assert report.dropped == {"quality is truncated": 1, "quality is incorrect_refusal": 1}
-    assert len(read(tmp_path, *rows, drop_bad_quality=False)[0]) == 3
 
 
 @pytest.mark.parametrize(

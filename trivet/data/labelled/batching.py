@@ -62,22 +62,9 @@ class WindowBatches(Sampler[list[int]]):
         layouts: Layouts of the examples.
         budget: Most windows in a batch.
         seed: Seed of the shuffle; without one the examples are sorted by length.
-        rank: Index of this device.
-        world: Number of devices.
-
-    Raises:
-        ConfigError: There are fewer validation examples than devices; a device without any would
-            let the others wait forever.
     """
 
-    def __init__(
-        self,
-        layouts: Sequence[Layout],
-        budget: int,
-        seed: int | None,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
+    def __init__(self, layouts: Sequence[Layout], budget: int, seed: int | None) -> None:
         self._windows = np.asarray([len(layout.rows) for layout in layouts], dtype=np.int64)
         widths = [max(map(len, layout.rows)) for layout in layouts]
         self._widths = np.asarray(widths, dtype=np.int64)
@@ -86,10 +73,15 @@ class WindowBatches(Sampler[list[int]]):
         self.epoch = 0
         self._skip = 0
         self.given = 0
-        self.share(rank, world)
+        self.share(0, 1)
 
     def share(self, rank: int, world: int) -> None:
-        """Set the device whose share is read, one of ``world``."""
+        """Set the index of the device whose share is read, and the number of devices.
+
+        Raises:
+            ConfigError: There are fewer validation examples than devices; a device without any
+                would let the others wait forever.
+        """
         if self.seed is None and len(self._windows) < world:
             raise ConfigError(
                 f"run.devices ({world}): only {len(self._windows)} examples of dev to share among "

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 DEV_SHARE = 0.15
 """Share of the groups in our own dev split."""
@@ -24,38 +23,17 @@ def digest(*texts: str) -> str:
     return total.hexdigest()[:16]
 
 
-def is_dev(group: str, share: float = DEV_SHARE) -> bool:
+def is_dev(group: str) -> bool:
     """Tell whether a group is on the dev side of our own split.
 
     Depends only on the group's name, so the answer never changes when rows are added or reordered.
-
-    Args:
-        group: Name of the group.
-        share: Expected share of the groups on the dev side, in [0, 1].
     """
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share ({share}) must lie in [0, 1]")
-    return int(digest(group), 16) < share * 2**64
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """The group of each row, and how many documents are divided between groups.
-
-    Attributes:
-        names: Name of each row's group.
-        documents: Number of distinct documents.
-        divided_documents: Number of documents whose rows are in more than one group.
-    """
-
-    names: tuple[str, ...]
-    documents: int
-    divided_documents: int
+    return int(digest(group), 16) < DEV_SHARE * 2**64
 
 
 def group_by_documents(
     questions: Sequence[str], documents: Sequence[Sequence[str]], largest: int
-) -> Grouping:
+) -> tuple[tuple[str, ...], int]:
     """Group rows so that as few documents as possible are in two groups.
 
     Rows with the same question always share a group. Groups that share a document are joined, the
@@ -68,6 +46,9 @@ def group_by_documents(
         questions: Question of each row.
         documents: Documents of each row.
         largest: Most rows in a group that was joined by documents.
+
+    Returns:
+        The name of each row's group, and the number of documents in more than one group.
     """
     keys = [question.strip() for question in questions]
     parent = {key: key for key in keys}
@@ -91,8 +72,5 @@ def group_by_documents(
                 size[roots[0]] += size[key]
 
     # Each root is the smallest of the roots it absorbed: the smallest question of its group.
-    return Grouping(
-        names=tuple(digest(root(key)) for key in keys),
-        documents=len(asked),
-        divided_documents=sum(len({root(key) for key in keys_}) > 1 for keys_ in asked.values()),
-    )
+    divided = sum(len({root(key) for key in shared}) > 1 for shared in asked.values())
+    return tuple(digest(root(key)) for key in keys), divided

@@ -16,11 +16,7 @@ def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
     """
     if value is None:
         return None
-    return tuple(
-        Span(start, end)
-        for start, end in _numbers(value, 2, what)
-        if _inside(start, end, text, what)
-    )
+    return tuple(Span(start, end) for _, start, end in _checked(value, [text], what, 2))
 
 
 def context_spans_of(
@@ -33,16 +29,7 @@ def context_spans_of(
     """
     if value is None:
         return None
-    spans = []
-    for context, start, end in _numbers(value, 3, what):
-        if not 0 <= context < len(contexts):
-            raise RowError(
-                f"{what} names a context that is not there",
-                f"context {context} of {len(contexts)}, counted from 0",
-            )
-        if _inside(start, end, contexts[context], what):
-            spans.append(ContextSpan(context, start, end))
-    return tuple(spans)
+    return tuple(ContextSpan(*numbers) for numbers in _checked(value, contexts, what, 3))
 
 
 def merge_overlapping(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -67,7 +54,10 @@ def merge_overlapping_contexts(spans: Sequence[ContextSpan]) -> tuple[ContextSpa
     )
 
 
-def _numbers(value: object, length: int, what: str) -> Iterator[list[int]]:
+def _checked(
+    value: object, texts: Sequence[str], what: str, length: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield context, start and end of the spans that are not empty."""
     if not isinstance(value, list):
         raise RowError(f"{what} is not a list")
     for item in value:
@@ -75,10 +65,14 @@ def _numbers(value: object, length: int, what: str) -> Iterator[list[int]]:
         whole = isinstance(item, list) and all(type(number) is int for number in item)
         if not whole or len(item) != length:
             raise RowError(f"{what} holds something that is not {length} whole numbers")
-        yield item
-
-
-def _inside(start: int, end: int, text: str, what: str) -> bool:
-    if not 0 <= start <= end <= len(text):
-        raise RowError(f"{what} leaves its text", f"[{start}, {end}) of {len(text)} characters")
-    return start < end
+        context, start, end = item if length == 3 else (0, *item)
+        if not 0 <= context < len(texts):
+            raise RowError(
+                f"{what} names a context that is not there",
+                f"context {context} of {len(texts)}, counted from 0",
+            )
+        size = len(texts[context])
+        if not 0 <= start <= end <= size:
+            raise RowError(f"{what} leaves its text", f"[{start}, {end}) of {size} characters")
+        if start < end:
+            yield context, start, end

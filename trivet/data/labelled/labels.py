@@ -8,7 +8,7 @@ joined faithfulness is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,8 +94,8 @@ def align_labels(
         window_class=window_class,
         token_supported=token_supported,
         adherent=np.asarray(UNKNOWN if adherent is None else int(adherent)),
-        relevant=_context_marks(labels.relevant, tokenized),
-        utilized=_context_marks(labels.utilized, tokenized),
+        relevant=_mark_contexts(labels.relevant, tokenized),
+        utilized=_mark_contexts(labels.utilized, tokenized),
         weight=np.asarray(labelled.weight, dtype=np.float32),
     )
 
@@ -121,30 +121,21 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
 
 
 def _rows_that_show(
-    spans: Iterable[ContextSpan], tokenized: TokenizedExample, layout: Layout
+    spans: Sequence[ContextSpan], tokenized: TokenizedExample, layout: Layout
 ) -> BoolArray:
     """Tell for every row whether it shows a token of the evidence; all do if none is named."""
-    spans = tuple(spans)
     if not spans:
         return np.ones(len(layout.rows), dtype=np.bool_)
     marked = np.concatenate([[0], np.cumsum(_mark_contexts(spans, tokenized))])
-    first, last = layout.row_context[:, 0], layout.row_context[:, 1]
-    shows: BoolArray = marked[last] > marked[first]
+    shows: BoolArray = marked[layout.row_context[:, 1]] > marked[layout.row_context[:, 0]]
     return shows
 
 
-def _context_marks(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExample) -> IntArray:
-    if spans is None:
-        return np.full(len(tokenized.context), UNKNOWN, dtype=np.int64)
-    return _mark_contexts(spans, tokenized).astype(np.int64)
-
-
-def _mark_contexts(spans: Sequence[ContextSpan], tokenized: TokenizedExample) -> BoolArray:
-    marks = np.zeros(len(tokenized.context), dtype=np.bool_)
-    for number in {span.context for span in spans}:
+def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExample) -> IntArray:
+    """Mark the context tokens in any span with 1, others with 0; all unknown without spans."""
+    marks = np.full(len(tokenized.context), UNKNOWN if spans is None else 0, dtype=np.int64)
+    for number in {span.context for span in spans or ()}:
         own = tokenized.context_index == number
-        marks[own] = mark_tokens(
-            tokenized.context.offsets[own],
-            [Span(span.start, span.end) for span in spans if span.context == number],
-        )
+        inside = [Span(one.start, one.end) for one in spans or () if one.context == number]
+        marks[own] = mark_tokens(tokenized.context.offsets[own], inside)
     return marks

@@ -53,15 +53,15 @@ def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
         parts[row.part].append(row)
     examples: list[LabelledExample] = []
     for part, rows in parts.items():
-        grouping = group_by_documents(
+        groups, divided = group_by_documents(
             [str(row.values.get("question") or "") for row in rows],
             [_document_texts(row) for row in rows],
             largest=max(LARGEST_GROUP_ROWS, int(LARGEST_GROUP_SHARE * len(rows))),
         )
-        report.note("documents that occur in several groups", part, grouping.divided_documents)
+        report.note("documents that occur in several groups", part, divided)
         named = (
             (f"{part}/{row.split}/{row.values.get('id')}", (row, f"ragbench/{part}/{group}"))
-            for row, group in zip(rows, grouping.names, strict=True)
+            for row, group in zip(rows, groups, strict=True)
         )
         examples += report.collect(named, partial(_labelled, report=report))
     return examples, report

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,15 +29,11 @@ class _SourceTexts(NamedTuple):
     contexts: tuple[str, ...]
 
 
-def read_ragtruth(
-    folder: Path, *, drop_bad_quality: bool = True
-) -> tuple[list[LabelledExample], SourceReport]:
-    """Read RAGTruth.
+def read_ragtruth(folder: Path) -> tuple[list[LabelledExample], SourceReport]:
+    """Read RAGTruth from the folder of its two files.
 
-    Args:
-        folder: Folder of ``response.jsonl`` and ``source_info.jsonl``.
-        drop_bad_quality: Whether to leave out responses that the annotators marked as truncated or
-            as wrong refusals, as the paper does.
+    Leaves out responses that the annotators marked as truncated or as wrong refusals, as the paper
+    does.
 
     Returns:
         The examples in the order of ``response.jsonl``, and the report. ``source`` is
@@ -51,14 +48,7 @@ def read_ragtruth(
     report = SourceReport(source=f"ragtruth:{folder}")
     sources = _read_sources(folder / SOURCES, report)
     lines = ((f"{RESPONSES} line {n}", row) for n, row in read_json_lines(folder / RESPONSES))
-
-    def read(row: dict[str, Any], place: str) -> LabelledExample:
-        quality = row.get("quality")
-        if drop_bad_quality and quality != "good":
-            raise RowError(f"quality is {quality}")
-        return _labelled(row, sources, place, report)
-
-    return report.collect(lines, read), report
+    return report.collect(lines, partial(_labelled, sources=sources, report=report)), report
 
 
 def split_passages(text: str) -> tuple[str, ...]:
@@ -119,8 +109,10 @@ def _texts(row: dict[str, Any]) -> _SourceTexts | None:
 
 
 def _labelled(
-    row: dict[str, Any], sources: dict[str, _SourceTexts], place: str, report: SourceReport
+    row: dict[str, Any], place: str, sources: dict[str, _SourceTexts], report: SourceReport
 ) -> LabelledExample:
+    if (quality := row.get("quality")) != "good":
+        raise RowError(f"quality is {quality}")
     response = row.get("response")
     if not isinstance(response, str) or not response.strip():
         raise RowError("response holds no text")
