@@ -26,10 +26,10 @@ def ablate(
         bool, typer.Option(help="Repeat runs of another configuration.")
     ] = False,
 ) -> None:
-    """Train every cell of a grid with every seed, and compare them in one table.
+    """Train every cell of a grid and compare them in one table.
 
-    Finished runs are skipped, interrupted ones continue. The table is written to the folder of the
-    runs as Markdown, JSON and a page.
+    Each cell is trained with every seed. Finished runs are skipped, interrupted ones continue. The
+    table is written to the folder of the runs as Markdown, JSON and a page.
     """
     grids = [Path(word) for word in grid_and_overrides if "=" not in word]
     overrides = [word for word in grid_and_overrides if "=" in word]

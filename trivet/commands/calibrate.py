@@ -65,9 +65,10 @@ def calibrate(
         Path | None, typer.Option(help="FILE.html or a folder: errors and reliability curves.")
     ] = None,
 ) -> None:
-    """Fit probabilities and thresholds of a bundle on dev rows; export again afterwards.
+    """Fit probabilities and thresholds of a bundle on dev rows.
 
-    A threshold that the rows do not justify is kept; the exit code is then 4.
+    Export the bundle again afterwards. A threshold that the rows do not justify is kept; the exit
+    code is then 4.
     """
     if lexical_overlap and method != "platt":
         raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")

@@ -51,7 +51,7 @@ def test(
     precision: PrecisionOption = None,
     backend: BackendOption = "onnx",
 ) -> None:
-    """Measure a bundle on labelled data, with an interval for each figure."""
+    """Measure a bundle on labelled data, with intervals."""
     with needs_extra("train"):
         from trivet.bundle.scores import keep_scores
         from trivet.evaluation import measured_bundle
