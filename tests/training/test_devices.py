@@ -22,7 +22,7 @@ from trivet.training.validation import ValidationMeasures
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ConfigOf = Callable[..., TrainConfig]
-Rows = list[list[tuple[list[str], dict[str, list[float]]]]]
+Rows = list[list[tuple[list[str], dict[str, tuple[list[float], list[float]]]]]]
 # Each process trains, joins its rows of validation and then diverges on rank 1.
 PROCESS = """
 import json, os, sys
@@ -53,7 +53,7 @@ train(load_config([folder / "shared.yaml"]))
 rank = int(os.environ.get("LOCAL_RANK", "0"))
 measures = ValidationMeasures()
 for sources, columns in json.loads((folder / "rows.json").read_text())[rank]:
-    measures.update(sources, **{name: torch.tensor(column) for name, column in columns.items()})
+    measures.update(sources, {name: torch.tensor(pair).unbind() for name, pair in columns.items()})
 answer["figures"] = measures.compute()
 row = LabelledExample(RagExample("?", (), "", id=f"row-{rank}"), Labels(), "tiny", f"group-{rank}")
 loss = torch.tensor(1.0)
@@ -68,12 +68,10 @@ except DivergedError as error:
 
 def batch(
     sources: list[str], faithfulness: list[float], true: list[float]
-) -> tuple[list[str], dict[str, list[float]]]:
+) -> tuple[list[str], dict[str, tuple[list[float], list[float]]]]:
     half = [0.5] * len(sources)
-    columns = {"faithfulness": faithfulness, "adherent": true}
-    columns |= {"relevance": half, "relevance_true": faithfulness}
-    columns |= {"utilization": half, "utilization_true": true}
-    return sources, columns
+    scores = {"faithfulness": (faithfulness, true), "relevance": (half, faithfulness)}
+    return sources, scores | {"utilization": (half, true)}
 
 
 # Validation rows of each rank: no rank has both classes of source a, and only rank 1 has source c.
@@ -141,7 +139,8 @@ def test_every_rank_has_the_figures_of_all_rows(
 ) -> None:
     alone = ValidationMeasures()
     for sources, columns in ROWS[0] + ROWS[1]:
-        alone.update(sources, **{name: torch.tensor(each) for name, each in columns.items()})
+        scores = {name: (torch.tensor(a), torch.tensor(b)) for name, (a, b) in columns.items()}
+        alone.update(sources, scores)
     expected = alone.compute()
     assert {name.partition("/")[2] for name in expected} == {"a", "b", "c", "mean"}
     assert expected["hallucination_auroc/a"] == 0.5

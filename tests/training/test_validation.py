@@ -17,20 +17,14 @@ NAN = math.nan
 
 def update(measures: ValidationMeasures, source: list[str], **columns: list[float]) -> None:
     """Add a batch; columns that are not given are unknown."""
-    empty = [NAN] * len(source)
-    guess = [0.5] * len(source)
-    tensors: dict[str, Tensor] = {
-        name: torch.tensor(columns.get(name, default))
-        for name, default in {
-            "faithfulness": guess,
-            "adherent": empty,
-            "relevance": guess,
-            "relevance_true": empty,
-            "utilization": guess,
-            "utilization_true": empty,
-        }.items()
-    }
-    measures.update(source, **tensors)
+
+    def column(name: str, default: float) -> Tensor:
+        return torch.tensor(columns.get(name, [default] * len(source)))
+
+    truths = {"faithfulness": "adherent", "relevance": "relevance_true"}
+    truths |= {"utilization": "utilization_true"}
+    scores = {name: (column(name, 0.5), column(true, NAN)) for name, true in truths.items()}
+    measures.update(source, scores)
 
 
 def test_the_figures_of_a_small_example_written_out_by_hand() -> None:
@@ -112,9 +106,9 @@ def test_half_precision_with_gradients_is_taken() -> None:
     measures = ValidationMeasures()
     guess = torch.full((2,), 0.25, dtype=torch.bfloat16, requires_grad=True)
     unknown = torch.full((2,), NAN)
-    measures.update(
-        ["a", "a"], guess, torch.tensor([True, False]), guess, torch.ones(2), guess, unknown
-    )
+    adherent = torch.tensor([True, False])
+    scores = {"faithfulness": (guess, adherent), "relevance": (guess, torch.ones(2))}
+    measures.update(["a", "a"], scores | {"utilization": (guess, unknown)})
     assert measures.compute()["relevance_rmse/a"] == pytest.approx(0.75)
     assert measures.compute()["hallucination_auroc/a"] == pytest.approx(0.5)
 
@@ -122,12 +116,8 @@ def test_half_precision_with_gradients_is_taken() -> None:
 @pytest.mark.parametrize("wrong", [NAN, math.inf, -0.1, 1.1])
 def test_a_prediction_that_is_no_probability_is_refused_by_name(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"utilization: 1 of 2 predictions are not in \[0, 1\]"):
-        update(
-            ValidationMeasures(),
-            ["a", "a"],
-            utilization=[wrong, 0.5],
-            utilization_true=[0.5, 0.5],
-        )
+        columns = {"utilization": [wrong, 0.5], "utilization_true": [0.5, 0.5]}
+        update(ValidationMeasures(), ["a", "a"], **columns)
 
 
 def test_a_wrong_length_is_refused_with_the_numbers() -> None:

@@ -53,17 +53,11 @@ def stop_if_diverged(
     if not joined or distributed.get_rank() == 0:
         text = json.dumps({"step": step, "batches": batches}, indent=1)
         file.write_text(text + "\n", encoding="utf-8")
-    wrong = sorted(
-        {
-            f"{name} is {value}"
-            for batch in batches
-            for name, value in batch["figures"].items()
-            if value in ("nan", "inf", "-inf")
-        }
-    )
+    found = {f"{name} is {value}" for batch in batches for name, value in batch["figures"].items()}
+    wrong = sorted(each for each in found if each.endswith((" nan", " inf", " -inf")))
     count = sum(len(batch["examples"]) for batch in batches)
     raise DivergedError(
-        f"training diverged at step {step}: {', '.join(wrong)}; the {count} examples that were "
-        f"read then are named in {file}; lower the learning rates or look at these examples, and "
-        "go on from the last checkpoint or begin anew"
+        f"training diverged at step {step}: {', '.join(wrong)}; the {count} examples of "
+        f"this step are named in {file}; lower the learning rates or check these examples, and "
+        "resume from the last checkpoint or start again"
     )

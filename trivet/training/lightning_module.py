@@ -216,15 +216,14 @@ class RagTraining(lightning.LightningModule):
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
         known["adherent"][~answered.cpu()] = float("nan")
         marks, weight = batch.targets, batch.windows.context_weight
-        self._measures.update(
-            source=[example.source for example in batch.examples],
-            faithfulness=outputs.faithfulness,
-            adherent=known["adherent"],
-            relevance=outputs.relevance,
-            relevance_true=_true_share(known["relevance"], marks.relevant, weight),
-            utilization=outputs.utilization,
-            utilization_true=_true_share(known["utilization"], marks.utilized, weight),
-        )
+        relevance = _true_share(known["relevance"], marks.relevant, weight)
+        utilization = _true_share(known["utilization"], marks.utilized, weight)
+        scores = {
+            "faithfulness": (outputs.faithfulness, known["adherent"]),
+            "relevance": (outputs.relevance, relevance),
+            "utilization": (outputs.utilization, utilization),
+        }
+        self._measures.update([example.source for example in batch.examples], scores)
 
     def on_validation_epoch_end(self) -> None:
         """Log the measures and ``dev/score``, which chooses: AUROC less the two errors."""

@@ -75,41 +75,28 @@ class _Watch(Callback):
         super().__init__(**kwargs)
         self.throughput = Throughput(0)
 
-    def on_train_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
-        super().on_train_start(trainer, pl_module)
+    def on_train_start(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        super().on_train_start(trainer, *args, **kwargs)
         total = int(trainer.estimated_stepping_batches)
         self.throughput = Throughput(total - trainer.global_step)
         self.throughput.begin(time.monotonic())
 
-    def on_validation_end(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
-        super().on_validation_end(trainer, pl_module)
+    def on_validation_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        super().on_validation_end(trainer, *args, **kwargs)
         self.throughput.begin(time.monotonic())
 
-    def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
+        batch = args[2]  # after the module and the outputs
         devices = trainer.world_size  # the others read nearly as much
         examples, windows = len(batch.examples), len(batch.windows.input_ids)
         self.throughput.add(time.monotonic(), examples * devices, windows * devices)
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        super().on_train_batch_end(trainer, *args, **kwargs)
 
     def figures(self, trainer: lightning.Trainer) -> dict[str, str]:
         """Return the figures to show: each head's loss, the rates, the time left."""
         logged = trainer.callback_metrics
-        shown = {
-            head: f"{float(logged[f'head/{head}']):.3f}"
-            for head in _HEADS
-            if f"head/{head}" in logged
-        }
+        losses = {head: logged[f"head/{head}"] for head in _HEADS if f"head/{head}" in logged}
+        shown = {head: f"{float(loss):.3f}" for head, loss in losses.items()}
         examples, windows = self.throughput.rates()
         shown |= {"examples/s": f"{examples:.1f}", "windows/s": f"{windows:.1f}"}
         if "dev/score" in logged:
@@ -124,9 +111,7 @@ class BarProgress(_Watch, RichProgressBar):
     def __init__(self) -> None:
         super().__init__(console_kwargs={"stderr": True})
 
-    def get_metrics(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> dict[str, Any]:
+    def get_metrics(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the figures shown behind the bar."""
         return dict(self.figures(trainer))
 
@@ -143,16 +128,9 @@ class LineProgress(_Watch):
         self._seconds = seconds
         self._logged_at = float("-inf")
 
-    def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any, **kwargs: Any) -> None:
         """Add the step, and log a line if the last one is old enough."""
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        super().on_train_batch_end(trainer, *args, **kwargs)
         now = time.monotonic()
         if not trainer.is_global_zero or now - self._logged_at < self._seconds:
             return

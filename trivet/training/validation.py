@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,38 +35,20 @@ class ValidationMeasures:
         # Predicted and true, by score and source. *Shape of each:* [rows, 2].
         self._rows: dict[tuple[str, str], list[FloatArray]] = defaultdict(list)
 
-    def update(
-        self,
-        source: Sequence[str],
-        faithfulness: Tensor,
-        adherent: Tensor,
-        relevance: Tensor,
-        relevance_true: Tensor,
-        utilization: Tensor,
-        utilization_true: Tensor,
-    ) -> None:
-        """Add a batch of B examples; every tensor is [B], floating point or, for truths, bool.
+    def update(self, source: Sequence[str], scores: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        """Add a batch of B examples.
 
         Args:
             source: Source of each example.
-            faithfulness: Prediction in [0, 1].
-            adherent: 1 if the whole response is supported, 0 if not, NaN where unknown.
-            relevance: Prediction in [0, 1].
-            relevance_true: Truth in [0, 1], NaN where unknown.
-            utilization: Prediction in [0, 1].
-            utilization_true: Truth in [0, 1], NaN where unknown.
+            scores: Prediction in [0, 1] and truth (NaN where unknown) of ``faithfulness``,
+                ``relevance`` and ``utilization``. *Shape of each:* [B].
 
         Raises:
             ValueError: Lengths differ, or a prediction whose truth is known is outside [0, 1] or
                 NaN.
         """
-        pairs = {
-            "faithfulness": (faithfulness, adherent),
-            "relevance": (relevance, relevance_true),
-            "utilization": (utilization, utilization_true),
-        }
         sources = np.array(source)
-        for name, (predicted, true) in pairs.items():
+        for name, (predicted, true) in scores.items():
             if not predicted.shape == true.shape == (len(source),):
                 raise ValueError(
                     f"{name}: {len(source)} sources, predictions {tuple(predicted.shape)} and "
