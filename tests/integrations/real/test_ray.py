@@ -16,6 +16,7 @@ from trivet.records import ConfigError, DataError
 def ray() -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     pytest.importorskip("ray.data")
+    ray.shutdown()  # the documented example may have started it
     ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
     yield ray
     ray.shutdown()
