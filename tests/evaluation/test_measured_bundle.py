@@ -1,4 +1,4 @@
-"""What was measured is written, whatever the sources are called; bad file names are told early."""
+"""Result files of `trivet test`: odd names of sources, unwritable files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trivet.measures.figures import Figure
 from trivet.records import DataError
 
 
-def test_a_name_that_utf_8_cannot_hold_loses_no_figure(tmp_path: Path) -> None:
+def test_a_source_name_with_a_surrogate_is_written(tmp_path: Path) -> None:
     source = "odd \ud800 name"
     figure = Figure("hallucination_auroc", source, 0.5, None, None, 2, 1, 2, 0)
     report = SourceReport("jsonl:rows", rows=2, kept=2)

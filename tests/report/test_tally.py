@@ -31,7 +31,7 @@ def test_scores_failures_and_kinds() -> None:
     assert found.failures[0] == (3, failed)
     assert "relevance is 'high'" in found.failures[1][1].message
     assert (found.mean("relevance").n, found.with_texts) == (3, 4)
-    # Four rows have the same question; the row without texts is a group of its own.
+    # Four rows have the same question; the row without texts has its own group.
     assert len(set(found.groups[:4])) == 1 and found.groups[4] not in found.groups[:4]
 
 

@@ -53,10 +53,8 @@ def check_files(*files: Path | None) -> None:
         DataError: A file's folder does not exist, or the file is a folder.
     """
     for file in files:
-        if file is not None and not file.parent.is_dir():
-            raise DataError(f"{file}: there is no folder {file.parent} to write it into")
-        if file is not None and file.is_dir():
-            raise DataError(f"{file} is a folder; name a file to write")
+        if file is not None:
+            terminal.check_writable(file)
 
 
 def measure_bundle(

@@ -23,6 +23,14 @@ def show(what: RenderableType) -> None:
     Console(highlight=False).print(what)
 
 
+def check_writable(path: Path) -> None:
+    """Raise `DataError` for a result file that cannot be written, before a long run."""
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent} to write it into")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file to write")
+
+
 def write_result(path: Path, content: bytes) -> None:
     """Write a result file.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from trivet.records import DataError
 from trivet.report.comparison_page import render_comparison
 from trivet.report.tally import Limits
+from trivet.report.terminal import check_writable
 from trivet.report.verdict_files import VerdictFile
 from trivet.report.verdicts_page import SHOWN, render_verdicts
 
@@ -73,15 +74,8 @@ def write_report(
 
 
 def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str] = ()) -> None:
-    """Refuse a page that cannot be written, before any row is read.
-
-    Raises:
-        DataError: Its folder does not exist, or it is a folder or an input.
-    """
-    if not out.parent.is_dir():
-        raise DataError(f"{out}: there is no folder {out.parent} to write it into")
-    if out.is_dir():
-        raise DataError(f"{out} is a folder; name a file to write")
+    """Raise `DataError` for a page that cannot be written or would overwrite an input."""
+    check_writable(out)
     if out.resolve() in [path.resolve() for path in (*verdicts, *map(Path, logs))]:
         raise DataError(f"{out} would overwrite an input of the report; name another file")
 
