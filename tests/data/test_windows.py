@@ -292,31 +292,12 @@ def test_one_window_written_out() -> None:
     assert (layout.cut_question_tokens, layout.response_chunks, layout.sentences) == (0, 1, 2)
 
 
-def test_a_slice_ends_at_the_last_sentence_end_that_fits() -> None:
-    # Room is 32 - 4 - 4 - 4 = 20 places, the last fourth of them 15 to 20.
-    inside = lay_out(read_of(4, [[6, 10, 10]], [4]), WindowSettings(32), SPECIAL)
-    assert slices_of(inside) == [(0, 16), (16, 26)]
-    two = lay_out(read_of(4, [[15, 3, 10]], [4]), WindowSettings(32), SPECIAL)
-    assert slices_of(two) == [(0, 18), (18, 28)]
-    too_early = lay_out(read_of(4, [[14, 16]], [4]), WindowSettings(32), SPECIAL)
-    assert slices_of(too_early) == [(0, 20), (20, 30)]
-    exact = lay_out(read_of(4, [[20, 20]], [4]), WindowSettings(32), SPECIAL)
-    assert slices_of(exact) == [(0, 20), (20, 40)]
-
-
 def test_an_overlapped_token_counts_where_it_stands_nearer_the_middle() -> None:
     # The smallest room, 32 - 8 - 16 - 4 = 4, allows an overlap of 1; here the room is 20.
     layout = lay_out(read_of(4, [[40]], [4]), WindowSettings(32, stride_overlap=1), SPECIAL)
     assert slices_of(layout) == [(0, 20), (19, 39), (38, 40)]
     # 19 is 9.5 from both middles and stays with the first; 38 is 9.5 from one, 0.5 from the other.
     assert layout.context_row[[18, 19, 20, 37, 38, 39]].tolist() == [0, 0, 1, 1, 2, 2]
-
-
-def test_a_long_question_is_cut_and_says_so() -> None:
-    layout = lay_out(read_of(20, [[5]], [5]), WindowSettings(32), SPECIAL)
-    assert layout.cut_question_tokens == 12
-    shown = layout.rows[0][(layout.rows[0] >= QUESTION) & (layout.rows[0] < CONTEXT)]
-    assert shown.tolist() == list(range(QUESTION, QUESTION + 8))
 
 
 def test_a_long_response_is_read_in_chunks_that_each_meet_every_slice() -> None:

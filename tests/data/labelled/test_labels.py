@@ -147,27 +147,19 @@ def test_where_the_evidence_is_unknown_or_unused_tokens_are_labelled(
     assert (targets.window_class == UNKNOWN).all()
 
 
-def test_of_a_verdict_alone_no_token_is_known(tokenizer: SegmentTokenizer) -> None:
-    for adherent in (True, False):
-        _, _, targets = lay(Labels(adherent=adherent), tokenizer)
-        assert targets.adherent == int(adherent)
-        assert (targets.token_supported == UNKNOWN).all()
-        assert (targets.window_class == UNKNOWN).all()
-
-
-def test_the_verdict_follows_from_the_spans_where_it_is_not_given(
-    tokenizer: SegmentTokenizer,
+@pytest.mark.parametrize(
+    ("labels", "adherent"),
+    [(Labels(), UNKNOWN), (Labels(adherent=True), 1), (Labels(adherent=False), 0)],
+)
+def test_without_spans_no_token_is_known(
+    tokenizer: SegmentTokenizer, labels: Labels, adherent: int
 ) -> None:
-    assert lay(Labels(unsupported=()), tokenizer)[2].adherent == 1
-    assert lay(Labels(unsupported=(SAYS_AGE,)), tokenizer)[2].adherent == 0
-
-
-def test_unknown_stays_unknown(tokenizer: SegmentTokenizer) -> None:
-    read, layout, targets = lay(Labels(), tokenizer)
+    read, layout, targets = lay(labels, tokenizer)
+    assert targets.adherent == adherent
     assert targets.window_class.shape == layout.response_row.shape
     assert targets.relevant.shape == targets.utilized.shape == (len(read.context),)
-    for array in targets[:-1]:
-        assert (array == UNKNOWN).all()
+    for name in ("window_class", "token_supported", "relevant", "utilized"):
+        assert (getattr(targets, name) == UNKNOWN).all()
 
 
 def test_context_marks_tell_none_from_unknown(tokenizer: SegmentTokenizer) -> None:
@@ -230,8 +222,8 @@ def test_what_is_unclear_among_known_tokens_is_unknown(tokenizer: SegmentTokeniz
     labels = Labels(unsupported=(SAYS_AGE,), unclear=(SAYS_BOAT,))
     read, _, targets = lay(labels, tokenizer)
     offsets = read.response.offsets
-    for stretch, wanted in ((SAYS_STONE, 1), (SAYS_BOAT, UNKNOWN), (SAYS_AGE, 0)):
-        marked = mark_tokens(offsets, [stretch])
+    for span, wanted in ((SAYS_STONE, 1), (SAYS_BOAT, UNKNOWN), (SAYS_AGE, 0)):
+        marked = mark_tokens(offsets, [span])
         assert (targets.token_supported[marked] == wanted).all()
     assert targets.adherent == 0
     assert lay(Labels(unsupported=(), unclear=(SAYS_BOAT,)), tokenizer)[2].adherent == UNKNOWN

@@ -122,53 +122,54 @@ def test_a_key_that_names_no_sentence_is_left_out_and_counted(tmp_path: Path) ->
     }
 
 
-def test_support_without_keys_is_unknown_evidence_not_missing_support(tmp_path: Path) -> None:
-    labels, noted = labels_of(
-        tmp_path,
-        sentence_support_information=[support("a"), support("c", "0q")],
-    )
-    assert labels.evidence == ()
-    assert labels.unsupported == (Span(18, 27),)
-    assert noted["a supported sentence has no support named"] == 2
-
-
-def test_an_unsupported_key_that_names_no_sentence_makes_the_list_unknown(tmp_path: Path) -> None:
-    labels, noted = labels_of(tmp_path, unsupported_response_sentence_keys=["b", "y"])
-    assert labels.unsupported is None
-    assert labels.adherent is False
-    assert noted["unsupported is unknown: a key names no sentence"] == 1
-
-
-def test_contradiction_keeps_the_published_verdict_alone(tmp_path: Path) -> None:
-    labels, noted = labels_of(tmp_path, adherence_score=True)
-    assert (labels.adherent, labels.unsupported) == (True, None)
-    assert noted == {"unsupported is unknown: it contradicts adherence_score": 1}
+@pytest.mark.parametrize(
+    ("others", "known", "noted"),
+    [
+        (
+            {"sentence_support_information": [support("a"), support("c", "0q")]},
+            {"evidence": (), "unsupported": (Span(18, 27),)},
+            {
+                "a supported sentence has no support named": 2,
+                "a supporting key names no sentence": 1,
+            },
+        ),
+        (
+            {"unsupported_response_sentence_keys": ["b", "y"]},
+            {"unsupported": None, "adherent": False},
+            {"unsupported is unknown: a key names no sentence": 1},
+        ),
+        (
+            {"adherence_score": True},
+            {"unsupported": None, "adherent": True},
+            {"unsupported is unknown: it contradicts adherence_score": 1},
+        ),
+        (
+            {"relevance_score": 0.9, "utilization_score": float("nan"), "completeness_score": 1.5},
+            {"relevance": 0.9, "utilization": None, "completeness": None},
+            {
+                "relevance_score is not the share of the sentences named": 1,
+                "utilization_score lies outside [0, 1]": 1,
+                "completeness_score lies outside [0, 1]": 1,
+            },
+        ),
+    ],
+    ids=["support-without-keys", "unknown-key", "contradiction", "scores"],
+)
+def test_inconsistent_labels_are_noted(
+    tmp_path: Path, others: dict[str, Any], known: dict[str, Any], noted: dict[str, int]
+) -> None:
+    labels, found = labels_of(tmp_path, **others)
+    assert {name: getattr(labels, name) for name in known} == known
+    assert found == noted
 
 
 def test_unknown_stays_unknown(tmp_path: Path) -> None:
-    unknown = (
-        "sentence_support_information",
-        "unsupported_response_sentence_keys",
-        "adherence_score",
-        "all_relevant_sentence_keys",
-        "all_utilized_sentence_keys",
-        "relevance_score",
-        "utilization_score",
-        "completeness_score",
+    columns = (
+        *("sentence_support_information", "unsupported_response_sentence_keys"),
+        *("all_relevant_sentence_keys", "all_utilized_sentence_keys", "adherence_score"),
+        *("relevance_score", "utilization_score", "completeness_score"),
     )
-    assert labels_of(tmp_path, **dict.fromkeys(unknown)) == (Labels(), {})
-
-
-def test_scores_are_checked_against_labels_and_range(tmp_path: Path) -> None:
-    labels, noted = labels_of(
-        tmp_path, relevance_score=0.9, utilization_score=float("nan"), completeness_score=1.5
-    )
-    assert (labels.relevance, labels.utilization, labels.completeness) == (0.9, None, None)
-    assert noted == {
-        "relevance_score is not the share of the sentences named": 1,
-        "utilization_score lies outside [0, 1]": 1,
-        "completeness_score lies outside [0, 1]": 1,
-    }
+    assert labels_of(tmp_path, **dict.fromkeys(columns)) == (Labels(), {})
 
 
 def test_empty_sentences_and_documents_go_without_shifting_keys(tmp_path: Path) -> None:

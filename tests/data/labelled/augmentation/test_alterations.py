@@ -133,7 +133,7 @@ def altered(draw: st.DrawFn) -> tuple[LabelledExample, LabelledExample, list[str
     return start, row, done
 
 
-def check(row: LabelledExample, strangers_pair: bool) -> None:
+def check(row: LabelledExample, other_pair: bool) -> None:
     """Hold what is known of a row against its texts; what is unknown is never wrong."""
     example, labels, true = row.example, row.labels, truth(row.example)
     if labels.unsupported is not None:
@@ -143,13 +143,13 @@ def check(row: LabelledExample, strangers_pair: bool) -> None:
             inside = set(range(span.start, span.end))
             if inside & characters(labels.unclear):
                 assert not inside & wrong, "a sentence is decided or it is not"
-            elif strangers_pair and written(example.response, span) == GENERAL:
+            elif other_pair and written(example.response, span) == GENERAL:
                 continue  # of these nobody can tell
             else:
                 assert inside & wrong == (inside if span in true.unsupported else set())
     else:
         assert not labels.unclear
-    if labels.adherent is not None and not strangers_pair:
+    if labels.adherent is not None and not other_pair:
         assert labels.adherent == true.adherent
     if labels.adherent:
         assert true.adherent
@@ -176,8 +176,8 @@ def test_labels_stay_true_whatever_is_done_and_hidden(
     drawn: tuple[LabelledExample, LabelledExample, list[str]],
 ) -> None:
     start, row, done = drawn
-    check(start, strangers_pair=False)
-    check(row, strangers_pair="pair" in done)
+    check(start, other_pair=False)
+    check(row, other_pair="pair" in done)
     if "drop" not in done and "insert" not in done and "pair" not in done:
         assert row.labels.relevance == start.labels.relevance
     assert (row.source, row.group, row.weight, row.example.id) == (
@@ -204,12 +204,6 @@ def test_where_all_is_known_all_stays_known_without_some_contexts(keep: list[int
     labels, true = row.labels, truth(row.example)
     assert labels == true
     assert labels.adherent is (keep == [0, 1])
-
-
-def test_general_support_needs_no_context() -> None:
-    row = drop_contexts(known(["Mark 10 is red.", "Mark 11 is red."], GENERAL), [1])
-    assert row.labels.adherent is True
-    assert row.labels.evidence == (Evidence(Span(0, len(GENERAL)), ()),)
 
 
 def test_evidence_whose_words_stand_in_a_kept_context_too_is_found_there() -> None:
@@ -264,7 +258,7 @@ def test_a_context_that_the_response_did_not_draw_on_takes_no_support_away() -> 
     assert (labels.unsupported, labels.adherent, labels.unclear) == ((), True, ())
 
 
-def test_a_strangers_pair_is_unsupported_irrelevant_and_unutilized() -> None:
+def test_an_exchanged_pair_is_unsupported_irrelevant_and_unutilized() -> None:
     other = known(["Mark 30 is red."], f"It says 30. {GENERAL}", "What of 30?")
     row = take_pair(TWO, other)
     assert row.example.contexts == TWO.example.contexts
@@ -279,7 +273,7 @@ def test_a_strangers_pair_is_unsupported_irrelevant_and_unutilized() -> None:
     )
 
 
-def test_what_a_strangers_pair_leaves_open_is_unknown() -> None:
+def test_what_an_exchanged_pair_leaves_open_is_unknown() -> None:
     refusal = known(["Mark 30 is red."], GENERAL, "What of 30?")
     assert take_pair(TWO, refusal).labels == Labels(relevant=(), utilized=(), evidence=())
     unanswered = known(["Mark 30 is red."], "", "What of 30?")
@@ -292,12 +286,6 @@ def test_what_a_strangers_pair_leaves_open_is_unknown() -> None:
     unjudged = replace(same_question, labels=Labels(adherent=True))
     asks = replace(unjudged, example=replace(unjudged.example, question="Summarize this."))
     assert take_pair(TWO, asks).labels.relevant is None
-
-
-def test_foreign_contexts_stand_where_they_were_put() -> None:
-    row = insert_contexts(TWO, ["Mark 70 is red.", "Mark 71 is red."], [0, 2])
-    assert [facts(text) for text in row.example.contexts] == [{70}, {10, 11}, {20}, {71}]
-    assert row.labels == truth(row.example)
 
 
 def test_a_prefix_keeps_what_the_evidence_tells_of_it() -> None:

@@ -45,7 +45,7 @@ def test_the_same_place_draws_the_same_and_another_place_something_else() -> Non
     assert first == augmented(SOME)
     assert first != augmented(SOME, seed=1)
     assert first != augmented(SOME, epoch=1)
-    # Without a stranger from the batch, what a row becomes does not depend on who stands beside it.
+    # Without an exchanged pair, the result does not depend on the other rows of the batch.
     alone = Augmentation(0.5, 0.5, 0.0, 0.5, 0.5)
     (seventh,) = augment_batch([ROWS[7]], [7], alone, 0, 0, ROWS)
     assert seventh == augmented(alone)[7]
@@ -71,7 +71,7 @@ def test_some_contexts_are_dropped_and_never_all() -> None:
     assert augmented(Augmentation(drop_contexts=1), single) == single
 
 
-def test_inserted_contexts_are_a_strangers() -> None:
+def test_inserted_contexts_come_from_an_unrelated_row() -> None:
     for old, new in zip(ROWS, augmented(Augmentation(insert_contexts=1)), strict=True):
         own, found = set(old.example.contexts), set(new.example.contexts)
         assert own < found
@@ -91,7 +91,7 @@ def test_the_pair_comes_from_the_batch_and_only_then_from_the_pool() -> None:
     assert new.example.question != ROWS[0].example.question
 
 
-def test_who_shares_a_group_or_a_context_is_no_stranger() -> None:
+def test_rows_that_share_a_group_or_a_context_are_related() -> None:
     kin = [row(1, group="one"), row(2, group="one")]
     both = Augmentation(insert_contexts=1, shuffle=1)
     assert augment_batch(kin, [0, 1], both, 0, 0, kin) == kin
@@ -116,7 +116,7 @@ def test_foreign_contexts_are_not_those_of_the_pair_that_was_taken() -> None:
 
 @pytest.mark.parametrize("name", ["insert_contexts", "shuffle"])
 @pytest.mark.parametrize("text", ["question", "response"])
-def test_who_asks_or_says_the_same_is_no_stranger(name: str, text: str) -> None:
+def test_rows_with_the_same_question_or_response_are_related(name: str, text: str) -> None:
     own, other = row(1), row(2)
     same = {text: getattr(own.example, text)}
     alike = replace(other, example=replace(other.example, **same))
@@ -128,7 +128,7 @@ def test_who_asks_or_says_the_same_is_no_stranger(name: str, text: str) -> None:
     assert (found != asked[:1]) == (text == "question"), told
 
 
-def test_a_stranger_of_the_same_source_is_preferred() -> None:
+def test_an_unrelated_row_of_the_same_source_is_preferred() -> None:
     pool = [row(number, source="b" if number % 2 else "a") for number in range(10, 30)]
     ours = [row(number) for number in range(10)]
     taken = augment_batch(ours, range(10), Augmentation(insert_contexts=1), 0, 0, pool)

@@ -1,4 +1,4 @@
-"""Rows made long by strangers' passages: the same text every time, and labels that stay true."""
+"""Rows with foreign passages: the same text every time, and labels that stay true."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def test_rows_of_one_document_lend_each_other_nothing() -> None:
     assert not any("Passage 1" in text for text in lengthened[0].example.contexts)
 
 
-def test_more_passages_than_strangers_have_are_refused_with_the_numbers() -> None:
+def test_more_passages_than_unrelated_rows_have_are_refused_with_the_numbers() -> None:
     with pytest.raises(DataError, match=r"row 0 \(group-0\).* have 10 passages, not 11"):
         lengthen(ROWS, 11, seed=0)
