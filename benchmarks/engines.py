@@ -14,14 +14,13 @@ from typing import cast
 
 from benchmarks.report import Table
 from benchmarks.shapes import Shape
-from trivet.backends.backend import Backend
+from trivet.backends.backend import Backend, workers_of
 from trivet.backends.graph_choice import Precision
 from trivet.backends.loading import load_backend, load_tokenizer
-from trivet.backends.threads import workers_of
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.windows import Windows
-from trivet.evaluation.worker_pool import WorkerPool
+from trivet.evaluation.job import WorkerPool
 from trivet.records import BundleError
 
 ENGINES = ("int8", "fp32", "openvino", "openvino bf16", "torch", "torch eager", "torch bf16")
@@ -67,8 +66,11 @@ class FullEngine:
 
     def run(self, calls: Iterable[Windows]) -> None:
         """Run calls that were made beforehand, and drop what comes back."""
-        run = self._backend.run
-        for answer in [self._lanes.submit(functools.partial(run, windows)) for windows in calls]:
+
+        def run(windows: Windows, _: int) -> None:
+            self._backend.run(windows)
+
+        for answer in [self._lanes.submit(functools.partial(run, each), self) for each in calls]:
             answer.result()
 
 

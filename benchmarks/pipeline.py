@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +12,18 @@ import numpy as np
 from benchmarks.engines import load_engine
 from benchmarks.inputs import OTHER_TOKENS, build_example
 from benchmarks.timing import Run
-from trivet.backends.backend import Backend, ShapedBackend, run_call
+from trivet.backends.backend import AllThreadsBackend, Backend, ShapedBackend, workers_of
 from trivet.backends.loading import load_tokenizer
-from trivet.backends.threads import workers_of
 from trivet.bundle.bundle import Bundle
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.tokenization import TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
-from trivet.evaluation.inference_job import InferenceJob
+from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
-from trivet.evaluation.postprocessing import read_verdict
-from trivet.evaluation.worker_pool import WorkerPool
+from trivet.evaluation.postprocessing import to_evaluation
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, RagExample
+from trivet.records import RagExample
 
 HOST = ("tokenize", "lay_out", "join", "verdict")
 STAGES = ("tokenize", "lay_out", "engine", "join", "verdict")
@@ -51,7 +50,7 @@ class Clocked:
 
     def run(self, windows: Windows) -> Outputs:
         """Run the engine; see ``Backend.run``."""
-        return self._run(windows, all_threads=False)
+        return self._run(self._backend.run, windows)
 
     @property
     def workers(self) -> int:
@@ -60,12 +59,14 @@ class Clocked:
 
     def run_all_threads(self, windows: Windows) -> Outputs:
         """Run the engine on all of its threads; see ``AllThreadsBackend.run_all_threads``."""
-        return self._run(windows, all_threads=True)
+        if isinstance(self._backend, AllThreadsBackend):
+            return self._run(self._backend.run_all_threads, windows)
+        return self._run(self._backend.run, windows)
 
-    def _run(self, windows: Windows, *, all_threads: bool) -> Outputs:
+    def _run(self, run: Callable[[Windows], Outputs], windows: Windows) -> Outputs:
         self._count(1)
         try:
-            return run_call(self._backend, windows, all_threads=all_threads)
+            return run(windows)
         finally:
             self._count(-1)
 
@@ -136,11 +137,10 @@ class Pipeline:
         started = time.perf_counter()
         pad, faithfulness = self.tokenizer.special.pad, self._info.faithfulness
         running = InferenceJob([layout], self._backend, self._lanes, pad, self._filling)
-        (outputs,) = running.join(faithfulness)
-        if isinstance(outputs, BackendError):
-            raise outputs
+        outputs = running.wait()[0].join(faithfulness)
         joined = time.perf_counter()
-        read_verdict(example, read, layout, outputs, self._info.thresholds)
+        preprocessed = PreprocessedExample(example, read, layout)
+        to_evaluation(preprocessed, outputs, self._info.thresholds)
         ended = time.perf_counter()
         engine = self._backend.seconds
         return {

@@ -27,7 +27,7 @@ def call(
     toy: Evaluator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Call:
     """Return a function that runs the command line on the toy: exit code, stdout, stderr."""
-    monkeypatch.setattr(evaluator, "load_backend", lambda *_: LoadedBackend(toy._backend, "fp32"))
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: LoadedBackend(toy.backend, "fp32"))
 
     def run(*words: object) -> tuple[int, str, str]:
         command = ["trivet", *map(str, words), "--bundle", str(toy.bundle.folder)]

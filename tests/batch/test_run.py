@@ -146,9 +146,9 @@ def test_a_finished_run_is_not_judged_again(
 ) -> None:
     log, out = write_log(range(70)), tmp_path / "v.jsonl"
     first = judge(log, out)
-    calls = toy._backend.calls
+    calls = toy.backend.calls
     assert judge(log, out) == first
-    assert toy._backend.calls == calls
+    assert toy.backend.calls == calls
     out.unlink()  # whoever removes the output wants it anew
     assert judge(log, out).counts == first.counts
     assert len(read(out)) == 70

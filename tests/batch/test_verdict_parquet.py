@@ -72,9 +72,9 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
         patch.setattr(run, "write_parquet", stop)
         judge(log, out)
     assert not out.exists()
-    calls = toy._backend.calls
+    calls = toy.backend.calls
     first = judge(log, out)
-    assert toy._backend.calls == calls
+    assert toy.backend.calls == calls
     assert parquet.read_table(out)["row"].to_pylist() == list(range(1, 101))
     assert judge(log, out) == first
     write_log(range(101))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -125,10 +126,8 @@ def test_what_is_cut_is_said(judge: Evaluator) -> None:
     assert verdict.windows > verdict.response_chunks
 
 
-def test_a_passage_of_a_megabyte_is_judged(
-    judge: Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(judge, "_settings", WindowSettings(size=512))
+def test_a_passage_of_a_megabyte_is_evaluated(judge: Evaluator) -> None:
+    judge.preprocessor = dataclasses.replace(judge.preprocessor, settings=WindowSettings(size=512))
     passage = ("The river crosses the town. " * (1 + (1 << 20) // 28))[: 1 << 20]
     verdict = judge.evaluate("What?", [passage], "The river.")
     assert verdict.windows > 300
@@ -136,13 +135,11 @@ def test_a_passage_of_a_megabyte_is_judged(
     assert verdict.contexts[0].sentences[-1].end == len(passage.rstrip())
 
 
-def test_what_is_too_long_is_refused_with_the_way_out(
-    judge: Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_long_is_refused_with_the_way_out(judge: Evaluator, formula: Any) -> None:
     with pytest.raises(ExampleError, match=r"context 1 has 2000001 .*max_characters") as caught:
         judge.evaluate("When?", ["short", "x" * 2_000_001], "x")
     assert caught.value.code == "too_long"
-    monkeypatch.setattr(judge, "_max_windows", 50)
+    judge = Evaluator(judge.bundle.folder, backend=formula, max_windows=50)
     with pytest.raises(
         ExampleError, match=r"about \d+ windows, more than max_windows=50"
     ) as caught:

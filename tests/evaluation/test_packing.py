@@ -12,14 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trivet.backends.backend import Backend, probabilities
-from trivet.backends.threads import workers_of
+from trivet.backends.backend import Backend, workers_of
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
-from trivet.evaluation.inference_job import InferenceJob
-from trivet.evaluation.packing import BatchLimits, WindowAccumulator, pack, run_slices
-from trivet.evaluation.worker_pool import WorkerPool
+from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.packing import (
+    BackendCall,
+    BatchLimits,
+    WindowAccumulator,
+    pack,
+    probabilities,
+)
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError, RagExample
@@ -42,8 +46,14 @@ def run(
     faithfulness: Reduction = "weakest_token",
     limits: BatchLimits = WHOLE,
 ) -> list[Outputs | BackendError]:
-    workers = WorkerPool(workers_of(backend))
-    return InferenceJob(layouts, backend, workers, 0, limits).join(faithfulness)
+    pool = WorkerPool(workers_of(backend))
+    found: list[Outputs | BackendError] = []
+    for accumulator in InferenceJob(layouts, backend, pool, 0, limits).wait():
+        try:
+            found.append(accumulator.join(faithfulness))
+        except BackendError as error:
+            found.append(error)
+    return found
 
 
 def judged(
@@ -167,20 +177,17 @@ def test_in_whatever_parts_windows_run_the_example_is_the_same(
     places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
     order = data.draw(st.permutations(places))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=6)))
-    gatherings = [WindowAccumulator(layout) for layout in layouts]
+    accumulators = [WindowAccumulator(layout) for layout in layouts]
     for start, stop in itertools.pairwise([0, *cuts, len(order)]):
-        rows_of: dict[int, list[int]] = {}
+        call = BackendCall({})
         for example, row in order[start:stop]:
-            rows_of.setdefault(example, []).append(row)
-        parts = {example: gatherings[example].take(rows) for example, rows in rows_of.items()}
-        if parts:
-            answer = run_slices(list(parts.values()), formula, 0)
-            for b, (example, part) in enumerate(parts.items()):
-                gatherings[example].add(part, answer, b)
+            call.rows.setdefault(accumulators[example], []).append(row)
+        if call.rows:
+            call.run(formula, 0, at_once=1)
+            call.add()
     whole = judged(layouts, formula, "weakest_sentence", 100_000)
-    for gathering, expected in zip(gatherings, whole, strict=True):
-        found = gathering.join("weakest_sentence")
-        assert isinstance(found, Outputs)
+    for accumulator, expected in zip(accumulators, whole, strict=True):
+        found = accumulator.join("weakest_sentence")
         for name in Outputs._fields:
             np.testing.assert_allclose(
                 getattr(found, name), getattr(expected, name), atol=2e-6, err_msg=name
@@ -192,16 +199,17 @@ def test_an_error_of_one_part_is_that_of_the_example(
 ) -> None:
     (layout,) = layouts_of([RagExample("Who?", ("The boat was old.",) * 9, "Red.")], tokenizer)
     assert len(layout.rows) > 1
-    gathering = WindowAccumulator(layout)
+    accumulator = WindowAccumulator(layout)
     for row in range(len(layout.rows)):
-        part = gathering.take([row])
-        answer = run_slices([part], formula, 0)
+        call = BackendCall({accumulator: [row]})
+        call.run(formula, 0, at_once=1)
         if row == 0:
-            answer = answer._replace(relevance_probs=answer.relevance_probs * np.nan)
-        gathering.add(part, answer, 0)
-    found = gathering.join("weakest_token")
-    assert found is gathering.error
-    assert "relevance_probs = nan" in str(found)
+            assert isinstance(call.answer, Outputs)
+            broken = call.answer.relevance_probs * np.nan
+            call.answer = call.answer._replace(relevance_probs=broken)
+        call.add()
+    with pytest.raises(BackendError, match="relevance_probs = nan"):
+        accumulator.join("weakest_token")
 
 
 @given(

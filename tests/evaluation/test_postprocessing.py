@@ -12,7 +12,8 @@ from trivet.bundle.schema import Thresholds
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.tokenization import TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.evaluation.postprocessing import read_verdict
+from trivet.evaluation.postprocessing import to_evaluation
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, RagExample
 
@@ -49,7 +50,7 @@ def layout(read: TokenizedExample, wordpiece_file: Path) -> Layout:
 
 def test_every_number_stands_in_its_place(read: TokenizedExample, layout: Layout) -> None:
     assert (len(read.response), len(read.context)) == (10, 9)
-    verdict = read_verdict(EXAMPLE, read, layout, OUTPUTS, THRESHOLDS)
+    verdict = to_evaluation(PreprocessedExample(EXAMPLE, read, layout), OUTPUTS, THRESHOLDS)
     assert verdict.id == "mill"
     assert verdict.faithfulness == pytest.approx(0.3)
     assert verdict.relevance == pytest.approx(0.5)
@@ -83,11 +84,18 @@ def test_faithfulness_at_the_threshold_is_adherent(
 ) -> None:
     outputs = OUTPUTS._replace(faithfulness=np.array([np.float32(0.3)]))
     thresholds = dataclasses.replace(THRESHOLDS, adherence=threshold)
-    assert read_verdict(EXAMPLE, read, layout, outputs, thresholds).adherent is adherent
+    assert (
+        to_evaluation(PreprocessedExample(EXAMPLE, read, layout), outputs, thresholds).adherent
+        is adherent
+    )
 
 
 @pytest.mark.parametrize("field", Outputs._fields)
 def test_no_field_lets_nan_through(read: TokenizedExample, layout: Layout, field: str) -> None:
     broken = np.full_like(getattr(OUTPUTS, field), np.nan)
     with pytest.raises(BackendError, match=f"{field} = nan"):
-        read_verdict(EXAMPLE, read, layout, OUTPUTS._replace(**{field: broken}), THRESHOLDS)
+        to_evaluation(
+            PreprocessedExample(EXAMPLE, read, layout),
+            OUTPUTS._replace(**{field: broken}),
+            THRESHOLDS,
+        )

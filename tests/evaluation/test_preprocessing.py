@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.packing import WindowAccumulator
-from trivet.evaluation.preprocessing import Prepared, Refusal, count_characters, failure_of
+from trivet.evaluation.packing import BackendCall, WindowAccumulator
+from trivet.evaluation.postprocessing import to_evaluation, to_result
+from trivet.evaluation.preprocessing import PreprocessedExample, Refusal, count_characters
 from trivet.records import (
     BackendError,
     Evaluation,
     ExampleError,
+    FailedEvaluation,
     RagExample,
     Span,
     WindowError,
@@ -22,18 +24,18 @@ from trivet.records import (
 def test_stage_by_stage_the_verdicts_are_those_of_the_call(
     judge: Evaluator, rag_examples: tuple[RagExample, ...]
 ) -> None:
-    for example, prepared in zip(rag_examples, judge.prepare(rag_examples), strict=True):
-        assert isinstance(prepared, Prepared)
-        assert prepared.example is example
-        gathering = WindowAccumulator(prepared.layout)
+    preprocessed = judge.preprocessor.preprocess(rag_examples)
+    for example, prepared in zip(rag_examples, preprocessed, strict=True):
+        assert isinstance(prepared, PreprocessedExample)
+        accumulator = WindowAccumulator(prepared.layout)
         for row in range(len(prepared.layout.rows)):
-            part = gathering.take([row])
-            gathering.add(part, judge.run([part]), 0)
-        outputs = judge.join(gathering)
-        assert not isinstance(outputs, BackendError)
+            call = BackendCall({accumulator: [row]})
+            call.run(judge.backend, judge.pad, at_once=1)
+            call.add()
         (expected,) = judge.evaluate_many([example])
         assert isinstance(expected, Evaluation)
-        verdict = judge.finish(prepared, outputs)
+        (verdict,) = judge.postprocess([prepared], [accumulator], to_evaluation)
+        assert isinstance(verdict, Evaluation)
         assert verdict.faithfulness == pytest.approx(expected.faithfulness, abs=2e-6)
         assert verdict.relevance == pytest.approx(expected.relevance, abs=2e-6)
         assert [each.text for each in verdict.sentences] == [
@@ -45,11 +47,12 @@ def test_what_is_refused_keeps_its_place_and_its_reason(judge: Evaluator, formul
     good = RagExample("When?", ("The mill.",), "In 1817.")
     beyond = RagExample("When?", ("x",), "short", response_sentences=(Span(0, 99),))
     nothing = RagExample("When?", ("\u2003",), "x")
-    prepared = judge.prepare([beyond, good, nothing, good])
+    prepared = judge.preprocessor.preprocess([beyond, good, nothing, good])
     codes = [each.code if isinstance(each, ExampleError) else None for each in prepared]
     assert codes == ["bad_sentences", None, "empty_contexts", None]
-    assert isinstance(judge.prepare([nothing], allow_empty_contexts=True)[0], Prepared)
-    assert judge.prepare([]) == []
+    (allowed,) = judge.preprocessor.preprocess([nothing], allow_empty_contexts=True)
+    assert isinstance(allowed, PreprocessedExample)
+    assert judge.preprocessor.preprocess([]) == []
     assert formula.calls == []
 
 
@@ -60,10 +63,11 @@ def test_a_failure_names_its_reason_for_programs() -> None:
         WindowError("no room"),
         BackendError("it broke"),
     ]
-    failures = [failure_of(each, example) for each in refusals]
-    assert [each.code for each in failures] == ["too_long", "window", "backend_failed"]
-    assert {each.id for each in failures} == {"seven"}
-    assert failures[2].message == "it broke"
+    assert [to_result(each, example) for each in refusals] == [
+        FailedEvaluation("seven", "too_long", "too long"),
+        FailedEvaluation("seven", "window", "no room"),
+        FailedEvaluation("seven", "backend_failed", "it broke"),
+    ]
 
 
 def test_characters_are_counted_without_reading_what_is_no_text() -> None:

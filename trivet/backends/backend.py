@@ -1,35 +1,27 @@
-"""What the evaluator asks of an engine, and the check that an engine's answer is usable.
-
-An engine runs one graph: ``Windows`` in, ``Outputs`` out. It knows nothing of text.
-"""
+"""Interface of the backends, which run one graph: ``Windows`` in, ``Outputs`` out, no text."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Set
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
-from trivet.data.segment_tokenizer import FloatArray
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, BundleError
+from trivet.records import BundleError
 
 # A core is fastest with one window of 512 at a time.
 POSITIONS = 512
-# Rounding may leave [0, 1] by this much; anything further is a broken engine.
-_ROUNDING = 1e-3
-# A graph's optimizer may drop what an encoder without token types never reads.
+# The optimizer of a graph may drop an input that encoders without token types never read.
 _OPTIONAL = frozenset({"segment_ids"})
 
 
 class Backend(Protocol):
-    """An engine that holds one loaded model."""
+    """A loaded model."""
 
     @property
     def name(self) -> str:
-        """What runs and on what: ``onnxruntime int8``."""
+        """Library and graph: ``onnxruntime model.int8.onnx``."""
         ...
 
     def run(self, windows: Windows) -> Outputs:
@@ -42,19 +34,19 @@ class Backend(Protocol):
             Numpy arrays of float32, shapes as in ``Outputs``.
 
         Raises:
-            BackendError: The engine failed.
+            BackendError: The backend failed.
         """
         ...
 
 
 @runtime_checkable
 class ShapedBackend(Backend, Protocol):
-    """An engine that was built for certain shapes, and wants its calls filled accordingly.
+    """A backend that is made for certain shapes.
 
     Attributes:
-        positions: The most positions of one call.
-        step: Windows are padded to multiples of it.
-        most_windows: The most windows of one call.
+        positions: Maximum positions of one call.
+        step: Windows are padded to a multiple of this many positions.
+        most_windows: Maximum windows of one call.
     """
 
     positions: int
@@ -64,10 +56,10 @@ class ShapedBackend(Backend, Protocol):
 
 @runtime_checkable
 class ConcurrentBackend(Backend, Protocol):
-    """An engine that is fastest with several calls at once.
+    """A backend that is fastest with several calls at once.
 
     Attributes:
-        workers: How many.
+        workers: Number of calls.
     """
 
     workers: int
@@ -75,39 +67,55 @@ class ConcurrentBackend(Backend, Protocol):
 
 @runtime_checkable
 class AllThreadsBackend(ConcurrentBackend, Protocol):
-    """An engine of several workers that can give a call the threads of them all."""
+    """A backend of several workers that can run one call on the threads of all of them."""
 
     def run_all_threads(self, windows: Windows) -> Outputs:
         """Run the model once, on all threads: the same answer, sooner; see ``run``."""
         ...
 
 
-def run_call(backend: Backend, windows: Windows, *, all_threads: bool = False) -> Outputs:
-    """Run a model once.
+def workers_of(backend: Backend) -> int:
+    """Return how many calls a backend should run at once."""
+    return backend.workers if isinstance(backend, ConcurrentBackend) else 1
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def threads_per_worker(threads: int | None, workers: int) -> int:
+    """Return how many threads run one call; 0 lets the backend choose if there is one worker.
 
     Args:
-        backend: The model.
-        windows: See ``Backend.run``.
-        all_threads: Whether it may have all threads, where the engine can give them.
+        threads: Threads of all workers; ``None`` means one for each core.
+        workers: Calls that run at once.
 
     Raises:
-        BackendError: The engine failed.
+        ValueError: ``threads`` is below 1, or below ``workers``.
     """
-    if all_threads and isinstance(backend, AllThreadsBackend):
-        return backend.run_all_threads(windows)
-    return backend.run(windows)
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads ({threads}) must be at least 1")
+    if workers == 1:
+        return threads or 0
+    shared = threads or cores()
+    if not 1 <= workers <= shared:
+        raise ValueError(f"workers ({workers}) must be from 1 to the {shared} threads")
+    return shared // workers
 
 
 def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
-    """Refuse a model that does not lead from ``Windows`` to ``Outputs``.
+    """Refuse a model whose inputs and outputs are not ``Windows`` and ``Outputs``.
 
     Args:
-        file: How messages name it.
-        inputs: The names of its inputs.
-        outputs: The names of its outputs.
+        file: File name for the message.
+        inputs: Names of its inputs.
+        outputs: Names of its outputs.
 
     Raises:
-        BundleError: An end is missing or unknown.
+        BundleError: An input or output is missing or unknown.
     """
     ends = (
         ("inputs", inputs, frozenset(Windows._fields), _OPTIONAL),
@@ -120,27 +128,3 @@ def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
                 f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
                 f"unknown {', '.join(unknown) or 'none'}"
             )
-
-
-def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Return ``values`` as float32 in [0, 1].
-
-    Args:
-        values: What an engine answered. *Shape:* any.
-        name: The field of ``Outputs`` it stands in, for the message.
-
-    Raises:
-        BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
-            more than rounding.
-    """
-    array = np.asarray(values, dtype=np.float32)
-    usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
-    if not usable.all():
-        culprit = array[~usable].flat[0]
-        raise BackendError(
-            f"the engine answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
-            "values are no probability); the model or its engine is broken, export the bundle "
-            "again",
-            code="backend_failed" if np.isfinite(array).all() else "non_finite",
-        )
-    return np.clip(array, 0.0, 1.0)

@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 from typing import Literal
 
+from trivet.backends.backend import cores
 from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test, choose_graph
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.threads import cores
 from trivet.bundle.bundle import TOKENIZER_NAME, Bundle
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.records import BundleError

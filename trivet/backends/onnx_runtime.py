@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from trivet.backends.backend import check_ends
+from trivet.backends.backend import check_ends, cores, threads_per_worker
 from trivet.backends.int8_sums import keep_int8_sums_exact
-from trivet.backends.threads import cores, threads_per_worker
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, BundleError

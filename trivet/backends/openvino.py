@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from trivet.backends.backend import POSITIONS, check_ends
+from trivet.backends.backend import POSITIONS, check_ends, threads_per_worker
 from trivet.backends.profiles import pad, sizes_of
-from trivet.backends.threads import threads_per_worker
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, BundleError

@@ -15,7 +15,7 @@ from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import to_line, verdict_record
 from trivet.data.logs.column_mapping import LogRow
-from trivet.evaluation.evaluator import Evaluator, Judging
+from trivet.evaluation.evaluator import EvaluationJob, Evaluator
 from trivet.evaluation.prefetch import prefetch
 from trivet.evaluation.preprocessing import count_characters
 from trivet.records import DataError, Evaluation, FailedEvaluation
@@ -47,7 +47,7 @@ class _Begun(NamedTuple):
 
     number: int
     rows: list[LogRow]
-    judging: Judging
+    judging: EvaluationJob
 
     def cancel(self) -> None:
         """Cancel what has not run yet."""

@@ -1,40 +1,42 @@
-"""Many layouts, few engine calls: packing windows by length and joining what comes back.
+"""Packing windows of many examples into backend calls, and joining what the calls answer.
 
-The windows of all examples are sorted by length and packed into calls of a bounded number of
-positions. An example whose windows are spread over several calls is put together again with the
-functions that the graph itself uses (``model.aggregate``). Who comes first where requests compete
-is decided elsewhere (``serve.scheduling.window_queue``).
+Every caller that runs layouts uses these steps: ``InferenceJob``, the server and Triton. Which
+requests go first when several compete is decided in ``serve.scheduling``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trivet.backends.backend import POSITIONS, Backend, probabilities, run_call
+from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.segment_tokenizer import FloatArray, IntArray
-from trivet.data.windows import Layout, collate, take_windows
+from trivet.data.windows import Layout, Windows, collate, take_windows
 from trivet.model.aggregate import Outputs, join, weakest
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError
 
-# Response tokens that are joined at once; the pool of a block takes at most about 1 MB.
+# Response tokens that are joined at once; the sentence pool of a block takes about 1 MB at most.
 _BLOCK = 512
+# Rounding may exceed [0, 1] by this much; anything further is a broken backend.
+_ROUNDING = 1e-3
 
 
 class BatchLimits(NamedTuple):
-    """How full an engine wants its calls.
+    """How many windows a backend takes in one call.
 
     Attributes:
-        positions: The most positions of one call, padding included; a window that is longer alone
-            gets a call of its own.
-        step: The engine pads windows to multiples of it.
-        most_windows: The most windows of one call, however short they are.
+        positions: Maximum positions of a call, padding included; a single longer window still
+            gets a call.
+        step: Windows are padded to a multiple of this many positions.
+        most_windows: Maximum windows of a call, however short they are.
     """
 
     positions: int = POSITIONS
@@ -46,13 +48,19 @@ class BatchLimits(NamedTuple):
         return math.ceil(max(1, length) / self.step) * self.step
 
     def room(self, length: int) -> int:
-        """Return how many windows fit in one call of which the longest has ``length`` tokens."""
+        """Return how many windows fit in a call whose longest window has ``length`` tokens."""
         room = max(1, self.positions // self.padded(length))
         return room if self.most_windows is None else min(room, self.most_windows)
 
 
 class WindowSlice(NamedTuple):
-    """Some windows of an example, and the numbers of the tokens that they hold."""
+    """Some windows of an example.
+
+    Attributes:
+        layout: Layout of these windows alone.
+        response: Numbers of the response tokens that they show.
+        context: Numbers of the context tokens whose counting copy they hold.
+    """
 
     layout: Layout
     response: IntArray
@@ -60,19 +68,19 @@ class WindowSlice(NamedTuple):
 
 
 class WindowAccumulator:
-    """One layout on its way through several engine calls, and what is known of it so far.
-
-    Windows are taken, run by whoever took them, and added; after the last it is joined. ``take``
-    may run in one thread while another adds; two must not add at once.
+    """Token probabilities of one example, collected over several backend calls. Thread-safe.
 
     Attributes:
-        layout: The layout.
-        error: What befell it; its other windows need not run.
+        layout: Layout of the example.
+        error: First error of a call with its windows; the other windows need not run.
+        failed_call: Number of the first call known to have failed; infinite without one.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.error: BackendError | None = None
+        self.failed_call = math.inf
+        self._lock = threading.Lock()
         # Before any window ran, nothing is supported, relevant or utilized.
         tokens = len(layout.context_row)
         self._support: FloatArray = np.zeros(len(layout.response_sentence), np.float32)
@@ -80,10 +88,10 @@ class WindowAccumulator:
         self._utilization: FloatArray = np.zeros(tokens, np.float32)
 
     def take(self, rows: Sequence[int]) -> WindowSlice:
-        """Take some windows, with the response tokens that they show.
+        """Return some windows with the response tokens that they show.
 
-        The part is one single sentence to the engine: only token probabilities are read from its
-        answer, and a pool of all sentences of a very long response would not fit in memory.
+        The slice has one single sentence: only token probabilities are read from the answer, and a
+        pool of all sentences of a very long response would not fit in memory.
         """
         part, context = take_windows(self.layout, rows)
         response = np.flatnonzero((part.response_row >= 0).any(axis=1))
@@ -97,51 +105,61 @@ class WindowAccumulator:
         )
         return WindowSlice(shown, response, context)
 
+    def fail(self, error: BackendError) -> None:
+        """Keep the error of a call; only the first one counts."""
+        with self._lock:
+            self.error = self.error or error
+
     def add(self, part: WindowSlice, answer: Outputs, b: int) -> None:
-        """Add what row ``b`` of an engine's answer says of a part; keep the error if it is none.
+        """Add what a call answered for a slice; after an error nothing more is added.
 
         Args:
-            part: The windows that ran.
-            answer: The engine's answer to the call.
-            b: The part's row in it.
+            part: Windows that ran.
+            answer: Answer to the call.
+            b: Row of the slice in the answer.
         """
-        response, context = len(part.response), len(part.context)
-        try:
-            support = probabilities(answer.support_probs[b, :response], "support_probs")
-            relevance = probabilities(answer.relevance_probs[b, :context], "relevance_probs")
-            utilization = probabilities(answer.utilization_probs[b, :context], "utilization_probs")
-        except BackendError as error:
-            self.error = error
-            return
-        # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-        self._support[part.response] = np.maximum(self._support[part.response], support)
-        self._relevance[part.context] = relevance
-        self._utilization[part.context] = utilization
+        with self._lock:
+            if self.error is not None:
+                return
+            r, c = len(part.response), len(part.context)
+            try:
+                support = probabilities(answer.support_probs[b, :r], "support_probs")
+                relevance = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
+                utilization = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
+            except BackendError as error:
+                self.error = error
+                return
+            # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+            self._support[part.response] = np.maximum(self._support[part.response], support)
+            self._relevance[part.context] = relevance
+            self._utilization[part.context] = utilization
 
-    def join(self, faithfulness: Reduction) -> Outputs | BackendError:
-        """Reduce the token probabilities to the example's scores, or return what befell it.
+    def join(self, faithfulness: Reduction) -> Outputs:
+        """Reduce the token probabilities to the scores of the example.
 
         A pool of sentences x tokens would grow with the square of a long response, so whole
         sentences are joined block by block; a minimum of minima is the minimum.
 
         Args:
-            faithfulness: The bundle's reduction from tokens to one number.
+            faithfulness: Reduction from tokens to one number.
 
         Returns:
-            Numpy, B = 1 and without padding (an empty segment keeps one position).
+            Numpy arrays, B = 1, without padding (an empty segment keeps one position).
+
+        Raises:
+            BackendError: A call with windows of the example failed.
         """
         if self.error is not None:
-            return self.error
-        sentence = self.layout.response_sentence
+            raise self.error
         blocks = [
             join(
-                **_block(self._support[start:stop], sentence[start:stop]),
+                **block,
                 relevance_probs=self._relevance[None],
                 utilization_probs=self._utilization[None],
                 context_weight=self.layout.context_weight[None],
                 faithfulness=faithfulness,
             )
-            for start, stop in _blocks(sentence)
+            for block in _blocks(self._support, self.layout.response_sentence)
         ]
         weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
         return blocks[0]._replace(
@@ -151,36 +169,81 @@ class WindowAccumulator:
         )
 
 
-def run_slices(
-    parts: Sequence[WindowSlice], backend: Backend, pad: int, *, all_threads: bool = False
-) -> Outputs:
-    """Run parts of any mix of examples in one call; the answer has a row for each, in order.
+@dataclass(eq=False, slots=True)
+class BackendCall:
+    """Windows of some examples that run together: first ``run``, then ``add``.
 
-    Args:
-        parts: What to run.
-        backend: The engine.
-        pad: The id that fills a window up.
-        all_threads: Whether the call may have all threads; see ``run_call``.
-
-    Raises:
-        BackendError: The engine failed.
+    Attributes:
+        rows: Window numbers of each example.
+        number: Position among the calls of a job.
+        answer: Answer of the backend, or its error; ``None`` before the call and if it is skipped.
     """
-    return run_call(backend, collate([part.layout for part in parts], pad), all_threads=all_threads)
+
+    rows: dict[WindowAccumulator, list[int]]
+    number: int = 0
+    answer: Outputs | BackendError | None = None
+    _slices: list[WindowSlice] = field(default_factory=list)
+
+    def is_needed(self) -> bool:
+        """Return whether an example has not failed in an earlier call.
+
+        Such a call runs whole: the last digits of an int8 backend depend on all windows of a call,
+        and must not depend on which calls came first.
+        """
+        return any(each.error is None and each.failed_call >= self.number for each in self.rows)
+
+    def collate(self, pad: int) -> Windows:
+        """Return the windows as the backend takes them.
+
+        Args:
+            pad: Token id of padding.
+        """
+        self._slices = [example.take(sorted(rows)) for example, rows in self.rows.items()]
+        return collate([part.layout for part in self._slices], pad)
+
+    def run(self, backend: Backend, pad: int, at_once: int) -> None:
+        """Run the backend once and keep its answer or its error.
+
+        Args:
+            backend: Backend to run.
+            pad: Token id of padding.
+            at_once: Calls that run at the same time, this one included. If they leave half of the
+                backend's workers idle, this one gets all threads.
+        """
+        run = backend.run
+        if isinstance(backend, AllThreadsBackend) and 2 * at_once <= backend.workers:
+            run = backend.run_all_threads
+        windows = self.collate(pad)
+        try:
+            self.answer = run(windows)
+        except BackendError as error:
+            self.answer = error
+            for example in self.rows:
+                example.failed_call = min(self.number, example.failed_call)
+
+    def add(self) -> None:
+        """Add the answer, or the error, to every example of the call."""
+        if isinstance(self.answer, BackendError):
+            for example in self.rows:
+                example.fail(self.answer)
+        elif self.answer is not None:
+            for b, (example, part) in enumerate(zip(self.rows, self._slices, strict=True)):
+                example.add(part, self.answer, b)
 
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
-    """Group windows into engine calls.
+    """Group windows into calls.
 
     Args:
         lengths: Tokens of each window.
-        limits: How full the engine wants its calls.
+        limits: Limits of the backend.
 
     Returns:
-        The numbers of the windows of each call, longest windows first.
+        Window numbers of each call, longest windows first.
     """
     calls: list[list[int]] = []
     room = 0
-    for number in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         if room < 1:
             calls.append([])
             # Longest first: the first window of a call decides how many fit.
@@ -190,27 +253,61 @@ def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
     return calls
 
 
-def _blocks(sentence: IntArray) -> list[tuple[int, int]]:
-    """Cut response tokens into runs of whole sentences, about ``_BLOCK`` each; at least one."""
-    blocks, start = [], 0
+def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> list[BackendCall]:
+    """Group all windows of some examples into calls; arguments as in ``pack``."""
+    windows = [(each, row) for each in examples for row in range(len(each.layout.rows))]
+    lengths = [len(each.layout.rows[row]) for each, row in windows]
+    calls = []
+    for number, members in enumerate(pack(lengths, limits)):
+        rows: dict[WindowAccumulator, list[int]] = {}
+        for member in members:
+            example, row = windows[member]
+            rows.setdefault(example, []).append(row)
+        calls.append(BackendCall(rows, number))
+    return calls
+
+
+def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
+    """Return ``values`` as float32 in [0, 1].
+
+    Args:
+        values: Answer of a backend. *Shape:* any.
+        name: Field of ``Outputs``, for the message.
+
+    Raises:
+        BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
+            more than rounding.
+    """
+    array = np.asarray(values, dtype=np.float32)
+    usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
+    if not usable.all():
+        culprit = array[~usable].flat[0]
+        raise BackendError(
+            f"the backend answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
+            "values are no probability); the model or its backend is broken, export the bundle "
+            "again",
+            code="backend_failed" if np.isfinite(array).all() else "non_finite",
+        )
+    return np.clip(array, 0.0, 1.0)
+
+
+def _blocks(support: FloatArray, sentence: IntArray) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """Cut response tokens into blocks of whole sentences, as ``join`` takes them; at least one."""
+    cuts = [0]
     for end in np.flatnonzero(np.diff(sentence)) + 1:
-        if end - start >= _BLOCK:
-            blocks.append((start, int(end)))
-            start = int(end)
-    return [*blocks, (start, len(sentence))]
-
-
-def _block(support: FloatArray, sentence: IntArray) -> dict[str, npt.NDArray[Any]]:
-    """Return a run of whole sentences as ``join`` takes it; an empty one as one of padding."""
-    tokens = max(1, len(support))
-    padded = np.zeros((1, tokens), dtype=np.float32)
-    padded[0, : len(support)] = support
-    numbers = sentence - sentence[:1]
-    counts = np.bincount(numbers, minlength=1)
-    pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
-    pool[0, numbers, np.arange(len(support))] = 1.0 / counts[numbers]
-    return {
-        "support_probs": padded,
-        "response_mask": np.arange(tokens)[None] < len(support),
-        "sentence_pool": pool,
-    }
+        if end - cuts[-1] >= _BLOCK:
+            cuts.append(int(end))
+    for start, stop in zip(cuts, [*cuts[1:], len(sentence)], strict=True):
+        real = stop - start
+        tokens = max(1, real)  # a block without tokens has one of padding
+        padded = np.zeros((1, tokens), dtype=np.float32)
+        padded[0, :real] = support[start:stop]
+        numbers = sentence[start:stop] - sentence[start : start + 1]
+        counts = np.bincount(numbers, minlength=1)
+        pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
+        pool[0, numbers, np.arange(real)] = 1.0 / counts[numbers]
+        yield {
+            "support_probs": padded,
+            "response_mask": np.arange(tokens)[None] < real,
+            "sentence_pool": pool,
+        }

@@ -1,150 +1,150 @@
-"""From numbers back to text: what an engine answered, read as an ``Evaluation``.
-
-The reductions of an example stand in ``Outputs`` already. Here token numbers meet the text again:
-sentences, contexts, spans, thresholds, and which of the scores mean anything for this example.
-"""
+"""From outputs to verdicts: token numbers become sentences, contexts, spans and scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trivet.backends.backend import probabilities
 from trivet.bundle.schema import Thresholds
 from trivet.data.segment_tokenizer import FloatArray, IntArray
 from trivet.data.spans import unsupported_spans
 from trivet.data.tokenization import TokenizedExample
-from trivet.data.windows import Layout
+from trivet.evaluation.packing import probabilities
+from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     ContextSentence,
     ContextVerdict,
     Evaluation,
+    FailedEvaluation,
     RagExample,
     SentenceVerdict,
     TokenVerdict,
-    UnsupportedSpan,
+    WindowError,
 )
 
 
-def read_verdict(
-    example: RagExample,
-    read: TokenizedExample,
-    layout: Layout,
-    outputs: Outputs,
-    thresholds: Thresholds,
+def to_evaluation(
+    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
 ) -> Evaluation:
-    """Turn one example's outputs into its verdict.
+    """Return the verdict on one example.
 
     Args:
-        example: The texts as the caller gave them; every ``text`` of the verdict is cut from these.
-        read: The same, tokenized.
-        layout: The same, cut into windows.
-        outputs: Numpy, B = 1; positions past R and C are ignored.
-        thresholds: The bundle's.
+        preprocessed: Example; every ``text`` of the verdict is cut from its original texts.
+        outputs: Numpy arrays, B = 1; positions past R and C are ignored.
+        thresholds: Thresholds of the bundle.
 
     Returns:
         The verdict. Without response tokens the scores that need a response are ``None``, without
         context tokens those that need a context.
 
     Raises:
-        BackendError: A number that is to be reported is not finite or no probability.
+        BackendError: A number of the verdict is not finite or no probability.
     """
-    has_response, has_context = len(read.response) > 0, len(read.context) > 0
-    sentences = _sentences(example.response, read, outputs, thresholds) if has_response else ()
-    faithfulness = _score(outputs, "faithfulness") if has_response else None
+    example, tokens, layout = preprocessed.example, preprocessed.tokens, preprocessed.layout
+    has_response, has_context = len(tokens.response) > 0, len(tokens.context) > 0
+    sentences = _sentences(preprocessed, outputs, thresholds) if has_response else ()
+    scores: dict[str, float | None] = {}
+    for name, known in (
+        ("faithfulness", has_response),
+        ("relevance", has_context),
+        ("utilization", has_context and has_response),
+        ("completeness", has_context and has_response),
+    ):
+        scores[name] = float(probabilities(getattr(outputs, name), name)[0]) if known else None
+    faithfulness = scores["faithfulness"]
+    support = probabilities(outputs.support_probs, "support_probs")[0, : len(tokens.response)]
     return Evaluation(
         id=example.id,
         faithfulness=faithfulness,
-        supported_share=_share(sentences),
-        relevance=_score(outputs, "relevance") if has_context else None,
-        utilization=_score(outputs, "utilization") if has_context and has_response else None,
-        completeness=_score(outputs, "completeness") if has_context and has_response else None,
+        supported_share=sum(s.supported for s in sentences) / len(sentences) if sentences else None,
+        relevance=scores["relevance"],
+        utilization=scores["utilization"],
+        completeness=scores["completeness"],
         adherent=None if faithfulness is None else faithfulness >= thresholds.adherence,
-        unsupported=_unsupported(example.response, read, outputs, thresholds),
+        unsupported=unsupported_spans(
+            example.response, tokens.response.offsets, support, thresholds.span
+        ),
         sentences=sentences,
-        contexts=_contexts(example.contexts, read, outputs, has_response),
+        contexts=_contexts(example.contexts, tokens, outputs, has_response),
         windows=len(layout.rows),
         window_size=layout.window_size,
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
-        replaced_characters=read.replaced_characters,
+        replaced_characters=tokens.replaced_characters,
     )
 
 
-def read_tokens(
-    example: RagExample,
-    read: TokenizedExample,
-    layout: Layout,
-    outputs: Outputs,
-    thresholds: Thresholds,
+def to_token_verdicts(
+    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
 ) -> tuple[TokenVerdict, ...]:
-    """Turn one example's outputs into the verdicts on its response tokens, as ``read_verdict``.
-
-    Raises:
-        BackendError: A number that is to be reported is not finite or no probability.
-    """
-    support = probabilities(outputs.support_probs, "support_probs")[0, : len(read.response)]
-    spans = read.response.offsets.tolist()
+    """Return the verdicts on the response tokens of one example; see ``to_evaluation``."""
+    response, text = preprocessed.tokens.response, preprocessed.example.response
+    support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
     return tuple(
-        TokenVerdict(start, end, example.response[start:end], value, value >= thresholds.span)
-        for (start, end), value in zip(spans, support.tolist(), strict=True)
+        TokenVerdict(start, end, text[start:end], value, value >= thresholds.span)
+        for (start, end), value in zip(response.offsets.tolist(), support.tolist(), strict=True)
     )
 
 
-def _score(outputs: Outputs, name: str) -> float:
-    """Return one example score."""
-    return float(probabilities(getattr(outputs, name), name)[0])
+def to_result(outcome: Evaluation | Refusal, example: RagExample) -> Evaluation | FailedEvaluation:
+    """Return a verdict as it is, and an error as the failure that takes its place."""
+    if isinstance(outcome, Evaluation):
+        return outcome
+    if isinstance(outcome, WindowError):
+        return FailedEvaluation(example.id, "window", str(outcome))
+    return FailedEvaluation.of(outcome, example.id)
 
 
-def _share(sentences: Sequence[SentenceVerdict]) -> float | None:
-    """Return the share of supported sentences; ``None`` where there is no sentence."""
-    if not sentences:
-        return None
-    return sum(sentence.supported for sentence in sentences) / len(sentences)
+def lettucedetect_spans(
+    verdict: Evaluation, probability: str = "confidence", least: float = 0.0
+) -> list[dict[str, Any]]:
+    """Return the unsupported spans of a verdict in the format of LettuceDetect.
+
+    Args:
+        verdict: The verdict.
+        probability: Key of the probability of being unsupported: ``confidence`` in their call,
+            ``hallucination_score`` over HTTP.
+        least: Minimum of this probability.
+
+    Returns:
+        For each span ``start``, ``end`` (characters of the answer), ``text`` and its probability.
+    """
+    return [
+        {"start": span.start, "end": span.end, probability: span.probability, "text": span.text}
+        for span in verdict.unsupported
+        if span.probability >= least
+    ]
 
 
 def _sentences(
-    response: str, read: TokenizedExample, outputs: Outputs, thresholds: Thresholds
+    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
 ) -> tuple[SentenceVerdict, ...]:
     """Return the verdict on each sentence of the response that has a token."""
+    response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
     verdicts = []
-    for number in np.flatnonzero(np.bincount(read.response_sentence)):
-        span, value = read.response_sentence_spans[number], float(support[number])
-        verdicts.append(
-            SentenceVerdict(
-                start=span.start,
-                end=span.end,
-                text=response[span.start : span.end],
-                support=value,
-                supported=value >= thresholds.sentence,
-            )
-        )
+    for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
+        span, value = tokens.response_sentence_spans[number], float(support[number])
+        text = response[span.start : span.end]
+        supported = value >= thresholds.sentence
+        verdicts.append(SentenceVerdict(span.start, span.end, text, value, supported))
     return tuple(verdicts)
 
 
-def _unsupported(
-    response: str, read: TokenizedExample, outputs: Outputs, thresholds: Thresholds
-) -> tuple[UnsupportedSpan, ...]:
-    """Return the unsupported stretches of the response."""
-    support = probabilities(outputs.support_probs, "support_probs")[0, : len(read.response)]
-    return unsupported_spans(response, read.response.offsets, support, thresholds.span)
-
-
 def _contexts(
-    contexts: Sequence[str], read: TokenizedExample, outputs: Outputs, has_response: bool
+    contexts: Sequence[str], tokens: TokenizedExample, outputs: Outputs, has_response: bool
 ) -> tuple[ContextVerdict, ...]:
-    """Return one verdict a context, each of its sentences that has a token included."""
-    count = len(read.context_sentence_spans)
-    tokens = np.bincount(read.context_sentence, minlength=count)
-    relevance = _sentence_means(outputs.relevance_probs, "relevance_probs", read, tokens)
-    utilization = _sentence_means(outputs.utilization_probs, "utilization_probs", read, tokens)
+    """Return one verdict for each context, with its sentences that have a token."""
+    counts = np.bincount(tokens.context_sentence, minlength=len(tokens.context_sentence_spans))
+    relevance = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
+    utilization = _sentence_means(outputs.utilization_probs, "utilization_probs", tokens, counts)
     found: list[list[ContextSentence]] = [[] for _ in contexts]
-    for number in np.flatnonzero(tokens):
-        span = read.context_sentence_spans[number]
+    for number in np.flatnonzero(counts):
+        span = tokens.context_sentence_spans[number]
         found[span.context].append(
             ContextSentence(
                 start=span.start,
@@ -154,35 +154,34 @@ def _contexts(
                 utilization=float(utilization[number]) if has_response else None,
             )
         )
-    return tuple(_context(sentences, has_response) for sentences in found)
-
-
-def _context(sentences: Sequence[ContextSentence], has_response: bool) -> ContextVerdict:
-    """Return the verdict on one context: like the example's, a mean over sentences."""
-    if not sentences:
-        return ContextVerdict(relevance=None, utilization=None, sentences=())
-    utilized = [s.utilization for s in sentences if s.utilization is not None]
-    return ContextVerdict(
-        relevance=sum(sentence.relevance for sentence in sentences) / len(sentences),
-        utilization=sum(utilized) / len(utilized) if has_response else None,
-        sentences=tuple(sentences),
-    )
+    verdicts = []
+    for sentences in found:
+        # Like the example's own scores, a mean over sentences.
+        utilized = [s.utilization for s in sentences if s.utilization is not None]
+        verdicts.append(
+            ContextVerdict(
+                sum(s.relevance for s in sentences) / len(sentences) if sentences else None,
+                sum(utilized) / len(utilized) if utilized else None,
+                tuple(sentences),
+            )
+        )
+    return tuple(verdicts)
 
 
 def _sentence_means(
-    values: npt.ArrayLike, name: str, read: TokenizedExample, tokens: IntArray
+    values: npt.ArrayLike, name: str, tokens: TokenizedExample, counts: IntArray
 ) -> FloatArray:
-    """Average a context token's number over each context sentence; 0 where one has no token.
+    """Average the probabilities of each context sentence; 0 for a sentence without tokens.
 
     Args:
-        values: *Shape:* [1, C or more].
-        name: The field of ``Outputs``.
-        read: The example.
-        tokens: How many tokens each sentence has. *Shape:* [sentences].
+        values: Probabilities of the context tokens. *Shape:* [1, C or more].
+        name: Field of ``Outputs``.
+        tokens: Tokenized example.
+        counts: Number of tokens of each sentence. *Shape:* [sentences].
 
     Returns:
         *Shape:* [sentences].
     """
-    numbers = probabilities(np.asarray(values)[0, : len(read.context)], name)
-    sums = np.bincount(read.context_sentence, weights=numbers, minlength=len(tokens))
-    return np.clip(sums / np.maximum(tokens, 1), 0.0, 1.0)
+    numbers = probabilities(np.asarray(values)[0, : len(tokens.context)], name)
+    sums = np.bincount(tokens.context_sentence, weights=numbers, minlength=len(counts))
+    return np.clip(sums / np.maximum(counts, 1), 0.0, 1.0)

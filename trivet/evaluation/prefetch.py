@@ -1,4 +1,4 @@
-"""The next blocks are begun before one is ended, so that the engine never waits for work."""
+"""Prefetching: the next blocks are started before one is finished, so the backend never idles."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 
 class Cancellable(Protocol):
-    """Work that was begun."""
+    """Work that was started."""
 
     def cancel(self) -> None:
-        """Give up what has not run."""
+        """Drop the parts that have not run."""
         ...
 
 
@@ -20,16 +20,16 @@ C = TypeVar("C", bound=Cancellable)
 
 
 def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
-    """Begin block after block, and hand on each when those after it are under way.
+    """Start the work on each block ahead of time and yield it in order.
 
     Args:
-        blocks: Are read ahead.
-        begin: Begins the work on a block. An error of it, or in the blocks, is raised behind the
-            blocks that were begun.
-        ahead: How many are begun before one is handed on.
+        blocks: Blocks of work.
+        begin: Starts the work on a block. Its errors, and those of ``blocks``, are raised after the
+            blocks that were started before.
+        ahead: Number of further blocks that are started before one is yielded.
 
     Yields:
-        What was begun, in order. Whoever stops early stops all of it.
+        Started work, in order. All of it is cancelled if the caller stops early.
     """
     begun: deque[C] = deque()
     broken = None
@@ -37,14 +37,9 @@ def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> It
     try:
         while True:
             try:
-                block = next(iterator)
+                begun.append(begin(next(iterator)))
             except StopIteration:
                 break
-            except Exception as error:
-                broken = error
-                break
-            try:
-                begun.append(begin(block))
             except Exception as error:
                 broken = error
                 break

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from trivet.evaluation.lettucedetect import lettucedetect_spans
+from trivet.evaluation.postprocessing import lettucedetect_spans
 from trivet.integrations.judge import Judge, default_judge
 from trivet.integrations.rows import example
 

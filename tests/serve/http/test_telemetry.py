@@ -170,7 +170,7 @@ def test_what_fails_is_counted_and_what_the_server_breaks_is_an_error(
         def fail(windows: Any) -> Any:
             raise RuntimeError("quotes Jonas")
 
-        monkeypatch.setattr(evaluator._backend, "run", fail)
+        monkeypatch.setattr(evaluator.backend, "run", fail)
         broken = await client.post("/v1/evaluate", json=EXAMPLE)
         return [answer.status_code for answer in (many, bad, nowhere, broken)]
 

@@ -44,10 +44,10 @@ def test_what_is_coming_counts_until_it_is_laid_out() -> None:
 def test_more_windows_than_may_wait_are_let_in_while_none_wait() -> None:
     admission = Admission(most_requests=9, most_windows=4, window_size=SIZE)
     admission.enter(characters=1_000_000, requests=0, waiting=0)
-    admission.check_windows(windows=500, waiting=0)
-    admission.check_windows(windows=3, waiting=1)
+    admission.check_queue(own=500, before=500, left_seconds=9.0, waiting=0)
+    admission.check_queue(own=3, before=4, left_seconds=9.0, waiting=1)
     with pytest.raises(Overloaded, match="2 windows wait, and these are 3 more, but only 4"):
-        admission.check_windows(windows=3, waiting=2)
+        admission.check_queue(own=3, before=5, left_seconds=9.0, waiting=2)
 
 
 def test_the_characters_of_a_window_are_learnt() -> None:
@@ -80,15 +80,15 @@ def test_when_to_ask_again_follows_from_how_fast_the_engine_is() -> None:
 
 def test_who_would_hardly_be_answered_in_time_is_refused() -> None:
     admission = Admission(most_requests=9, most_windows=100, window_size=SIZE)
-    admission.check_time(own=1, before=50, left_seconds=0.1, waiting=49)  # nothing is known yet
+    admission.check_queue(own=1, before=50, left_seconds=0.1, waiting=49)  # nothing is known yet
     admission.note_call(windows=2, seconds=0.1)
-    admission.check_time(own=1, before=16, left_seconds=2.0, waiting=15)
-    admission.check_time(own=30, before=35, left_seconds=2.5, waiting=5)  # its own do not count
-    admission.check_time(own=1, before=50, left_seconds=0.1, waiting=0)  # it may try
-    admission.check_time(own=1, before=50, left_seconds=math.inf, waiting=49)
+    admission.check_queue(own=1, before=16, left_seconds=2.0, waiting=15)
+    admission.check_queue(own=30, before=35, left_seconds=2.5, waiting=5)  # its own do not count
+    admission.check_queue(own=1, before=50, left_seconds=0.1, waiting=0)  # it may try
+    admission.check_queue(own=1, before=50, left_seconds=math.inf, waiting=49)
     with pytest.raises(
         Overloaded, match=r"16 windows would run before the last of its 1"
     ) as caught:
-        admission.check_time(own=1, before=17, left_seconds=2.0, waiting=16)
+        admission.check_queue(own=1, before=17, left_seconds=2.0, waiting=16)
     assert caught.value.reason == "time"
     assert caught.value.retry_after_seconds == pytest.approx(0.8)

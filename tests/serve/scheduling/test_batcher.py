@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import trivet
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, RagExample
-from trivet.serve.scheduling.batcher import Batcher, Draining, Judged
+from trivet.serve.scheduling.batcher import Batcher
+from trivet.serve.scheduling.predictions import Draining, Judged
 
 MILL = RagExample(
     "When was the old mill built?",
@@ -122,7 +123,7 @@ def test_no_grouping_shows_in_the_answers(
     judge: Evaluator, rag_examples: tuple[RagExample, ...], data: st.DataObject
 ) -> None:
     positions = data.draw(st.sampled_from([1, 96, 192, 1000]))
-    evaluator = Evaluator(judge.bundle.folder, backend=judge._backend, positions=positions)
+    evaluator = Evaluator(judge.bundle.folder, backend=judge.backend, positions=positions)
     examples = st.lists(st.sampled_from([MILL, EMPTY, *rag_examples]), max_size=3)
     requests = data.draw(st.lists(examples, min_size=1, max_size=6))
     for request, answer in zip(requests, judge_together(evaluator, requests), strict=True):

@@ -11,9 +11,12 @@ import pytest
 from tests.judges import FormulaBackend, GatedBackend, until
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.preprocessing import Preprocessor
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, FailedEvaluation, RagExample
-from trivet.serve.scheduling.batcher import Batcher, Judged
+from trivet.serve.scheduling.batcher import Batcher
+from trivet.serve.scheduling.predictions import Judged
+from trivet.serve.scheduling.window_queue import WindowQueue
 
 GOOD, BAD = "oven", "lamp"
 
@@ -27,7 +30,7 @@ def example(word: str, passages: int = 1) -> RagExample:
 
 
 def token(evaluator: Evaluator, word: str) -> int:
-    (segment,) = evaluator._tokenizer.encode([word])
+    (segment,) = evaluator.preprocessor.tokenizer.encode([word])
     return int(segment.ids[0])
 
 
@@ -139,7 +142,7 @@ def test_the_unexpected_in_a_call_ends_no_thread(
 
     async def test(batcher: Batcher) -> None:
         assert code(await batcher.judge([example(GOOD)])) == "backend_failed"
-        assert batcher.state().last_error == f"the engine call met {type(error).__name__}: {error}"
+        assert batcher.state().last_error == f"the backend call met {type(error).__name__}: {error}"
         assert batcher.state().call_seconds is None
         engine.error = None
         assert code(await batcher.judge([example(GOOD)])) is None
@@ -148,7 +151,7 @@ def test_the_unexpected_in_a_call_ends_no_thread(
 
 
 def test_the_unexpected_outside_a_call_ends_no_thread_either(
-    gated_judge: Evaluator, gated: GatedBackend
+    gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(batcher: Batcher) -> None:
         first = asyncio.create_task(batcher.judge([example(GOOD)]))
@@ -157,10 +160,11 @@ def test_the_unexpected_outside_a_call_ends_no_thread_either(
         third = asyncio.create_task(batcher.judge([example(GOOD)]))
         await until(lambda: batcher.state().windows == 2)
 
-        def broken(now_seconds: float, *pace_seconds: float) -> None:
+        def broken(*_: object) -> None:
+            monkeypatch.undo()
             raise LookupError("no such line")
 
-        batcher._engine._queue.take = broken  # type: ignore[method-assign, assignment]
+        monkeypatch.setattr(WindowQueue, "take", broken)
         gated.let(10_000)
         for lost in await asyncio.gather(second, third):
             assert code(lost) == "backend_failed"
@@ -172,20 +176,19 @@ def test_the_unexpected_outside_a_call_ends_no_thread_either(
     with_batcher(gated_judge, test)
 
 
-@pytest.mark.parametrize("stage", ["prepare", "finish"])
+@pytest.mark.parametrize("stage", ["preprocess", "postprocess"])
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
 def test_the_unexpected_outside_the_engine_is_raised_to_who_asked(
     judge: Evaluator, monkeypatch: pytest.MonkeyPatch, stage: str, error: BaseException
 ) -> None:
-    step = getattr(judge, stage)
+    step = getattr(Preprocessor if stage == "preprocess" else Evaluator, stage)
 
-    def broken(given: Any, *others: Any, **settings: Any) -> Any:
-        examples = given if stage == "prepare" else [given.example]
-        if examples[0].id == BAD:
+    def broken(owner: Any, given: Any, *others: Any, **settings: Any) -> Any:
+        if getattr(given[0], "example", given[0]).id == BAD:
             raise error
-        return step(given, *others, **settings)
+        return step(owner, given, *others, **settings)
 
-    monkeypatch.setattr(judge, stage, broken)
+    monkeypatch.setattr(Preprocessor if stage == "preprocess" else Evaluator, stage, broken)
 
     async def ask(work: Coroutine[Any, Any, Judged]) -> Judged | Exception:
         try:

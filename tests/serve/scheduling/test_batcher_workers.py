@@ -8,7 +8,9 @@ import pytest
 
 from tests.judges import FormulaBackend, GatedBackend, until
 from tests.serve.scheduling.test_batcher_order import LONG, OTHER, SHORT, example, room
+from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.model.aggregate import Outputs
 from trivet.records import FailedEvaluation
 
 
@@ -75,7 +77,7 @@ def test_the_state_tells_of_the_oldest_call(gated_judge: Evaluator, gated: Gated
 def test_an_error_in_one_lane_is_nothing_to_the_other(
     gated_judge: Evaluator, gated: GatedBackend, formula: FormulaBackend
 ) -> None:
-    (segment,) = gated_judge._tokenizer.encode([OTHER])
+    (segment,) = gated_judge.preprocessor.tokenizer.encode([OTHER])
     formula.raises_on = int(segment.ids[0])
 
     async def test() -> None:
@@ -113,3 +115,37 @@ def test_closing_waits_for_the_calls_of_all_lanes(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(test())
+
+
+def test_a_call_beside_which_nothing_runs_gets_all_threads(
+    judge: Evaluator, formula: FormulaBackend
+) -> None:
+    gated = GatedBackend(formula, workers=2)
+    all_threads: list[bool] = []
+
+    class ManyThreads:
+        name, workers = "many threads", 2
+
+        def run(self, windows: Windows) -> Outputs:
+            all_threads.append(False)
+            return gated.run(windows)
+
+        def run_all_threads(self, windows: Windows) -> Outputs:
+            all_threads.append(True)
+            return gated.run(windows)
+
+    evaluator = Evaluator(judge.bundle.folder, backend=ManyThreads(), positions=192)
+
+    async def test() -> None:
+        async with room(evaluator, gated) as at:
+            first = at.ask(example(SHORT))
+            await gated.begun(1)
+            second = at.ask(example(OTHER))
+            await gated.begun(2)
+            gated.let(2)
+            await asyncio.gather(first, second)
+            gated.let(1)
+            await at.ask(example(SHORT))
+
+    asyncio.run(test())
+    assert all_threads == [True, False, True]

@@ -59,7 +59,7 @@ def test_one_long_request_keeps_no_short_one_out() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits())
     queue.add("long", [[500] * 400], 0.0, deadline_seconds=30.0)
     before = queue.windows_before(31.0, own=1)
-    admission.check_time(own=1, before=before, left_seconds=3.0, waiting=400)
+    admission.check_queue(own=1, before=before, left_seconds=3.0, waiting=400)
     queue.add("short", [[500]], 0.0, deadline_seconds=31.0)
     calls = [[owner for owner, _ in queue.take(0.0, 0.05)] for _ in range(before)]
     assert any("short" in owners for owners in calls)
@@ -110,7 +110,7 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
             asked = Asked(coming[0] + random.choice(time_outs), *[len(coming[1])] * 2)
             try:
                 before = queue.windows_before(asked.deadline, asked.windows)
-                admission.check_time(asked.windows, before, asked.deadline - now, queue.windows)
+                admission.check_queue(asked.windows, before, asked.deadline - now, queue.windows)
                 queue.add(asked, [coming[1]], now, asked.deadline)
             except Overloaded:
                 assert queue.windows

@@ -157,7 +157,7 @@ def test_an_answer_that_is_no_probability_is_refused(serve: Any, repository: Pat
     encoder._backend.run = run
     code, message = error(server.infer("trivet", short))
     assert code == 1
-    assert message.startswith("backend_failed: the engine answered relevance_probs = nan")
+    assert message.startswith("backend_failed: the backend answered relevance_probs = nan")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from trivet.evaluation.lettucedetect import lettucedetect_spans
+from trivet.evaluation.postprocessing import lettucedetect_spans
 from trivet.records import RagExample
 from trivet.serve.http.parsing import parser
 from trivet.serve.http.request_models import LettuceDetectBody, texts

@@ -1,7 +1,4 @@
-"""What the batcher gives back and says of itself: verdicts with their times, refusals, its state.
-
-Plain data, so that what speaks HTTP and what counts can name it without the batcher's own parts.
-"""
+"""Results, refusals and state of the batcher, as plain data."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ OverloadReason = Literal["requests", "windows", "time"]
 
 
 class Overloaded(RuntimeError):
-    """There is no room in the queue, or no time; nothing of the request has run.
+    """The queue has no room or no time for the request; nothing of it has run.
 
     Attributes:
-        reason: Which bound was met: of requests, of windows, or of the request's own time.
-        retry_after_seconds: About how long the engine needs for what waits already.
+        reason: Limit that was reached: requests, windows, or the request's own time.
+        retry_after_seconds: Approximate time that the backend needs for the waiting work.
     """
 
     def __init__(self, message: str, reason: OverloadReason, retry_after_seconds: float) -> None:
@@ -28,21 +25,21 @@ class Overloaded(RuntimeError):
 
 
 class Expired(RuntimeError):
-    """The request's time ran out before its verdicts were there; what was left of it never ran."""
+    """The request's time ran out before its answer; the rest of it will not run."""
 
 
 class Draining(RuntimeError):
-    """The batcher takes no more requests, or could not finish this one within the grace."""
+    """The batcher accepts no more requests, or could not finish this one within the grace."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Where one request's time went.
+    """Durations of the stages of one request.
 
     Attributes:
         tokenize: Checking, tokenizing and laying out.
-        queue: Waiting: for a thread that tokenizes, for the engine, for one that joins.
-        infer: In which windows of it were in the engine.
+        queue: Waiting for a thread or for the backend.
+        infer: Time in which windows of it were in the backend.
         finish: Joining and reading the verdicts.
     """
 
@@ -54,12 +51,12 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The answer to one request.
+    """Answer to one request.
 
     Attributes:
-        results: One an example, in order: its verdict, or why there is none.
-        seconds: Where the time went.
-        windows: How many windows its examples had.
+        results: For each example, in order, its verdict or the reason why there is none.
+        seconds: Durations of the stages.
+        windows: Number of windows of all examples.
     """
 
     results: tuple[Evaluation | FailedEvaluation, ...]
@@ -69,15 +66,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class BatcherState:
-    """The batcher at one moment.
+    """State of the batcher at one moment.
 
     Attributes:
-        requests: Accepted and not answered yet.
-        windows: Laid out and not run yet.
-        call_seconds: How long the oldest engine call that runs has been running; ``None`` where
-            none runs.
+        requests: Accepted requests without an answer.
+        windows: Waiting windows.
+        call_seconds: Age of the oldest running backend call; ``None`` if none runs.
         draining: Whether new requests are refused.
-        last_error: What last went wrong in the engine or its threads.
+        last_error: Last error of the backend or its threads.
     """
 
     requests: int
@@ -88,10 +84,10 @@ class BatcherState:
 
 
 class Watch(Protocol):
-    """Who counts. Called from the engine's threads and the event loop's: must be quick."""
+    """Observer of the batcher. Called from backend threads and the event loop: must be quick."""
 
     def called(self, windows: int, seconds: float) -> None:
-        """Note an engine call that was answered: how many windows it held, how long it took."""
+        """Note an answered backend call: its number of windows and its duration."""
         ...
 
     def rejected(self, reason: str) -> None:

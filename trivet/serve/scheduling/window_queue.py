@@ -1,20 +1,20 @@
-"""Which windows run next, where many requests compete for one engine.
+"""The order in which windows run when many requests compete for one backend.
 
-Requests take turns, in two lines. Who comes is served in order of arrival, for one turn; who has
-not finished by then goes on in the second line, turn by turn. That line has every fourth of their
-calls at least, and all that the first one leaves. A turn is as long as two of the smallest requests
-of late, and half a call at least. So requests of about one size are served one after the other,
-while a long one among short ones has its windows spread over many calls; and under any load each
-comes to its end.
+Requests take turns, in two lines. New requests are served in order of arrival for one turn; a
+request that has not finished by then continues in the second line, turn by turn. The second line
+gets at least every fourth call, and every call that the first one leaves. A turn is as long as two
+of the smallest recent requests, and at least half a call. So requests of similar size are served
+one after the other, the windows of a long request among short ones spread over many calls, and
+under any load every request finishes.
 
-Deadlines come before turns. A request is urgent from the moment when its time is hardly three times
-what its windows take: work for an answer that comes too late would be lost. Of three calls two are
-for the urgent, those first that can still be saved, earliest deadline first. Two and not all: a
+Deadlines come before turns. A request is urgent once its remaining time is less than three times
+what its windows take: work for an answer that comes too late would be lost. Two of three calls are
+for urgent requests, first those that can still be saved, earliest deadline first. Not all three: a
 request that cannot be saved must not stop the others.
 
-A call takes windows of whose turn it is, and is filled up with windows of others that are about as
-long, so that little is computed for padding; what they get ahead of their turn is part of it. A
-call of the second line is no longer than a turn, for the sake of who comes meanwhile.
+A call starts with windows of the request whose turn it is, and is filled up with windows of others
+of similar length, so that little is computed for padding; what they get ahead of their turn counts
+as part of it. A call of the second line is at most one turn long, for the sake of new requests.
 """
 
 from __future__ import annotations
@@ -25,74 +25,82 @@ import math
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from trivet.evaluation.packing import BatchLimits
 
-# How much shorter or longer than the first window of a call the others may be.
+# Length of the other windows of a call, relative to its first one.
 _SHORTER, _LONGER = 0.75, 1.125
-# For how long a request's size still counts for the turns of others.
-_OF_LATE_SECONDS = 5.0
-# How many calls in a row the first line may have while the second one waits.
+# How long the size of a request counts for the length of a turn.
+_RECENT_SECONDS = 5.0
+# Maximum calls in a row for the first line while the second one waits.
 _MOST_IN_A_ROW = 3
-# How many of the smallest requests make a turn.
+# A turn is as long as so many of the smallest requests.
 _REQUESTS_A_TURN = 2
-# A request is urgent from when its time is so many times its work, and some seconds to spare.
+# A request is urgent below this multiple of its work, plus some seconds.
 _URGENT_TIMES, _URGENT_SECONDS = 3.0, 0.3
-# How many calls in a row urgent requests may lead while others wait.
+# Maximum calls in a row for urgent requests while others wait.
 _MOST_URGENT_IN_A_ROW = 2
-# A new request has at least every so many-th call, and a turn is about so many windows.
+# A new request gets at least every so many-th call, and a turn is about so many windows.
 _CALLS_A_TURN, _WINDOWS_A_TURN = 4, 2
 
 T = TypeVar("T", bound=Hashable)
 
 
 class WindowPlace(NamedTuple):
-    """Where a window of a request stands; places sort by the window's length in tokens."""
+    """Place of a window in its request; places sort by the window's length in tokens."""
 
     length: int
     example: int
     row: int
 
 
+@dataclass(slots=True)
 class _Waiting:
-    """One request's windows that have not run, shortest first."""
+    """Waiting windows of one request, shortest first.
 
-    def __init__(self, places: list[WindowPlace], size: int, deadline: float) -> None:
-        self.places = places
-        self.size = size  # positions of all windows that it came with
-        self.deadline = deadline  # in seconds, by the clock of ``add``
-        self.used = 0  # positions of its turn that it had
+    Attributes:
+        places: The windows.
+        size: Positions of all windows that it came with.
+        deadline: Time by which they should have run, by the clock of ``add``.
+        used: Positions of its turn that were used.
+    """
+
+    places: list[WindowPlace]
+    size: int
+    deadline: float
+    used: int = 0
 
 
 _Line = OrderedDict[T, _Waiting]
 
 
 class WindowQueue(Generic[T]):
-    """The requests that wait, by their owners. Whoever shares one between threads locks it.
+    """The waiting requests, by owner. Not thread-safe.
 
     Attributes:
-        windows: How many windows wait.
+        windows: Number of waiting windows.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
         """Start empty.
 
         Args:
-            limits: How full the engine wants its calls.
+            limits: Limits of a backend call.
         """
         self.windows = 0
         self._positions = 0
-        self._filling = limits
+        self._limits = limits
         self._first: _Line[T] = OrderedDict()
         self._second: _Line[T] = OrderedDict()
         self._in_a_row = 0
         self._urgent_in_a_row = 0
-        # Times and sizes of arrivals, both rising: the first is the smallest of late.
-        self._of_late: deque[tuple[float, int]] = deque()
+        # Times and sizes of arrivals, both increasing: the first is the smallest recent size.
+        self._recent: deque[tuple[float, int]] = deque()
 
     def __iter__(self) -> Iterator[T]:
-        """Go through the owners whose windows wait."""
+        """Iterate over the owners of waiting windows."""
         return itertools.chain(self._first, self._second)
 
     def add(
@@ -102,13 +110,13 @@ class WindowQueue(Generic[T]):
         now_seconds: float,
         deadline_seconds: float = math.inf,
     ) -> None:
-        """Put a request at the end of the first line.
+        """Append a request to the first line.
 
         Args:
-            owner: Whose windows they are; none of its own wait yet.
+            owner: Owner of the windows; none of its own wait yet.
             lengths: For each of its examples the tokens of each window.
-            now_seconds: The time, by any clock that only goes forward.
-            deadline_seconds: When its last window should have run, by the same clock.
+            now_seconds: Time by any monotonic clock.
+            deadline_seconds: Time by which its last window should have run, by the same clock.
         """
         places = sorted(
             WindowPlace(length, example, row)
@@ -117,44 +125,43 @@ class WindowQueue(Generic[T]):
         )
         if not places:
             return
-        size = self._count_positions(places)
+        size = sum([self._limits.padded(place.length) for place in places])
         self._first[owner] = _Waiting(places, size, deadline_seconds)
         self.windows += len(places)
         self._positions += size
-        while self._of_late and self._of_late[-1][1] >= size:
-            self._of_late.pop()
-        self._of_late.append((now_seconds, size))
+        while self._recent and self._recent[-1][1] >= size:
+            self._recent.pop()
+        self._recent.append((now_seconds, size))
 
     def drop(self, owner: T, example: int | None = None) -> int:
-        """Forget what waits of a request, or of one of its examples; return how many windows."""
+        """Drop the windows of a request, or of one of its examples; return their number."""
         waiting = self._first.get(owner) or self._second.get(owner)
         if waiting is None:
             return 0
-        kept = [p for p in waiting.places if example is not None and p.example != example]
         dropped = [p for p in waiting.places if example is None or p.example == example]
-        waiting.places = kept
-        self._note_gone(owner, dropped)
+        waiting.places = [p for p in waiting.places if example is not None and p.example != example]
+        self._remove(owner, dropped)
         return len(dropped)
 
     def fills_a_call(self) -> bool:
-        """Return whether as much waits as may stand in one call."""
-        most = self._filling.most_windows
+        """Return whether enough windows wait for a full call."""
+        most = self._limits.most_windows
         enough = most is not None and self.windows >= most
-        return enough or self._positions >= self._filling.positions
+        return enough or self._positions >= self._limits.positions
 
     def windows_before(self, deadline_seconds: float, own: int) -> int:
         """Return how many windows may have run when the last of a new request has.
 
-        No more than what has an earlier deadline, and as much again of the rest, which has its
-        turns meanwhile. And no more than its turns let pass: however long another request is, this
-        one waits for about as many windows of it as it has itself.
+        At most the windows with an earlier deadline, and as many again of the others, which get
+        their turns meanwhile. And at most what its turns let pass: however long another request
+        is, a new one waits for about as many windows of it as it has itself.
 
         Args:
-            deadline_seconds: The new request's.
-            own: How many windows it has.
+            deadline_seconds: Deadline of the new request.
+            own: Number of its windows.
         """
         due = turns = own
-        for _, waiting in self._everyone():
+        for waiting in itertools.chain(self._first.values(), self._second.values()):
             theirs = len(waiting.places)
             due += theirs if waiting.deadline <= deadline_seconds else 0
             turns += min(theirs, own + _WINDOWS_A_TURN)
@@ -163,83 +170,77 @@ class WindowQueue(Generic[T]):
     def take(
         self, now_seconds: float, window_seconds: float = 0.0, call_seconds: float = 0.0
     ) -> list[tuple[T, list[WindowPlace]]]:
-        """Take the windows of the next call out of the line.
+        """Take the windows of the next call.
 
         Args:
-            now_seconds: The time, by the clock of ``add``.
-            window_seconds: About how long a window takes, by which it is known who is urgent.
-            call_seconds: About how long a call takes; longer where several run at once.
+            now_seconds: Time by the clock of ``add``.
+            window_seconds: Approximate time for a window, which decides what is urgent.
+            call_seconds: Approximate time for a call; longer if several run at once.
 
         Returns:
-            Whose windows and which; empty when none wait.
+            Owners and their windows; empty if none wait.
         """
         if not self.windows:
             return []
-        turn = self._turn(now_seconds)
-        urgent = self._lead_urgent(now_seconds, window_seconds, call_seconds)
-        leader = urgent or self._lead_by_turn(turn)
-        owner, waiting, call, its_turn = leader
-        taken = {owner: call.take(waiting, its_turn)}
-        self._note_gone(owner, taken[owner])
+        everyone = [*self._first.items(), *self._second.items()]
+        turn = self._turn(everyone, now_seconds)
+        owner, waiting, call, share = self._lead_urgent(
+            everyone, now_seconds, window_seconds, call_seconds
+        ) or self._lead_by_turn(turn)
+        taken = {owner: call.take(waiting, share)}
+        self._remove(owner, taken[owner])
         for owner, waiting in [*self._first.items(), *self._second.items()]:
             if call.is_full():
                 break
             if found := call.take(waiting, turn):
                 taken.setdefault(owner, []).extend(found)
-                self._note_gone(owner, found)
+                self._remove(owner, found)
         return list(taken.items())
 
-    def _everyone(self) -> Iterator[tuple[T, _Waiting]]:
-        return itertools.chain(self._first.items(), self._second.items())
-
-    def _turn(self, now_seconds: float) -> int:
-        """Return how many positions a request may have before it is the next one's turn."""
-        while self._of_late and self._of_late[0][0] < now_seconds - _OF_LATE_SECONDS:
-            self._of_late.popleft()
-        smallest = min(waiting.size for _, waiting in self._everyone())
-        if self._of_late:
-            smallest = min(smallest, self._of_late[0][1])
-        return max(_REQUESTS_A_TURN * smallest, self._filling.positions // 2)
+    def _turn(self, everyone: Sequence[tuple[T, _Waiting]], now_seconds: float) -> int:
+        """Return how many positions a request may use before it is the next one's turn."""
+        while self._recent and self._recent[0][0] < now_seconds - _RECENT_SECONDS:
+            self._recent.popleft()
+        sizes = [waiting.size for _, waiting in everyone]
+        smallest = min([*sizes, self._recent[0][1]] if self._recent else sizes)
+        return max(_REQUESTS_A_TURN * smallest, self._limits.positions // 2)
 
     def _lead_urgent(
-        self, now_seconds: float, window_seconds: float, call_seconds: float
+        self,
+        everyone: Sequence[tuple[T, _Waiting]],
+        now_seconds: float,
+        window_seconds: float,
+        call_seconds: float,
     ) -> _Leader[T] | None:
-        """Return who can wait no longer: the earliest deadline of those that can be kept."""
-        urgent = [
-            (owner, waiting)
-            for owner, waiting in self._everyone()
-            if waiting.deadline - now_seconds
-            < max(_URGENT_TIMES * window_seconds * len(waiting.places), call_seconds)
-            + _URGENT_SECONDS
-        ]
+        """Return the urgent request with the earliest deadline that can be met, if any."""
+        urgent = []
+        for owner, waiting in everyone:
+            work, left = window_seconds * len(waiting.places), waiting.deadline - now_seconds
+            if left < max(_URGENT_TIMES * work, call_seconds) + _URGENT_SECONDS:
+                urgent.append(((left < work, waiting.deadline), owner, waiting))
         if not urgent or self._urgent_in_a_row >= _MOST_URGENT_IN_A_ROW:
             self._urgent_in_a_row = 0
             return None
         self._urgent_in_a_row += 1
-
-        def rank(each: tuple[T, _Waiting]) -> tuple[bool, float]:
-            deadline, left = each[1].deadline, window_seconds * len(each[1].places)
-            return deadline - now_seconds < left, deadline
-
-        owner, waiting = min(urgent, key=rank)
-        return owner, waiting, _Call(self._filling, waiting), math.inf
+        _, owner, waiting = min(urgent, key=operator.itemgetter(0))
+        return owner, waiting, _Call(self._limits, waiting.places[-1].length), math.inf
 
     def _lead_by_turn(self, turn: int) -> _Leader[T]:
-        """Return whose turn it is."""
+        """Return the request whose turn it is."""
         new, again = self._front(self._first, turn), self._front(self._second, turn)
         if new is not None and (again is None or self._in_a_row < _MOST_IN_A_ROW):
             self._in_a_row += 1
-            return *new, _Call(self._filling, new[1]), turn
+            return *new, _Call(self._limits, new[1].places[-1].length), turn
         assert again is not None  # one of the lines is not empty
         self._in_a_row = 0
-        short = self._filling._replace(positions=min(turn, self._filling.positions))
-        return *again, _Call(short, again[1]), turn
+        short = self._limits._replace(positions=min(turn, self._limits.positions))
+        return *again, _Call(short, again[1].places[-1].length), turn
 
     def _front(self, line: _Line[T], turn: int) -> tuple[T, _Waiting] | None:
-        """Return who is first in a line, after sending away those whose turn is over."""
+        """Return the first request of a line, after moving those whose turn is over."""
         while line:
             owner, waiting = next(iter(line.items()))
-            next_window = self._filling.padded(waiting.places[-1].length)
+            next_window = self._limits.padded(waiting.places[-1].length)
             if not waiting.used or waiting.used + next_window <= turn:
                 return owner, waiting
             waiting.used = 0
@@ -247,59 +248,56 @@ class WindowQueue(Generic[T]):
             self._second[owner] = waiting
         return None
 
-    def _note_gone(self, owner: T, places: Sequence[WindowPlace]) -> None:
-        """Count windows that wait no more; who has none left leaves the line."""
+    def _remove(self, owner: T, places: Sequence[WindowPlace]) -> None:
+        """Count windows that no longer wait; a request without any leaves its line."""
         self.windows -= len(places)
-        self._positions -= self._count_positions(places)
+        self._positions -= sum([self._limits.padded(place.length) for place in places])
         line = self._first if owner in self._first else self._second
         if not line[owner].places:
             del line[owner]
 
-    def _count_positions(self, places: Sequence[WindowPlace]) -> int:
-        return sum(self._filling.padded(place.length) for place in places)
 
-
+@dataclass(slots=True)
 class _Call:
-    """One call that is being filled, beginning with the longest window of ``leader``."""
+    """A call that is being filled.
 
-    def __init__(self, limits: BatchLimits, leader: _Waiting) -> None:
-        self._filling = limits
-        first = leader.places[-1].length
-        self._least, self._most = first * _SHORTER, first * _LONGER
-        self._windows = self._width = 0
+    Attributes:
+        limits: Limits of the call.
+        first: Tokens of its first window; the others are of similar length.
+        windows: Number of windows taken.
+        longest: Tokens of the longest one.
+    """
+
+    limits: BatchLimits
+    first: int
+    windows: int = 0
+    longest: int = 0
 
     def is_full(self) -> bool:
-        """Return whether not even a window of the call's own width fits any more."""
-        return bool(self._windows) and self._windows >= self._filling.room(self._width)
+        """Return whether not even another window of the longest length fits."""
+        return bool(self.windows) and self.windows >= self.limits.room(self.longest)
 
     def take(self, waiting: _Waiting, turn: float) -> list[WindowPlace]:
         """Take windows of one request, longest first, while they fit and its turn lasts."""
         taken: list[WindowPlace] = []
-        while not self.is_full() and (at := self._fitting(waiting.places)) is not None:
-            place = waiting.places[at]
-            positions = self._filling.padded(place.length)
-            if self._windows and waiting.used + positions > turn:
+        places, step = waiting.places, self.limits.step
+        while places and places[-1].length >= _SHORTER * self.first and not self.is_full():
+            at = len(places) - 1
+            if self.windows:  # the first window fits, however long it is
+                per_window = self.limits.positions // (self.windows + 1) // step * step
+                most = min(_LONGER * self.first, per_window)
+                at = bisect.bisect_right(places, most, key=operator.itemgetter(0)) - 1
+            if at < 0 or places[at].length < _SHORTER * self.first:
+                break
+            positions = self.limits.padded(places[at].length)
+            if self.windows and waiting.used + positions > turn:
                 break
             waiting.used += positions
-            self._windows += 1
-            self._width = max(self._width, place.length)
-            taken.append(waiting.places.pop(at))
+            self.windows += 1
+            self.longest = max(self.longest, places[at].length)
+            taken.append(places.pop(at))
         return taken
 
-    def _fitting(self, places: Sequence[WindowPlace]) -> int | None:
-        """Return the number of the longest window that may join the call."""
-        if not places or places[-1].length < self._least:
-            return None
-        if not self._windows:
-            return len(places) - 1  # the leader's own, however long it is
-        step = self._filling.step
-        per_window = self._filling.positions // (self._windows + 1)
-        longest = min(self._most, per_window // step * step)
-        at = bisect.bisect_right(places, longest, key=_length_of) - 1
-        return at if at >= 0 and places[at].length >= self._least else None
 
-
-# Who leads a call, the call, and how many positions of it the leader may have.
+# Owner that leads a call, its windows, the call, and the positions that it may use.
 _Leader: TypeAlias = tuple[T, _Waiting, _Call, float]
-
-_length_of = operator.itemgetter(0)

@@ -1,1 +1,1 @@
-"""The model repository for NVIDIA Triton: written here, and the code that its models run."""
+"""The model repository for NVIDIA Triton, and the code of its models."""

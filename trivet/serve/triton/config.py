@@ -1,22 +1,26 @@
-"""The ``config.pbtxt`` of both models, from what a bundle says.
+"""The ``config.pbtxt`` of both Triton models, and the bundle that it names.
 
-Neither model has a batch dimension of Triton's (``max_batch_size: 0``). Windows of one call stand
-one below the other, and ``response_at`` and ``context_at`` count positions through all of them: two
-calls that Triton put one below the other would point into each other's windows. So ``trivet`` fills
-the encoder's calls itself, and Triton's batcher never may.
+Neither model has a batch dimension (``max_batch_size: 0``). The windows of a call are stacked, and
+``response_at`` and ``context_at`` count positions through all of them: if Triton stacked two calls,
+they would point into each other's windows. So ``trivet`` fills the calls of the encoder itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from trivet.backends.backend import POSITIONS
 from trivet.backends.example_windows import Sizes
 from trivet.backends.profiles import graph_sizes, shapes
 from trivet.backends.tensorrt import CONTEXTS
+from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
 from trivet.bundle.tensorrt_info import EngineInfo, ShapeRange
+from trivet.records import BundleError
 from trivet.serve.triton.config_text import Message, Word, to_map, to_parameters
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
@@ -25,10 +29,10 @@ JUDGE, ENCODER, VERSION = "trivet", "encoder", "1"
 BUNDLE = "bundle"
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 
-# A request holds one of these until it is answered; more only wait for the encoder.
+# A request occupies an instance until it is answered; more would only wait for the encoder.
 JUDGES = 4
-# Engine calls of one request that wait in the encoder at a time: enough to keep it busy, few enough
-# for the requests beside it.
+# Calls of one request in the encoder at a time: enough to keep it busy, few enough for other
+# requests.
 CALLS_IN_FLIGHT = 4
 MOST_QUEUED = 512
 QUEUE_MICROSECONDS = 60_000_000
@@ -45,10 +49,10 @@ def judge_config(
     """Return the config of ``trivet``: texts in, a verdict out.
 
     Args:
-        kind: What runs the encoder.
-        graph: The bundle's graph that it runs, whose self-test it must pass.
-        inputs: The fields of ``Windows`` that it reads.
-        bundle_sha256: Of the manifest of the bundle beside the model.
+        kind: Backend of the encoder.
+        graph: Graph of the bundle that it runs, for the self-test.
+        inputs: Fields of ``Windows`` that it reads.
+        bundle_sha256: Digest of the manifest of the model's bundle.
     """
     parameters = {
         "encoder_model": ENCODER,
@@ -72,7 +76,7 @@ def judge_config(
             {"name": "verdict", "data_type": _STRING, "dims": [1]},
         ],
         "instance_group": [{"kind": Word("KIND_CPU"), "count": JUDGES}],
-        # Nothing is batched here: in Triton a bounded queue is part of the batcher.
+        # Nothing is batched: in Triton only the batcher has a bounded queue.
         "dynamic_batching": {
             "default_queue_policy": {
                 "timeout_action": Word("REJECT"),
@@ -89,10 +93,10 @@ def python_config(window: int, precision: str, bundle_sha256: str, threads: int 
     """Return the config of an encoder that ONNX Runtime runs in Triton's Python backend.
 
     Args:
-        window: The most positions of a window.
-        precision: Of the graph.
-        bundle_sha256: Of the manifest of the bundle beside the model.
-        threads: Threads of ONNX Runtime; ``None`` takes one for each core.
+        window: Maximum positions of a window.
+        precision: Precision of the graph.
+        bundle_sha256: Digest of the manifest of the model's bundle.
+        threads: Threads of ONNX Runtime; ``None`` means one for each core.
     """
     parameters = {
         "precision": precision,
@@ -114,16 +118,16 @@ def onnxruntime_config(
     """Return the config of an encoder that Triton's ONNX Runtime backend runs on the CPU.
 
     Args:
-        window: The most positions of a window.
-        graph: The file's name in the model's folder.
-        inputs: The fields of ``Windows`` that the graph reads.
-        threads: Threads inside one operator; ``None`` takes one for each core.
+        window: Maximum positions of a window.
+        graph: File name in the model's folder.
+        inputs: Fields of ``Windows`` that the graph reads.
+        threads: Threads of one operator; ``None`` means one for each core.
     """
     read = _named(inputs)
     parameters = {
         "intra_op_thread_count": str(threads or 0),
         "inter_op_thread_count": "1",
-        # Shapes differ from call to call: a memory plan for each would only pile up.
+        # Every shape would get a memory plan of its own.
         "enable_mem_pattern": "0",
     }
     return {
@@ -140,29 +144,29 @@ def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Mes
     """Return the config of an encoder that Triton's TensorRT backend runs.
 
     Args:
-        engine: What was built.
-        plan: The file's name in the model's folder.
-        inputs: The fields of ``Windows`` that the engine reads.
+        engine: Description of the engine.
+        plan: File name in the model's folder.
+        inputs: Fields of ``Windows`` that the engine reads.
     """
     read = _named(inputs)
     numbered = list(enumerate(engine.profiles))
     graphs: list[Message] = [
         {
-            "batch_size": 0,  # what the backend asks of a model without a batch dimension
+            "batch_size": 0,  # required without a batch dimension
             "input": to_map({name: {"dim": list(shape)} for name, shape in _shapes(sizes, read)}),
         }
         for sizes in replayed(engine.profiles)
     ]
     return {
         **_head(ENCODER, "tensorrt"),
-        # By the card alone: on another one there is no file, which Triton says by name.
+        # By GPU type: on another one Triton reports the missing file.
         "cc_model_filenames": [{"key": engine.target.compute_capability, "value": plan}],
         **_ends(read),
         "instance_group": [
             {
                 "kind": Word("KIND_GPU"),
                 "count": CONTEXTS,
-                # Left out, they are but the first.
+                # The default is the first one alone.
                 "profile": [str(number) for number, _ in numbered],
             }
         ],
@@ -173,13 +177,13 @@ def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Mes
             _warm_up(f"profile_{number}", Sizes(**profile.usual), read)
             for number, profile in numbered
         ],
-        # Memory for the profile at hand, not for the largest of all.
+        # Memory for the current profile, not for the largest one.
         "parameters": to_parameters({"execution_context_allocation_strategy": "ON_PROFILE_CHANGE"}),
     }
 
 
 def replayed(profiles: Sequence[ShapeRange]) -> list[Sizes]:
-    """Return the shapes that calls of few windows are padded to, to be replayed as CUDA graphs."""
+    """Return the shapes of small calls, which are replayed as CUDA graphs."""
     found = []
     for profile in profiles:
         for windows in range(profile.least["N"], profile.most["N"] + 1):
@@ -187,6 +191,48 @@ def replayed(profiles: Sequence[ShapeRange]) -> list[Sizes]:
             if sizes is not None:
                 found.append(sizes)
     return found
+
+
+def read_parameters(args: Mapping[str, str]) -> dict[str, str]:
+    """Return the ``parameters`` of a model's config.
+
+    Args:
+        args: Arguments of ``initialize`` in Triton's Python backend.
+    """
+    config = json.loads(args["model_config"])
+    return {name: value["string_value"] for name, value in config["parameters"].items()}
+
+
+def find_bundle(args: Mapping[str, str], sha256: str) -> Path:
+    """Return the folder of a model's bundle, whose files are not checked yet.
+
+    Args:
+        args: Arguments of ``initialize`` in Triton's Python backend.
+        sha256: Digest of its manifest in ``config.pbtxt``.
+
+    Raises:
+        BundleError: It is missing, or not the one that the config was written for.
+    """
+    folder = Path(args["model_repository"]) / args["model_version"] / BUNDLE
+    found = manifest_sha256(folder)
+    if found != sha256:
+        raise BundleError(
+            f"{folder / MANIFEST_NAME}: SHA-256 {found[:12]}... instead of {sha256[:12]}..., which "
+            "config.pbtxt names; write the repository again: trivet export BUNDLE --triton DIR"
+        )
+    return folder
+
+
+def manifest_sha256(folder: Path) -> str:
+    """Return the SHA-256 of a bundle's manifest, which identifies the bundle to the last byte.
+
+    Raises:
+        BundleError: There is no manifest.
+    """
+    try:
+        return hashlib.sha256((folder / MANIFEST_NAME).read_bytes()).hexdigest()
+    except OSError as error:
+        raise BundleError(f"{folder / MANIFEST_NAME}: cannot be read: {error}") from error
 
 
 def _head(name: str, backend: str) -> Message:
@@ -214,7 +260,7 @@ def _ends(inputs: Sequence[TensorInfo]) -> Message:
 
 
 def _full_call(window: int) -> Sizes:
-    """Return the sizes of a call as full as ``pack`` fills it, with one example in it."""
+    """Return the sizes of a full call with one example."""
     windows = max(1, POSITIONS // window)
     return Sizes(N=windows, L=window, B=1, R=window // 8, K=windows, C=windows * window // 2, S=4)
 
@@ -225,11 +271,11 @@ def _shapes(sizes: Sizes, inputs: Sequence[TensorInfo]) -> list[tuple[str, tuple
 
 
 def _warm_up(name: str, sizes: Sizes, inputs: Sequence[TensorInfo]) -> Message:
-    """Return a call of zeros that the model runs before it is ready."""
+    """Return a call of zeros for the warm-up."""
     types = {info.name: _TYPES[info.dtype] for info in inputs}
     return {
         "name": name,
-        "batch_size": 1,  # of a model without a batch dimension, too
+        "batch_size": 1,  # also without a batch dimension
         "inputs": to_map(
             {
                 each: {"data_type": types[each], "dims": list(shape), "zero_data": True}

@@ -1,7 +1,6 @@
-"""``config.pbtxt``: a message as protobuf's text format writes it.
+"""Writer of ``config.pbtxt``, in protobuf's text format.
 
-A few lines, because the schema itself (tritonclient, grpcio) is too much to install for them. The
-tests read what is written here with that schema.
+The schema itself (tritonclient, grpcio) is too large a dependency for this; the tests use it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _WIDTH = 96  # characters
 
 
 class Word(str):
-    """A value of an enumeration, ``KIND_CPU``: written without quotes."""
+    """A value of an enumeration such as ``KIND_CPU``, written without quotes."""
 
     __slots__ = ()
 
@@ -25,22 +24,22 @@ Message: TypeAlias = Mapping[str, Value]
 
 
 def to_text(message: Message) -> str:
-    """Write a message.
+    """Return a message as text.
 
     Args:
-        message: Fields by name, in the order in which they are to stand. A list is a repeated
-            field; a map is a list of ``{"key": ..., "value": ...}``.
+        message: Fields by name, in order. A list is a repeated field; a map is a list of
+            ``{"key": ..., "value": ...}``.
     """
     return "".join(f"{line}\n" for line in _lines(message))
 
 
 def to_map(values: Mapping[str, Value]) -> list[Message]:
-    """Return a map as the text format has it."""
+    """Return a map in the form of the text format."""
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
 def to_parameters(values: Mapping[str, str]) -> list[Message]:
-    """Return a model's ``parameters``, which are strings by name."""
+    """Return the ``parameters`` of a model, which are strings by name."""
     return to_map({key: {"string_value": value} for key, value in values.items()})
 
 
@@ -75,4 +74,4 @@ def _scalar(value: Scalar) -> str:
         return str(value)
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value)  # a quoted string and a number are written as JSON has them
+    return json.dumps(value)  # strings and numbers as in JSON

@@ -1,7 +1,7 @@
-"""The model ``encoder``, asked from within Triton: ``Windows`` in, ``Outputs`` out.
+"""Calls of the Triton model ``encoder`` from within Triton.
 
-For TensorRT windows are padded here to a shape that the engine has a profile for, as
-``backends.tensorrt`` does where Triton is not in between.
+For TensorRT, windows are padded here to a shape of an engine profile, as ``backends.tensorrt`` does
+without Triton.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from trivet.records import BackendError
 
 
 class EncoderUnavailable(BackendError):
-    """The encoder takes no call now: it is not loaded, or not yet."""
+    """The encoder is not loaded, or not yet."""
 
 
 class EncoderCalls:
-    """Calls of one model of the same server; see ``ShapedBackend``."""
+    """A model of the same server as a ``ShapedBackend``."""
 
     def __init__(self, model: str, inputs: Sequence[str], profiles: tuple[ShapeRange, ...]) -> None:
-        """Know whom to ask; nothing is asked yet.
+        """Keep the settings; no call is made.
 
         Args:
-            model: The encoder's name in the repository.
-            inputs: The fields of ``Windows`` that it reads.
-            profiles: The shapes that it takes; empty where it takes any.
+            model: Name of the encoder in the repository.
+            inputs: Fields of ``Windows`` that it reads.
+            profiles: Shapes that it accepts; empty if it accepts any.
         """
         self.name = f"triton {model}"
         self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
@@ -52,12 +52,12 @@ class EncoderCalls:
         self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
 
     def run(self, windows: Windows) -> Outputs:
-        """Ask and wait; see ``Backend.run``."""
+        """Call and wait; see ``Backend.run``."""
         sizes = sizes_of(windows)
         return self._read(self._request(windows, sizes).exec(), sizes)
 
     async def ask(self, windows: Windows) -> Outputs:
-        """Ask, and let others go on meanwhile; otherwise as ``run``."""
+        """Call without blocking the event loop; otherwise as ``run``."""
         sizes = sizes_of(windows)
         return self._read(await self._request(windows, sizes).async_exec(), sizes)
 
@@ -69,7 +69,7 @@ class EncoderCalls:
             inputs=[
                 pb_utils.Tensor(name, np.ascontiguousarray(arrays[name])) for name in self._inputs
             ],
-            # Joining happens here, whatever memory the encoder answers from.
+            # The answers are joined on the CPU.
             preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU),
         )
 
@@ -77,7 +77,7 @@ class EncoderCalls:
         """Return the sizes that a call is padded to.
 
         Raises:
-            BackendError: No profile of the engine takes it.
+            BackendError: No profile of the engine accepts it.
         """
         if not self._profiles:
             return sizes
@@ -85,19 +85,19 @@ class EncoderCalls:
         return graph_sizes(profile, sizes) or sizes._replace(L=profile.most["L"])
 
     def _read(self, response: Any, sizes: Sizes) -> Outputs:
-        """Return what was answered.
+        """Return the answer without padding.
 
         Raises:
-            BackendError: The encoder answered with an error; the message is its own.
+            BackendError: The encoder answered with an error, whose message it has.
         """
         if response.has_error():
-            # The error's code does not tell: calls of models that are not there fail as INTERNAL.
+            # The error code does not tell: calls of models that are not loaded fail as INTERNAL.
             there = pb_utils.is_model_ready(model_name=self._model)
             kind = BackendError if there else EncoderUnavailable
             raise kind(f"{self._model}: {response.error().message()}")
         answer = Outputs(
             **{
-                # A copy: the tensor's memory goes with the response.
+                # A copy: the memory of the tensor is freed with the response.
                 name: pb_utils.get_output_tensor_by_name(response, name).as_numpy().copy()
                 for name in Outputs._fields
             }

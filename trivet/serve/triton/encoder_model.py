@@ -1,7 +1,6 @@
-"""The model ``encoder`` in Triton's Python backend: the bundle's graph in ONNX Runtime.
+"""The Triton model ``encoder`` in the Python backend: the graph of the bundle in ONNX Runtime.
 
-For where Triton's own ONNX Runtime and TensorRT backends are not, and for tests: ``trivet`` asks it
-exactly as it asks those.
+For servers without Triton's own ONNX Runtime and TensorRT backends, and for tests.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from trivet.backends.loading import load_backend
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
 from trivet.records import BackendError
-from trivet.serve.triton.beside import find_bundle, read_parameters
+from trivet.serve.triton.config import find_bundle, read_parameters
 
 
 class TritonPythonModel:
-    """What Triton's Python backend calls."""
+    """Interface of Triton's Python backend."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the graph and run its self-test.
@@ -32,11 +31,11 @@ class TritonPythonModel:
         bundle = read_bundle(find_bundle(args, parameters["bundle_sha256"]))
         precision = cast(Precision, parameters["precision"])
         threads = int(parameters["threads"]) or None
-        # One worker: Triton runs a request at a time.
+        # One worker: Triton runs one request at a time.
         self._backend = load_backend(bundle, threads, precision, workers=1).backend
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """Run the graph once a request."""
+        """Run the graph once for each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The model ``trivet``: texts in, a verdict out, the encoder asked in between.
+"""The Triton model ``trivet``: texts in, a verdict out, with calls of the encoder in between.
 
-Runs in Triton's Python backend, which imports the installed package: cutting, joining and reading
-are the very code that ``trivet.Evaluator`` runs. The repository's ``model.py`` but names the class.
+Runs in Triton's Python backend with the installed package; the repository's ``model.py`` only names
+the class. The steps are those of ``trivet.Evaluator``; only the waiting for the encoder differs.
 """
 
 from __future__ import annotations
@@ -19,24 +19,29 @@ from trivet.bundle.schema import parse_info
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.packing import BackendCall, WindowAccumulator, pack_calls
+from trivet.evaluation.postprocessing import to_evaluation
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import BackendError, BundleError, Evaluation, ExampleError, WindowError
-from trivet.serve.triton.beside import find_bundle, read_parameters
-from trivet.serve.triton.config import SCORES
+from trivet.serve.triton.config import SCORES, find_bundle, read_parameters
 from trivet.serve.triton.encoder_calls import EncoderCalls, EncoderUnavailable
-from trivet.serve.triton.judging import Cancelled, judge
 from trivet.serve.triton.request_texts import read_request
 
 logger = logging.getLogger(__name__)
 
 NO_SCORE = -1.0
-"""What a score tensor holds where there is no such score; the verdict's JSON says ``null``."""
+"""Value of a score tensor without a score; the JSON of the verdict has ``null``."""
+
+
+class Cancelled(RuntimeError):
+    """The client went away; the remaining calls were not made."""
 
 
 class TritonPythonModel:
-    """What Triton's Python backend calls: one for each instance, one request at a time."""
+    """Interface of Triton's Python backend: one per instance, one request at a time."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the bundle's tokenizer and settings.
+        """Load the tokenizer and the settings of the bundle.
 
         Raises:
             BundleError: The bundle is damaged, or not the one that the config was written for.
@@ -44,12 +49,12 @@ class TritonPythonModel:
         parameters = read_parameters(args)
         folder = find_bundle(args, parameters["bundle_sha256"])
         info = parse_info((folder / INFO_NAME).read_bytes(), INFO_NAME)
-        on_card = parameters["encoder_kind"] == "tensorrt"
+        on_gpu = parameters["encoder_kind"] == "tensorrt"
         self._encoder_model = parameters["encoder_model"]
         self._encoder = EncoderCalls(
             self._encoder_model,
             parameters["encoder_inputs"].split(","),
-            info.engines[0].profiles if on_card else (),
+            info.engines[0].profiles if on_gpu else (),
         )
         self._evaluator = Evaluator(
             folder, backend=self._encoder, max_windows=int(parameters["max_windows"])
@@ -60,17 +65,17 @@ class TritonPythonModel:
         self._calls_in_flight = int(parameters["calls_in_flight"])
 
     async def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """Answer requests; Triton hands over one at a time."""
+        """Answer requests; Triton passes one at a time."""
         return list(await asyncio.gather(*(self._answer(request) for request in requests)))
 
     def is_ready(self) -> bool:
-        """Return whether the encoder is there to be asked; Triton asks from 26.03 on."""
+        """Return whether the encoder is ready; Triton asks from 26.03 on."""
         return bool(pb_utils.is_model_ready(model_name=self._encoder_model))
 
     async def _answer(self, request: Any) -> Any:
-        """Return one request's verdict, or the error that is its own."""
+        """Return the verdict on one request, or its error."""
         try:
-            return _to_response(await self._judge(request))
+            return _to_response(await self._evaluate(request))
         except (ExampleError, WindowError) as error:
             code = getattr(error, "code", "window")
             return _to_error(f"{code}: {error}", pb_utils.TritonError.INVALID_ARG)
@@ -82,31 +87,56 @@ class TritonPythonModel:
             logger.error("backend_failed: %s", error)
             return _to_error(f"backend_failed: {error}", pb_utils.TritonError.INTERNAL)
 
-    async def _judge(self, request: Any) -> Evaluation:
-        asked = read_request(
-            _tensor(request, "question"),
-            _tensor(request, "contexts"),
-            _tensor(request, "response"),
-            _tensor(request, "options_json"),
-        )
-        await self._test_encoder()
-        return await judge(
-            self._evaluator,
-            self._encoder.ask,
-            asked.example,
-            allow_empty_contexts=asked.options.allow_empty_contexts,
-            calls_in_flight=self._calls_in_flight,
-            is_cancelled=request.is_cancelled,
-        )
-
-    async def _test_encoder(self) -> None:
-        """Let the encoder answer the bundle's stored self-test before it answers anyone.
-
-        Not in ``initialize``, where Triton lets no model ask another.
+    async def _evaluate(self, request: Any) -> Evaluation:
+        """Evaluate the example of one request.
 
         Raises:
-            BundleError: It answers otherwise than at export.
-            BackendError: It fails.
+            ExampleError: As in ``Evaluator.evaluate``; ``WindowError`` likewise.
+            BackendError: The encoder failed, or answered with no probability.
+            BundleError: The encoder failed the self-test.
+            Cancelled: The client went away.
+        """
+        names = ("question", "contexts", "response", "options_json")
+        asked = read_request(*(_tensor(request, name) for name in names))
+        await self._test_encoder()
+        (example,) = self._evaluator.preprocessor.preprocess(
+            [asked.example], allow_empty_contexts=asked.options.allow_empty_contexts
+        )
+        if not isinstance(example, PreprocessedExample):
+            raise example
+        accumulator = WindowAccumulator(example.layout)
+        gate = asyncio.Semaphore(self._calls_in_flight)
+
+        async def run(call: BackendCall) -> None:
+            async with gate:
+                if not call.is_needed():
+                    return
+                if request.is_cancelled():
+                    raise Cancelled
+                try:
+                    call.answer = await self._encoder.ask(call.collate(self._evaluator.pad))
+                except BackendError as error:
+                    call.answer = error
+                call.add()
+
+        # Wait for all calls, also after a failure: none may outlive its request.
+        calls = pack_calls([accumulator], self._evaluator.limits)
+        for ended in await asyncio.gather(*map(run, calls), return_exceptions=True):
+            if ended is not None:
+                raise ended
+        (verdict,) = self._evaluator.postprocess([example], [accumulator], to_evaluation)
+        if not isinstance(verdict, Evaluation):
+            raise verdict
+        return verdict
+
+    async def _test_encoder(self) -> None:
+        """Run the self-test of the bundle before the first answer.
+
+        Not in ``initialize``, where Triton lets no model call another.
+
+        Raises:
+            BundleError: The encoder answers otherwise than at export.
+            BackendError: The encoder fails.
         """
         if self._passed:
             return
@@ -117,7 +147,7 @@ class TritonPythonModel:
 
 
 def _tensor(request: Any, name: str) -> Any:
-    """Return the elements of an input; ``None`` where an optional one was not sent."""
+    """Return the elements of an input; ``None`` if an optional one was not sent."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy().reshape(-1)
 

@@ -1,13 +1,13 @@
-"""``trivet export --triton``: a model repository for NVIDIA Triton.
+"""Export of a model repository for NVIDIA Triton.
 
     DIR/
       trivet/config.pbtxt    texts in, a verdict out: Python, on the CPU
       trivet/1/model.py      names the class in the installed package
-      trivet/1/bundle/       tokenizer, settings, self-test and the one graph that answers
+      trivet/1/bundle/       tokenizer, settings, self-test and the graph that is used
       encoder/config.pbtxt   windows in, probabilities out
-      encoder/1/             the graph, the engine, or model.py with a bundle of its own
+      encoder/1/             graph, engine, or model.py with a bundle
 
-Each model holds all that it needs: Triton may fetch them to different places.
+Each model has all the files that it needs: Triton may copy them to different places.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 
 from trivet.backends.graph_choice import Precision, check_self_test, choose_graph
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.tensorrt_loading import find_graph
+from trivet.backends.tensorrt import TensorRTBackend
+from trivet.backends.tensorrt_loading import find_engine, find_graph
 from trivet.bundle.bundle import (
     CARD_NAME,
     INFO_NAME,
@@ -34,7 +35,6 @@ from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.bundle.tensorrt_info import EnginePrecision
 from trivet.data.windows import Windows
 from trivet.records import BundleError
-from trivet.serve.triton.beside import manifest_sha256
 from trivet.serve.triton.config import (
     BUNDLE,
     ENCODER,
@@ -42,17 +42,17 @@ from trivet.serve.triton.config import (
     VERSION,
     EncoderKind,
     judge_config,
+    manifest_sha256,
     onnxruntime_config,
     python_config,
     tensorrt_config,
 )
 from trivet.serve.triton.config_text import Message, to_text
-from trivet.serve.triton.plan import find_plan
 
 logger = logging.getLogger(__name__)
 
 CONFIG_NAME, MODEL_NAME = "config.pbtxt", "model.py"
-_MODEL = '''"""Runs the trivet that is installed where Triton's Python backend looks for it."""
+_MODEL = '''"""Runs the trivet package that is installed for Triton's Python backend."""
 
 from trivet.serve.triton.{module} import TritonPythonModel
 
@@ -62,13 +62,13 @@ __all__ = ["TritonPythonModel"]
 
 @dataclass(frozen=True)
 class _Encoder:
-    """What runs the windows.
+    """The model that runs the windows.
 
     Attributes:
-        info: What the bundle beside ``trivet`` says of itself.
-        graph: The graph that answers, or that the engine was built from.
-        inputs: The fields of ``Windows`` that it takes.
-        files: What stands in ``encoder/1``, as bytes or as files to copy.
+        info: Description in the bundle of the model ``trivet``.
+        graph: Graph that it runs, or that its engine was built from.
+        inputs: Fields of ``Windows`` that it reads.
+        files: Files of ``encoder/1``, as bytes or as paths to copy.
         config: Its config; ``None`` for the Python backend, which needs the bundle first.
     """
 
@@ -87,19 +87,19 @@ def export_triton(
     precision: Precision | None = None,
     threads: int | None = None,
 ) -> None:
-    """Write a model repository of a bundle.
+    """Write the model repository of a bundle.
 
     Args:
         folder: The bundle.
-        out: Where to write; an empty or a new folder.
-        kind: What runs the encoder.
-        precision: Which graph; ``None`` takes the fastest, and bf16 of TensorRT.
-        threads: Threads of ONNX Runtime; ``None`` takes one for each core.
+        out: Empty or new folder to write into.
+        kind: Backend of the encoder.
+        precision: Precision of the graph; ``None`` means the fastest, and bf16 for TensorRT.
+        threads: Threads of ONNX Runtime; ``None`` means one for each core.
 
     Raises:
-        BundleError: The bundle is refused, has no such graph, or the graph does not answer its
-            self-test here; or ``out`` holds something.
-        BackendError: No TensorRT engine of the bundle was built here.
+        BundleError: The bundle is refused, has no such graph, or the graph fails its self-test
+            here; or ``out`` is not empty.
+        BackendError: No TensorRT engine of the bundle was built on this machine.
     """
     bundle = read_bundle(folder)
     if out.exists() and any(out.iterdir()):
@@ -115,17 +115,17 @@ def export_triton(
         shutil.copytree(judge_folder / BUNDLE, encoder_folder / BUNDLE)
         window, kept = bundle.info.window.size, encoder.graph.precision
         config = python_config(window, kept, sha256, threads)
-    # Last, so that Triton loads no half of a repository.
+    # Written last, so that Triton never loads half a repository.
     _write(encoder_folder.parent, {CONFIG_NAME: to_text(config).encode()})
     asked = judge_config(kind, encoder.graph.file, encoder.inputs, sha256)
     _write(judge_folder.parent, {CONFIG_NAME: to_text(asked).encode()})
-    logger.info("%s: %s in %s answers", out, encoder.graph.file, kind)
+    logger.info("%s: written for %s in %s", out, encoder.graph.file, kind)
 
 
 def _find_encoder(
     bundle: Bundle, kind: EncoderKind, precision: Precision | None, threads: int | None
 ) -> _Encoder:
-    """Find what is to answer, and let it answer the self-test here."""
+    """Choose the encoder and run its self-test."""
     if kind == "tensorrt":
         return _of_tensorrt(bundle, precision)
     graph = choose_graph(bundle, precision)
@@ -134,7 +134,7 @@ def _find_encoder(
     info = _of_one_graph(bundle.info, graph)
     if kind == "python-onnx":
         model = {MODEL_NAME: _model("encoder_model")}
-        # Its config lists every input; the backend behind it takes what its graph reads.
+        # Its config lists every input; the backend picks those that its graph reads.
         return _Encoder(info, graph, Windows._fields, model, config=None)
     config = onnxruntime_config(bundle.info.window.size, graph.file, backend.inputs, threads)
     file = {graph.file: bundle.path(graph.file)}
@@ -142,26 +142,29 @@ def _find_encoder(
 
 
 def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
+    """Take the engine for this GPU from the cache of this machine, and run its self-test."""
     if precision == "int8":
         raise BundleError(f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32")
     kind: EnginePrecision = precision or "bf16"
     graph = find_graph(bundle, kind)
-    plan = find_plan(bundle, kind)
-    name = f"model.sm{plan.info.target.compute_capability.replace('.', '')}.plan"
-    info = _of_one_graph(bundle.info, graph).model_copy(update={"engines": (plan.info,)})
-    config = tensorrt_config(plan.info, name, plan.inputs)
-    return _Encoder(info, graph, plan.inputs, {name: plan.content}, config)
+    plan, engine = find_engine(bundle, kind)
+    backend = TensorRTBackend(plan, engine, contexts=1)
+    check_self_test(backend, bundle, engine.graph)
+    name = f"model.sm{engine.target.compute_capability.replace('.', '')}.plan"
+    info = _of_one_graph(bundle.info, graph).model_copy(update={"engines": (engine,)})
+    config = tensorrt_config(engine, name, backend.inputs)
+    return _Encoder(info, graph, backend.inputs, {name: plan}, config)
 
 
 def _of_one_graph(info: BundleInfo, graph: GraphInfo) -> BundleInfo:
-    """Return what a bundle says of itself that holds nothing but what serving needs."""
+    """Return the description of a bundle with one graph alone."""
     kept = tuple(each for each in info.quantized if each.file == graph.file)
     changed = {"graphs": (graph,), "engines": (), "openvino": None, "quantized": kept}
     return info.model_copy(update=changed)
 
 
 def _copy_bundle(bundle: Bundle, encoder: _Encoder, out: Path) -> None:
-    """Copy what serving needs of a bundle, and check the copy against its own manifest."""
+    """Copy the files of a bundle that serving needs, and check them against its manifest."""
     tokenizer = bundle.path(TOKENIZER_NAME).read_text(encoding="utf-8")
     files = {name: bundle.path(name) for name in (encoder.graph.file, SELF_TEST_NAME)}
     write_bundle(out, encoder.info, tokenizer, extra=files)

@@ -1,7 +1,4 @@
-"""A request to ``trivet`` as an example: bytes are decoded, options are read, strictly both.
-
-Triton hands over what the client sent, and that need not be text.
-"""
+"""Strict reading of a request to the Triton model ``trivet``: bytes to texts and options."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ _MOST_ID = 1_000  # characters
 
 
 class Options(BaseModel):
-    """``options_json``.
+    """Content of ``options_json``.
 
     Attributes:
-        id: The caller's name for the example; comes back in the verdict.
-        allow_empty_contexts: Judge a response against nothing where there are no contexts.
+        id: Name of the example, repeated in the verdict.
+        allow_empty_contexts: Evaluate a response against nothing if there are no contexts.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -30,7 +27,7 @@ class Options(BaseModel):
 
 
 class Asked(NamedTuple):
-    """What a request asks for."""
+    """Example and options of a request."""
 
     example: RagExample
     options: Options
@@ -46,9 +43,9 @@ def read_request(
 
     Args:
         question: One element of bytes.
-        contexts: Any number of them.
-        response: One.
-        options_json: One, or ``None`` where the client sent none.
+        contexts: Any number of elements.
+        response: One element.
+        options_json: One element, or ``None`` if the client sent none.
 
     Raises:
         ExampleError: A text is not UTF-8 or missing, or the options are not ``Options``.

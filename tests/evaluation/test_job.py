@@ -1,0 +1,321 @@
+"""Inference jobs and worker pools: order, turns, threads of a call, and the end of the process."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import multiprocessing
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.judges import FormulaBackend
+from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import tokenize_examples
+from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.packing import BatchLimits
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError, Evaluation, RagExample
+
+WAIT_SECONDS = 30.0
+
+
+class ManyThreads(FormulaBackend):
+    """A formula that can give a call all threads.
+
+    Attributes:
+        all_threads: For every call whether it got them.
+    """
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self.workers = workers
+        self.all_threads: list[bool] = []
+
+    def run(self, windows: Windows) -> Outputs:
+        self.all_threads.append(False)
+        return super().run(windows)
+
+    def run_all_threads(self, windows: Windows) -> Outputs:
+        self.all_threads.append(True)
+        return super().run(windows)
+
+
+class Gate:
+    """Work that begins, and then waits until it is let through."""
+
+    def __init__(self) -> None:
+        self._begun = threading.Semaphore(0)
+        self._open = threading.Event()
+
+    def hold(self, pool: WorkerPool, owner: object = None) -> Future[bool]:
+        """Occupy a worker."""
+
+        def work(_: int) -> bool:
+            self._begun.release()
+            return self._open.wait(WAIT_SECONDS)
+
+        return pool.submit(work, owner)
+
+    def begun(self) -> None:
+        """Wait until one more work has begun."""
+        assert self._begun.acquire(timeout=WAIT_SECONDS)
+
+    def open(self) -> None:
+        """Let all through."""
+        self._open.set()
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def append(values: list[Any], value: Any, _: int) -> None:
+    values.append(value)
+
+
+def test_as_much_runs_at_once_as_there_are_workers(gate: Gate) -> None:
+    pool = WorkerPool(2)
+    held = [gate.hold(pool) for _ in range(6)]
+    gate.begun()
+    gate.begun()
+    assert [each.running() for each in held] == [True, True, False, False, False, False]
+    gate.open()
+    assert all(each.result(WAIT_SECONDS) for each in held)
+
+
+def test_one_worker_keeps_the_order_and_skips_cancelled_work(gate: Gate) -> None:
+    pool, done = WorkerPool(1), list[int]()
+    gate.hold(pool)
+    _, second, third = (pool.submit(functools.partial(append, done, n), None) for n in range(3))
+    assert second.cancel()
+    gate.open()
+    third.result(WAIT_SECONDS)
+    assert done == [0, 2]
+    with pytest.raises(CancelledError):
+        second.result()
+
+
+def test_work_is_told_how_much_work_of_others_runs_or_waits(gate: Gate) -> None:
+    pool, mine, yours = WorkerPool(1), object(), object()
+    gate.hold(pool, mine)
+    told = [pool.submit(lambda others: others, owner) for owner in (mine, yours, mine, mine)]
+    gate.open()
+    # One by one: behind the first waits one of another owner, behind the second wait two.
+    assert [each.result(WAIT_SECONDS) for each in told] == [1, 2, 0, 0]
+
+
+def test_threads_that_submit_at_once_take_turns(gate: Gate) -> None:
+    pool, done = WorkerPool(1), list[str]()
+    gate.hold(pool)
+    submitted = [pool.submit(functools.partial(append, done, "many"), None) for _ in range(5)]
+
+    def submit_one() -> None:
+        submitted.append(pool.submit(functools.partial(append, done, "one"), None))
+
+    other = threading.Thread(target=submit_one)
+    other.start()
+    other.join()
+    gate.open()
+    for each in submitted:
+        each.result(WAIT_SECONDS)
+    assert done == ["many", "one", "many", "many", "many", "many"]
+
+
+def test_the_threads_of_a_pool_end_with_it() -> None:
+    before = set(threading.enumerate())
+    pool = WorkerPool(2)
+    pool.submit(lambda _: None, None).result(WAIT_SECONDS)
+    threads = set(threading.enumerate()) - before
+    assert threads
+    del pool
+    gc.collect()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+ENDING = """
+import threading
+from trivet.evaluation.job import WorkerPool
+pool, main = WorkerPool(1), threading.main_thread()
+
+def late():
+    main.join()
+    print("late", pool.submit(lambda _: 42, None).result(), flush=True)
+
+begun = threading.Event()
+
+def run(_):
+    begun.set()
+    main.join()
+    print("ran", flush=True)
+
+pool.submit(run, None)
+waiting = [pool.submit(lambda _: print("never", flush=True), None) for _ in range(WAITING)]
+begun.wait()
+LATE
+"""
+
+
+@pytest.mark.parametrize(
+    ("late", "waiting", "printed"),
+    [("", 3, ["ran"]), ("threading.Thread(target=late).start()", 0, ["ran", "late 42"])],
+)
+def test_the_end_of_a_process_waits_for_running_work_and_threads_but_not_for_waiting_work(
+    late: str, waiting: int, printed: list[str]
+) -> None:
+    script = ENDING.replace("LATE", late).replace("WAITING", str(waiting))
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout.splitlines() == printed
+    assert ended.stderr == ""
+
+
+def _sum_in_a_worker(pool: WorkerPool, answers: Any) -> None:
+    answers.put(pool.submit(lambda _: 40 + 2, None).result(WAIT_SECONDS))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork is safe on Linux alone")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_has_workers_of_its_own() -> None:
+    pool = WorkerPool(1)
+    assert pool.submit(lambda _: 1, None).result(WAIT_SECONDS) == 1
+    forking = multiprocessing.get_context("fork")
+    answers = forking.Queue()
+    child = forking.Process(target=_sum_in_a_worker, args=(pool, answers))
+    child.start()
+    assert answers.get(timeout=WAIT_SECONDS) == 42
+    child.join()
+
+
+@pytest.fixture
+def lay_out_one(wordpiece_file: Path) -> Callable[[str], Layout]:
+    """Return a function that lays out an example with one context."""
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+
+    def make(context: str) -> Layout:
+        (tokens,) = tokenize_examples([RagExample("Who?", (context,), "The keeper.")], tokenizer)
+        return lay_out(tokens, WindowSettings(size=48), tokenizer.special)
+
+    return make
+
+
+@pytest.fixture
+def layouts(lay_out_one: Callable[[str], Layout]) -> list[Layout]:
+    """Return layouts of one window each."""
+    return [lay_out_one("The keeper had a lamp.") for _ in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "calls", "all_threads"),
+    [(1, 1, 0), (2, 1, 1), (2, 2, 0), (2, 11, 1), (4, 2, 2), (4, 3, 0), (4, 5, 1), (8, 11, 3)],
+)
+def test_the_last_calls_get_all_threads_if_they_leave_half_of_the_workers_idle(
+    layouts: list[Layout], workers: int, calls: int, all_threads: int
+) -> None:
+    backend, pool = ManyThreads(workers), WorkerPool(workers)
+    InferenceJob(layouts[:calls], backend, pool, 0, BatchLimits(1)).wait()
+    assert len(backend.all_threads) == calls
+    assert sum(backend.all_threads) == all_threads
+
+
+def test_a_call_beside_the_work_of_others_does_not_get_all_threads(
+    layouts: list[Layout], gate: Gate
+) -> None:
+    backend, pool = ManyThreads(2), WorkerPool(2)
+    held = gate.hold(pool)
+    gate.begun()
+    InferenceJob(layouts[:1], backend, pool, 0, BatchLimits(1)).wait()
+    gate.open()
+    assert held.result(WAIT_SECONDS)
+    assert backend.all_threads == [False]
+
+
+def test_cancelling_ends_the_waiting_at_once(layouts: list[Layout], gate: Gate) -> None:
+    backend, pool = FormulaBackend(), WorkerPool(1)
+    held = gate.hold(pool)
+    job = InferenceJob(layouts[:3], backend, pool, 0, BatchLimits(1))
+    threading.Thread(target=job.cancel).start()
+    with pytest.raises(CancelledError):
+        job.wait()
+    assert not held.done(), "the worker is still occupied"
+    gate.open()
+
+
+def test_waiting_calls_do_not_keep_a_pool_alive(layouts: list[Layout], gate: Gate) -> None:
+    backend, pool = FormulaBackend(), WorkerPool(1)
+    held = gate.hold(pool)
+    gate.begun()
+    job = InferenceJob(layouts, backend, pool, 0, BatchLimits(1))
+    freed = weakref.ref(pool)
+    del pool, job
+    gc.collect()
+    assert freed() is None
+    gate.open()
+    assert held.result(WAIT_SECONDS)
+    assert backend.calls == [], "nothing runs for a pool that is gone"
+
+
+def test_an_example_that_failed_runs_no_further(lay_out_one: Callable[[str], Layout]) -> None:
+    layout, backend = lay_out_one("The keeper had a lamp. " * 60), FormulaBackend()
+    backend.raises_on = int(layout.rows[0][0])
+    pool = WorkerPool(1)
+    (failed,) = InferenceJob([layout], backend, pool, 0, BatchLimits(1)).wait()
+    with pytest.raises(BackendError, match="told to fail"):
+        failed.join("weakest_token")
+    assert len(layout.rows) > 5 and len(backend.calls) == 1
+
+
+def test_an_unexpected_error_is_raised_to_the_caller(layouts: list[Layout]) -> None:
+    class Broken(FormulaBackend):
+        def run(self, windows: Windows) -> Outputs:
+            raise ZeroDivisionError("by zero")
+
+    pool = WorkerPool(1)
+    with pytest.raises(ZeroDivisionError):
+        InferenceJob(layouts, Broken(), pool, 0, BatchLimits(1)).wait()
+
+
+class SlowStart(FormulaBackend):
+    """A formula with workers, whose first call ends after a later one."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self.workers = workers
+        self._later = threading.Event()
+        self._begun = threading.Lock()
+
+    def run(self, windows: Windows) -> Outputs:
+        if self._begun.acquire(blocking=False):
+            assert self.workers == 1 or self._later.wait(WAIT_SECONDS)
+        self._later.set()
+        return super().run(windows)
+
+
+def test_workers_change_no_number(judge: Evaluator) -> None:
+    examples = [
+        RagExample("Who?", ("The keeper had a lamp. " * n, "The mill is old."), "The keeper did.")
+        for n in (1, 9, 30)
+    ]
+    found = [
+        list(
+            Evaluator(judge.bundle.folder, backend=SlowStart(n), positions=1).evaluate_many(
+                examples
+            )
+        )
+        for n in (1, 3, 8)
+    ]
+    assert found[0] == found[1] == found[2]
+    assert all(isinstance(each, Evaluation) for each in found[0])
