@@ -72,7 +72,7 @@ def test_no_cpu_runs_it(engine_bundle: Path, rows: list[LabelledExample]) -> Non
     with pytest.raises(BundleError, match="no int8 graph"):
         choose_graph(bundle, "int8")
     assert Evaluator(engine_bundle, 1).backend_name == "onnxruntime model.onnx"
-    with pytest.raises(BundleError, match="int8-qdq is for graphics cards"):
+    with pytest.raises(BundleError, match="int8-qdq is for GPUs"):
         Evaluator(engine_bundle, 1, precision="int8-qdq")
     with pytest.raises(BundleError, match="no fp8-qdq for OpenVINO"):
         Evaluator(engine_bundle, 1, backend="openvino", precision="fp8-qdq")

@@ -1,4 +1,4 @@
-"""Which graph of a bundle a backend runs, and the self-test that it must pass first."""
+"""Choice of a bundle's graph, and the self-test of a loaded backend."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class LoadedBackend(NamedTuple):
 
 
 def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
-    """Let an engine answer the bundle's stored self-test before it answers anyone.
+    """Run the stored self-test of a bundle on a backend.
 
     Raises:
-        BundleError: It does not run, or answers otherwise; the message names the graph's ``file``.
+        BundleError: It does not run, or the answers differ; the message names the graph's ``file``.
     """
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     windows = Windows(**test.arrays())
@@ -48,14 +48,14 @@ def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
 
 
 def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
-    """Return the graph of the precision asked for, or the fastest, for ONNX Runtime.
+    """Return the graph of a precision, or the fastest one, for ONNX Runtime.
 
     Raises:
-        BundleError: The bundle has no such graph, or ONNX Runtime has no such products.
+        BundleError: The bundle has no such graph, or ONNX Runtime cannot run the precision.
     """
     if precision not in ("int8", "fp32", None):
         raise BundleError(
-            f"{bundle.folder}: {precision} is for graphics cards; use --backend tensorrt, or int8 "
+            f"{bundle.folder}: {precision} is for GPUs; use --backend tensorrt, or int8 "
             "or fp32 with --backend onnx"
         )
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}

@@ -1,4 +1,4 @@
-"""From a bundle's folder to an engine that has shown that it computes what it should."""
+"""Loading of a bundle's tokenizer and backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
     """Load a bundle's tokenizer.
 
     Raises:
-        BundleError: It is no tokenizer, or frames windows with other ids than the model knows.
+        BundleError: It is no tokenizer, or its special tokens are not those of the model.
     """
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     said, found = bundle.info.special_tokens, tokenizer.special
@@ -44,22 +44,21 @@ def load_backend(
     backend: BackendName = "onnx",
     workers: int | None = None,
 ) -> LoadedBackend:
-    """Load a bundle's graph, or the engine built of it, and run the stored self-test on it.
+    """Load a graph of a bundle, or its TensorRT engine, and run the stored self-test.
 
     Args:
         bundle: A bundle whose files were checked.
-        threads: Threads of the engine; ``None`` takes one for each core.
-        precision: Which graph; ``None`` takes int8 where there is one, for it is the fastest, and
-            bf16 of TensorRT; of OpenVINO what ``trivet export`` chose, or the int8 graph.
-        backend: ``onnx`` is ONNX Runtime on the CPU, ``openvino`` the faster OpenVINO; ``tensorrt``
-            was built by ``trivet export``.
-        workers: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs each
-            on one thread. Who makes one call at a time wants 1.
+        threads: Threads of the backend; ``None`` means one for each core.
+        precision: Precision of the graph; ``None`` means int8 if there is one, bf16 for TensorRT,
+            and for OpenVINO the choice of ``trivet export`` or the int8 graph.
+        backend: ``onnx`` (ONNX Runtime on the CPU), ``openvino`` (faster), or ``tensorrt`` (built
+            by ``trivet export``).
+        workers: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs
+            each on one thread. Use 1 to make one call at a time.
 
     Raises:
-        BundleError: There is no such graph, it lacks a head, it is refused, or it does not answer
-            the self-test as it did at export.
-        BackendError: OpenVINO is not installed, or no TensorRT engine was built here.
+        BundleError: The graph is missing or refused, lacks a head, or fails the self-test.
+        BackendError: OpenVINO is not installed, or no TensorRT engine was built on this machine.
     """
     missing = sorted({"support", "relevance", "utilization"} - set(bundle.info.heads))
     if missing:

@@ -1,8 +1,4 @@
-"""ONNX Runtime on the CPU: the engine of the embedded path.
-
-The graph is looked at once, at load, so that a wrong file is refused by name before the first
-question.
-"""
+"""ONNX Runtime on the CPU, the default backend."""
 
 from __future__ import annotations
 
@@ -23,21 +19,22 @@ _DTYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
 }
 _ERRORS_ONLY = 3
-# A graph of no more bytes is loaded a second time: its weights once more are a fair price.
+# Smaller graphs (in bytes) are loaded a second time; larger ones would need too much memory.
 _SMALL = 50_000_000
-# Threads that wake for one call: of more nobody has measured that they help.
+# Maximum threads of one call; more were never measured to help.
 _MOST_THREADS = 8
 
 
 class OnnxRuntimeBackend:
     """One ONNX graph; ``run`` and ``run_all_threads`` may be called from several threads.
 
-    WorkerPool share one session, of which each call is on its share of the threads. A small graph is
-    loaded into a second one, whose calls are on the threads of all workers; both give the same bits.
+    Workers share one session, in which each call runs on its share of the threads. A small graph
+    is loaded into a second session, whose calls run on the threads of all workers. Both give the
+    same bits.
 
     Attributes:
-        inputs: The fields of ``Windows`` that the graph reads.
-        workers: How many calls may run at once.
+        inputs: Fields of ``Windows`` that the graph reads.
+        workers: Number of calls that may run at once.
     """
 
     def __init__(
@@ -51,22 +48,22 @@ class OnnxRuntimeBackend:
         """Load the graph.
 
         Args:
-            path: The ``.onnx`` file of a bundle, already checked against its manifest.
-            threads: Threads of all workers; ``None`` takes one for each core.
+            path: ``.onnx`` file of a bundle, already checked against its manifest.
+            threads: Threads of all workers; ``None`` means one for each core.
             workers: Calls that run at once, each on its share of the threads.
-            sums_fit: Whether sums of its int8 products are known to fit in 16 bits: it is loaded
-                sooner then, on some processors.
+            sums_fit: Whether sums of its int8 matmuls are known to fit in 16 bits, which loads
+                faster on some processors.
 
         Raises:
-            BundleError: The file is no graph, or not one from ``Windows`` to ``Outputs``.
+            BundleError: The file is no graph, or its inputs or outputs do not fit.
             ValueError: ``threads`` is below 1, or below ``workers``.
         """
-        in_a_lane = threads_per_worker(threads, workers)
-        self._session = self._wide = _open(path, in_a_lane, sums_fit)
+        per_worker = threads_per_worker(threads, workers)
+        self._session = self._all_threads = _open(path, per_worker, sums_fit)
         if workers > 1 and path.stat().st_size <= _SMALL:
-            # Threads that spin while they wait would take the cores that the workers are on.
-            all_threads = max(in_a_lane, min(threads or cores(), _MOST_THREADS))
-            self._wide = _open(path, all_threads, sums_fit, spin=False)
+            # Threads that spin while they wait would take the cores of the workers.
+            all_threads = max(per_worker, min(threads or cores(), _MOST_THREADS))
+            self._all_threads = _open(path, all_threads, sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.workers = workers
         self._inputs = _read_inputs(path.name, self._session)
@@ -78,7 +75,7 @@ class OnnxRuntimeBackend:
 
     def run_all_threads(self, windows: Windows) -> Outputs:
         """Run the graph once, on the threads of all workers if it is small; see ``run``."""
-        return self._run(self._wide, windows)
+        return self._run(self._all_threads, windows)
 
     def _run(self, session: onnxruntime.InferenceSession, windows: Windows) -> Outputs:
         arrays = windows._asdict()
@@ -99,7 +96,7 @@ class OnnxRuntimeBackend:
 def _open(
     path: Path, threads: int, sums_fit: bool, *, spin: bool = True
 ) -> onnxruntime.InferenceSession:
-    """Load a graph; 0 threads are as many as ONNX Runtime likes.
+    """Load a graph; with 0 threads ONNX Runtime chooses their number.
 
     Raises:
         BundleError: ONNX Runtime refuses it.
@@ -109,9 +106,9 @@ def _open(
     options.log_severity_level = _ERRORS_ONLY
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Shapes differ from call to call: a memory plan for each would only pile up.
+    # Every shape would get a memory plan of its own.
     options.enable_mem_pattern = False
-    # A thread that other work holds up gives of its share: blocks are handed out as they go.
+    # Dynamic blocks: a thread that other work holds up leaves its share to the others.
     options.add_session_config_entry("session.dynamic_block_base", "4")
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     try:
@@ -125,10 +122,10 @@ def _open(
 
 
 def _read_inputs(file: str, session: onnxruntime.InferenceSession) -> dict[str, type[np.generic]]:
-    """Return the name and type of each input after checking both ends of the graph."""
+    """Return the name and type of each input, after checking inputs and outputs of the graph."""
     given = {node.name: node.type for node in session.get_inputs()}
     check_ends(file, set(given), {node.name for node in session.get_outputs()})
     unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
     if unknown:
-        raise BundleError(f"{file}: inputs of a type that cannot be fed: {unknown}")
+        raise BundleError(f"{file}: inputs of an unsupported type: {unknown}")
     return {name: _DTYPES[kind] for name, kind in given.items()}

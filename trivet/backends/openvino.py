@@ -1,8 +1,7 @@
-"""OpenVINO on the CPU, the fast extra: the same ``Windows`` in, the same ``Outputs`` out.
+"""OpenVINO on the CPU, a faster backend.
 
-It reads its own format, or a graph of ONNX Runtime: from ``exporting.int8.onnx`` it makes the same int8
-products with a range for every token. The only file that runs OpenVINO;
-``trivet.exporting.openvino_graphs`` writes for it.
+It reads its own format, or a graph of ONNX Runtime: ``model.int8.onnx`` becomes the same int8
+matmuls with a range for every token.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class OpenVinoBackend:
     """One compiled model; ``run`` may be called from several threads.
 
     Attributes:
-        positions: The most positions of one call: one window of 512.
-        step: Windows are padded to multiples of it. Every new length is compiled anew, which costs
-            a third of a call, so there must be few.
-        most_windows: The most windows of one call.
-        bf16: Whether what is not int8 is computed in bf16.
-        workers: How many calls may run at once.
+        positions: Maximum positions of one call: one window of 512.
+        step: Windows are padded to a multiple of this many positions. Every new length is
+            compiled, which costs a third of a call, so there must be few.
+        most_windows: Maximum windows of one call.
+        bf16: Whether operators that are not int8 run in bf16.
+        workers: Number of calls that may run at once.
     """
 
     positions = POSITIONS
@@ -52,16 +51,15 @@ class OpenVinoBackend:
         """Load and compile a model.
 
         Args:
-            path: An ``.xml`` or ``.onnx`` file of a bundle, already checked against its manifest.
-            weights: The weights of an ``.xml``.
-            window: The most positions of a window.
-            bf16: Whether what is not int8 may be computed in bf16, where the processor can.
-            threads: Threads of all workers; ``None`` takes one for each core.
+            path: ``.xml`` or ``.onnx`` file of a bundle, already checked against its manifest.
+            weights: Weights of an ``.xml`` file.
+            window: Maximum positions of a window.
+            bf16: Whether operators that are not int8 may run in bf16, if the processor can.
+            threads: Threads of all workers; ``None`` means one for each core.
             workers: Calls that run at once, each on its share of the threads.
 
         Raises:
-            BundleError: OpenVINO refuses the file, or it does not lead from ``Windows`` to
-                ``Outputs``.
+            BundleError: OpenVINO refuses the file, or its inputs or outputs do not fit.
             BackendError: OpenVINO is not installed.
             ValueError: ``threads`` is below 1, or below ``workers``.
         """
@@ -89,7 +87,7 @@ class OpenVinoBackend:
         check_ends(path.name, set(inputs), outputs)
         unknown = {name: kind for name, kind in inputs.items() if kind not in _DTYPES}
         if unknown:
-            raise BundleError(f"{path.name}: inputs of a type that cannot be fed: {unknown}")
+            raise BundleError(f"{path.name}: inputs of an unsupported type: {unknown}")
         self._inputs = {name: _DTYPES[kind] for name, kind in inputs.items()}
         self._vocabulary = _count_words(model)
         self._window = window
@@ -99,7 +97,7 @@ class OpenVinoBackend:
         """Run the model once; see ``Backend.run``."""
         ids = windows.input_ids
         shape = "x".join(str(size) for size in ids.shape)
-        # OpenVINO reads an id beyond its table as anything; ONNX Runtime says so.
+        # OpenVINO reads garbage for an id beyond its table, without an error.
         if ids.min() < 0 or (self._vocabulary is not None and ids.max() >= self._vocabulary):
             raise BackendError(
                 f"{self.name} failed on {shape} window positions: token ids from {ids.min()} to "
@@ -126,7 +124,7 @@ class OpenVinoBackend:
             self._idle.put(request)
 
     def _padded(self, windows: Windows) -> Windows:
-        """Bring windows to the next length that is compiled for."""
+        """Pad windows to the next compiled length."""
         sizes = sizes_of(windows)
         longer = min(math.ceil(sizes.L / self.step) * self.step, self._window)
         return windows if longer <= sizes.L else pad(windows, sizes._replace(L=longer))

@@ -1,4 +1,4 @@
-"""From a bundle to the model that OpenVINO runs: what export chose, or a graph of ONNX Runtime."""
+"""Choice and loading of the model of a bundle for OpenVINO."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 class OpenVinoChoice(NamedTuple):
-    """What is to be loaded.
+    """Model to load.
 
     Attributes:
-        file: The model.
-        weights: The weights beside it, where they are a file of their own.
-        precision: Of the large products.
+        file: File of the model.
+        weights: File of its weights, if they are separate.
+        precision: Precision of the large matmuls.
         exported: Whether ``trivet export`` measured it: then the rest may run in bf16.
     """
 
@@ -32,14 +32,14 @@ class OpenVinoChoice(NamedTuple):
 
 
 def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVinoChoice:
-    """Return what was chosen at export; without a choice, or against it, a graph as it is.
+    """Return the model that export chose; without a choice, or against it, a graph of the bundle.
 
-    Without VNNI a processor's int8 sums overflow in OpenVINO, which has no other kernels to ask
-    for. There int8 runs only if its weights are so small that sums fit, or if it was measured and
-    chosen on such a processor.
+    On a processor without VNNI, int8 sums overflow in OpenVINO, which has no other kernels. There
+    int8 runs only if its weights are so small that sums fit, or if it was measured and chosen on
+    such a processor.
 
     Raises:
-        BundleError: The bundle has no such model, or none that this processor runs right.
+        BundleError: The bundle has no such model, or none that this processor runs correctly.
     """
     kept = bundle.info.openvino
     if kept is not None and precision in (None, kept.precision) and _adds_up(kept):
@@ -62,7 +62,7 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
 
 
 def _adds_up(kept: OpenVinoInfo) -> bool:
-    """Whether this processor computes what was measured when a model was kept."""
+    """Return whether this processor computes the same as when the model was measured."""
     return kept.precision != "int8" or not (kept.exact_sums and quick_sums_overflow())
 
 
@@ -76,14 +76,13 @@ def load_for_openvino(
 
     Args:
         bundle: A bundle whose files were checked.
-        threads: Threads of all workers; ``None`` takes one for each core.
-        precision: ``int8``, ``fp32``, or ``bf16`` where export chose it; ``None`` takes what export
-            chose, or else the int8 graph.
+        threads: Threads of all workers; ``None`` means one for each core.
+        precision: ``int8``, ``fp32``, or ``bf16`` if export chose it; ``None`` means the choice of
+            export, or else the int8 graph.
         workers: Calls that run at once, each on its share of the threads.
 
     Raises:
-        BundleError: The bundle has no such model, or it does not answer the self-test as it did at
-            export.
+        BundleError: The bundle has no such model, or it fails the self-test.
         BackendError: OpenVINO is not installed.
     """
     choice = choose_for_openvino(bundle, precision)

@@ -116,7 +116,7 @@ def test_a_graph_that_is_not_there_is_asked_for(engine_bundle: Path) -> None:
         export_tensorrt(engine_bundle, "int8")
     with pytest.raises(BundleError, match="no TensorRT engine in int8"):
         Evaluator(engine_bundle, backend="tensorrt", precision="int8")
-    with pytest.raises(BundleError, match="bf16 is for graphics cards"):
+    with pytest.raises(BundleError, match="bf16 is for GPUs"):
         Evaluator(engine_bundle, precision="bf16")
 
 

@@ -116,7 +116,7 @@ def test_nothing_is_written_over(repository: Path, tmp_path: Path) -> None:
     ("kind", "precision", "message"),
     [
         ("python-onnx", "fp32", "no fp32 graph"),
-        ("onnxruntime", "bf16", "bf16 is for graphics cards"),
+        ("onnxruntime", "bf16", "bf16 is for GPUs"),
         ("tensorrt", "int8", "no TensorRT engine in int8"),
         ("tensorrt", None, "an engine needs model.onnx and a graph in bf16; run `trivet export"),
     ],
