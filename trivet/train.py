@@ -23,7 +23,7 @@ from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.datamodule import Item, RagData, collate_items, prepare
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import WindowSettings
-from trivet.measures.thresholds import DevScores, choose_thresholds
+from trivet.measures.thresholds import DEFAULT_THRESHOLD, DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
@@ -243,7 +243,8 @@ def _threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
 def _choose(model: RagModel, items: Sequence[Item], pad: int) -> Thresholds:
     chosen = choose_thresholds(_dev_scores(model, items, pad))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
-    return Thresholds(adherence=chosen.adherence, sentence=chosen.sentence, span=chosen.span)
+    values = {name: best.threshold if best else DEFAULT_THRESHOLD for name, best in chosen.items()}
+    return Thresholds(**values)
 
 
 def _dev_scores(model: RagModel, items: Sequence[Item], pad: int) -> Iterator[DevScores]:

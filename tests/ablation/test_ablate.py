@@ -1,4 +1,4 @@
-"""A grid of tiny runs: run, broken off, gone on with, refused."""
+"""A grid of tiny runs: finished, interrupted, continued, refused."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def make(bert_checkpoint: Path, tmp_path: Path) -> Make:
     return read
 
 
-class BrokenOff(BaseException):
-    """What stops the whole grid here, as a kill would."""
+class Interrupted(BaseException):
+    """An interruption of the whole grid, like a kill."""
 
 
-def test_a_grid_runs_is_broken_off_goes_on_and_is_skipped(
+def test_a_grid_is_interrupted_continues_and_is_skipped(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = make()
@@ -106,13 +106,13 @@ def test_a_grid_runs_is_broken_off_goes_on_and_is_skipped(
 
     def break_off(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
         if len(steps) == 6:  # in the second run: four steps of the first, two of its own
-            raise BrokenOff
+            raise Interrupted
         steps.append(int(self.global_step))
         return step(self, batch, batch_idx)
 
     with monkeypatch.context() as patch:
         patch.setattr(RagTraining, "training_step", break_off)
-        with pytest.raises(BrokenOff):
+        with pytest.raises(Interrupted):
             ablate(grid)
     states = [state_of(run, grid.test) for run in grid.runs]
     assert states == ["finished", "begun", "new", "new"]
@@ -139,23 +139,12 @@ def test_a_grid_runs_is_broken_off_goes_on_and_is_skipped(
         assert not any(word in (run.folder / SCORES).read_text() for word in ("mill", "stone"))
     ablate(grid)
     assert len(steps) == 16
-    _refusals(make)
-
-
-def _refusals(make: Make) -> None:
-    """A changed configuration is refused by name, and replaced when told."""
     with pytest.raises(ConfigError, match=r"head_lr=0\.001/seed0: .* optim\.epochs was 1, is 2"):
         ablate(make("optim.epochs=2"))
-    ablate(make("run.log_steps=3"))  # changes no weight
-
-
-def test_the_table_of_what_is_there_names_what_is_missing(make: Make) -> None:
-    ablate(make("seeds=[0]"))
-    grid = make()
-    table = tabulate(grid, "trivet ablate")
-    assert table.missing == ("head_lr=0.001/seed1", "head_lr=0.002/seed1")
-    text = write_table(table, grid.folder)
-    assert "head_lr=0.001/seed1" in text
+    ablate(make("run.log_steps=3"))  # has no influence on the weights
+    table = tabulate(make("seeds=[0, 1, 2]"), "trivet ablate")
+    assert table.missing == ("head_lr=0.001/seed2", "head_lr=0.002/seed2")
+    assert "head_lr=0.001/seed2" in write_table(table, grid.folder)
     page = (grid.folder / "table.html").read_text(encoding="utf-8")
     assert "<svg" in page and "head_lr=0.002" in page
 
@@ -164,7 +153,7 @@ def test_a_process_that_ends_badly_is_named_and_the_others_go_on(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = make()
-    # A child of these imports no torch: built-in functions stand in for the work.
+    # Built-in functions as work, so that the processes import no torch.
     monkeypatch.setattr(ablate_module, "_work", sys.exit)  # refuses so many arguments
     failures = ablate(grid, jobs=2)
     assert sorted(failure.run.name for failure in failures) == sorted(r.name for r in grid.runs)

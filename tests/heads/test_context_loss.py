@@ -37,15 +37,6 @@ def test_padding_and_unknown_labels_have_no_gradient() -> None:
     assert (logits.grad != 0).tolist() == [[True, True, False], [False] * 3, [True, False, True]]
 
 
-def test_where_nothing_is_known_nothing_is_trained() -> None:
-    logits = torch.ones(2, 2, requires_grad=True)
-    found = loss(logits, torch.full((2, 2), -1), torch.full((2, 2), 0.5), torch.ones(2))
-    assert found.item() == 0.0
-    found.backward()
-    assert logits.grad is not None
-    assert logits.grad.abs().sum() == 0
-
-
 def test_examples_count_by_their_weight() -> None:
     logits = torch.tensor([[logit(0.8)], [logit(0.6)]])
     marks, ones = torch.tensor([[1], [1]]), torch.ones(2, 1)

@@ -38,17 +38,6 @@ def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
     assert found.tolist() == [[0.875, 0.375, 0.75]]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "joined"),
-    [(1.0, 1.0, 1.0), (1.0, 0.0, 1.0), (0.0, 1.0, 1.0), (0.0, 0.0, 0.0)],
-)
-def test_the_direction_of_the_maximum(
-    make: Make, first: float, second: float, joined: float
-) -> None:
-    found = aggregate.supported_anywhere(make([first, second]), make([[[0, 1]]]))
-    assert found.tolist() == [[joined]]
-
-
 def test_supported_anywhere_leaves_out_what_is_not_there(make: Make) -> None:
     window_probs = make([0.75, 0.5, 0.25, 0.125])
     # A token in one window only, one in none; position 0 must not stand in for -1.

@@ -9,7 +9,6 @@ Files in its folder, besides those of training:
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
 import json
@@ -159,7 +158,7 @@ def finish(
         config_hash=hashlib.sha256(begun["config"].encode()).hexdigest(),
         tests=_described(tests),
         parameters=scored.parameters,
-        steps=_steps(bundle, run.folder / "log"),
+        steps=int(read_bundle(bundle).info.training.settings["steps"] or 0),
         training_seconds=sum(one["ended"] - one["started"] for one in begun["tries"]),
         tries=len(begun["tries"]),
         inference_seconds=scored.seconds,
@@ -228,18 +227,6 @@ def _close_broken_tries(folder: Path, tries: list[dict[str, Any]]) -> None:
                 for file in (folder / part).rglob("*")
             ]
             one["ended"] = max([one["started"], *written])
-
-
-def _steps(bundle: Path, log: Path) -> int | None:
-    """Return the number of steps by the bundle, or else by the log."""
-    said = read_bundle(bundle).info.training.settings.get("steps")
-    if said is not None:
-        return int(said)
-    steps = []
-    for file in log.rglob("metrics.csv"):
-        with file.open(encoding="utf-8", newline="") as lines:
-            steps += [int(line["step"]) for line in csv.DictReader(lines) if line.get("loss/total")]
-    return max(steps) + 1 if steps else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

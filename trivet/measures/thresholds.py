@@ -71,27 +71,6 @@ class DevScores:
     token_support: npt.NDArray[np.floating]
 
 
-@dataclass(frozen=True)
-class ChosenThresholds:
-    """The thresholds of a bundle and the dev F1 of each; F1 is None for a default threshold.
-
-    Attributes:
-        adherence: Threshold on the faithfulness of responses.
-        sentence: Threshold on the support of sentences.
-        span: Threshold on the support of tokens.
-        adherence_f1: F1 of hallucinated responses.
-        sentence_f1: F1 of unsupported sentences.
-        span_f1: F1 of unsupported characters.
-    """
-
-    adherence: float
-    sentence: float
-    span: float
-    adherence_f1: float | None
-    sentence_f1: float | None
-    span_f1: float | None
-
-
 def best_threshold(
     support: FloatArray, unsupported: FloatArray, size: FloatArray | None = None
 ) -> BestThreshold | None:
@@ -177,12 +156,12 @@ def _flagged_below(
     return _Flagged(ranked[ends], hits, flagged, float(gold))
 
 
-def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
+def choose_thresholds(scores: Iterable[DevScores]) -> dict[str, BestThreshold | None]:
     """Choose all three thresholds for best F1 on a dev split; unknown labels are left out.
 
     Spans are snapped to whole words, so the support of a word is the least of its tokens and its
     size its characters. Spaces inside a flagged run, dropped runs of punctuation and scripts
-    without spaces are not considered. Without both classes a threshold is 0.5, with a warning.
+    without spaces are not considered. Without both classes a threshold is None, with a warning.
     """
     columns = threshold_columns(scores)
     best = {
@@ -197,16 +176,7 @@ def choose_thresholds(scores: Iterable[DevScores]) -> ChosenThresholds:
                 DEFAULT_THRESHOLD,
                 columns[name].examples,
             )
-    value = {name: found.threshold if found else DEFAULT_THRESHOLD for name, found in best.items()}
-    f1 = {name: found.f1 if found else None for name, found in best.items()}
-    return ChosenThresholds(
-        adherence=value["adherence"],
-        sentence=value["sentence"],
-        span=value["span"],
-        adherence_f1=f1["adherence"],
-        sentence_f1=f1["sentence"],
-        span_f1=f1["span"],
-    )
+    return best
 
 
 def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
