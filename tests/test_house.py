@@ -39,7 +39,7 @@ LIGHT = (
     "trivet.bundle.bundle",
     "trivet.evaluation.evaluator",
     "trivet.report.write_report",
-    "trivet.report.notebook",
+    "trivet.report.cards",
     "trivet.batch.run",
     "trivet.client.client",
     "trivet.client.async_client",
