@@ -1,10 +1,10 @@
-"""Cold start: seconds from a fresh process to the first verdict, and the memory it takes.
+"""Seconds and memory from the start of a process to its first verdict.
 
 python -m benchmarks.cold_start [--bundle DIR] [--backend onnx]
 
-Each run is a new Python process that imports the package, loads the bundle (every file is checked
-and the self-test runs) and judges one short example. The operating system's file cache is warm from
-the second run on; the first run is reported apart. glibc's allocator is left as it is.
+Each run is a new Python process that imports the package, loads the bundle and judges one short
+example. The first run, before the file cache is warm, is reported apart. glibc's allocator keeps its
+defaults.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.report import Table, parser, publish, spread
 
-# Runs in the fresh process: nothing may be imported there before the clock starts.
+# Runs in the new process, which may import nothing before the clock starts.
 CHILD = """
 import time
 started = time.perf_counter()
@@ -27,7 +27,7 @@ import sys
 import trivet
 Evaluator = trivet.Evaluator
 imported = time.perf_counter()
-evaluator = Evaluator(sys.argv[1], threads=int(sys.argv[2]), engine=sys.argv[3])
+evaluator = Evaluator(sys.argv[1], threads=int(sys.argv[2]), backend=sys.argv[3])
 loaded = time.perf_counter()
 verdict = evaluator.evaluate(
     "When was the bridge built?",
@@ -54,9 +54,9 @@ MEASURES = {
 }
 
 
-def start_once(bundle: Path, threads: int, engine: str) -> dict[str, Any]:
-    """Start one process and return what it measured."""
-    command = [sys.executable, "-c", CHILD, str(bundle.resolve()), str(threads), engine]
+def start_once(bundle: Path, threads: int, backend: str) -> dict[str, Any]:
+    """Start one process and return its measurements."""
+    command = [sys.executable, "-c", CHILD, str(bundle.resolve()), str(threads), backend]
     started = time.perf_counter()
     child = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     seconds = time.perf_counter() - started
@@ -65,7 +65,7 @@ def start_once(bundle: Path, threads: int, engine: str) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start processes one after the other and print what they measured."""
+    """Start processes one after the other and print their measurements."""
     flags = parser(__doc__, repeats=5)
     flags.add_argument("--backend", choices=["onnx", "openvino"], default="onnx")
     given = flags.parse_args(arguments)

@@ -1,10 +1,9 @@
-"""Luna's cost model (arXiv 2406.00975, appendix B): dollars a month for a stream of requests.
+"""Dollars a month for a stream of requests, by Luna's cost model (arXiv 2406.00975, appendix B).
 
 python -m benchmarks.cost --dollars-a-month 60 [--seconds 0.4] [--qps 10] [--tokens 4000]
 
-A machine that needs s seconds for a request serves 1 / s of them a second; a stream of q takes q s
-machines. A judging language model is paid by the token. The seconds are measured here on the
-bundle's engine unless they are given; every price is a flag, and none is ours to know.
+A stream of q requests a second, each of s seconds, keeps q s machines busy; an LLM judge is paid by
+the token. The seconds are measured unless they are given; every price is a flag.
 """
 
 from __future__ import annotations
@@ -13,49 +12,54 @@ import math
 import sys
 from collections.abc import Sequence
 
-from benchmarks.engines import ENGINES
+from benchmarks.backends import BACKENDS
 from benchmarks.inputs import OTHER_TOKENS
-from benchmarks.pipeline import build
 from benchmarks.report import Table, parser, publish, skipped
+from benchmarks.speed import build
 from benchmarks.timing import Contender, race
 
 SECONDS_A_MONTH = 30 * 24 * 3600
-LUNA_DOLLARS, LUNA_QPS = 700.0, 4.0  # an L4 (g6.2xlarge) a month, and what it serves of 4k
-JUDGE_OUTPUT_TOKENS = 200  # what the paper's GPT-3.5 figure comes to
+LUNA_DOLLARS, LUNA_QPS = (
+    700.0,
+    4.0,
+)  # price of an L4 (g6.2xlarge) a month; its requests of 4k a second
+JUDGE_OUTPUT_TOKENS = 200  # follows from the paper's GPT-3.5 figure
 
 
 def machines(qps: float, seconds: float) -> float:
-    """Return how many machines a stream keeps busy; not rounded, as in the paper."""
+    """Return the number of busy machines; not rounded, as in the paper."""
     return qps * seconds
 
 
 def dollars_a_million(dollars_a_month: float, qps: float, tokens: int) -> float:
-    """Return what a million tokens cost, when the stream never pauses."""
+    """Return the price of a million tokens of a stream that never pauses."""
     return dollars_a_month / (qps * tokens * SECONDS_A_MONTH / 1e6)
 
 
 def judge_dollars(
     qps: float, tokens: int, input_price: float, output_price: float, output_tokens: int
 ) -> float:
-    """Return a month of a judging language model.
+    """Return the dollars a month of an LLM judge.
 
     Args:
         qps: Requests a second.
-        tokens: Read in each.
-        input_price: Dollars a million tokens read.
-        output_price: Dollars a million tokens written.
-        output_tokens: Written in each.
+        tokens: Input tokens of a request.
+        input_price: Dollars a million input tokens.
+        output_price: Dollars a million output tokens.
+        output_tokens: Output tokens of a request.
     """
     each = (tokens * input_price + output_tokens * output_price) / 1e6
     return qps * SECONDS_A_MONTH * each
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the seconds of a request, or take them, and print what a month costs."""
+    """Measure the seconds of a request unless given, and print the price of a month."""
     flags = parser(__doc__, repeats=5)
-    flags.add_argument("--dollars-a-month", type=float, required=True, help="of this machine")
-    flags.add_argument("--seconds", type=float, default=None, help="a request, instead of timing")
-    flags.add_argument("--backend", choices=ENGINES, default="int8")
+    flags.add_argument("--dollars-a-month", type=float, required=True, help="price of this machine")
+    flags.add_argument(
+        "--seconds", type=float, default=None, help="seconds of a request, instead of timing it"
+    )
+    flags.add_argument("--backend", choices=BACKENDS, default="int8")
     flags.add_argument("--qps", type=float, default=10.0)
     flags.add_argument("--tokens", type=int, default=4000, help="context tokens a request")
     flags.add_argument("--judge-input", type=float, default=0.5, help="dollars a million tokens")
@@ -85,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = (f"{count:.2f}", f"{month:,.0f}", f"{whole}, {whole * price:,.0f}")
         rows.append((name, f"{each:.3f}", *machine, f"{million:.4f}"))
     million = dollars_a_million(judge, given.qps, given.tokens)
-    name = f"a judging model at {given.judge_input} / {given.judge_output} dollars a million"
+    name = f"an LLM judge at {given.judge_input} / {given.judge_output} dollars a million"
     rows.append((name, "", "", f"{judge:,.0f}", "", f"{million:.4f}"))
     even = luna * LUNA_DOLLARS / busy
     title = (

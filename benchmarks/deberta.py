@@ -1,8 +1,8 @@
-"""A DeBERTa-large-shaped encoder: our export against the stock export, in int8 and fp32, and eager.
+"""DeBERTa-v3-large's shape on a CPU: our export against the stock export and eager torch.
 
 python -m benchmarks.deberta [--shape deberta-v3-large] [--length 512] [--windows 1]
 
-Random weights; see ``models`` for what stock means. Heads and joining are the same in all.
+Random weights; ``benchmarks.models`` defines "stock". All have the same heads and joining.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from benchmarks.inputs import full_windows
 from benchmarks.report import Table, milliseconds, parser, publish, skipped, spread
 from benchmarks.shapes import SHAPES, Shape
-from benchmarks.timing import Contender, Race, Run, apart, race, timed
+from benchmarks.timing import Contender, Run, in_a_process, race, timed
 from trivet.backends.backend import Backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 
-VOCABULARY = 2000  # an embedding row is read, not multiplied: a short table changes no time
+VOCABULARY = 2000  # embedding rows are only read, so a short table takes the same time
 KINDS = ("library eager", "ours eager", "stock fp32", "ours fp32", "stock int8", "ours int8")
 RATIOS = (
     ("stock int8", "ours int8"),
@@ -30,7 +30,7 @@ RATIOS = (
 
 
 def write(shape: Shape, kind: str, longest: int, file: Path) -> None:
-    """Write the graph of a kind."""
+    """Write the ONNX graph of a kind."""
     from benchmarks.models import random_model, write_graph, write_stock_graph
 
     whose, precision = kind.split()
@@ -42,7 +42,7 @@ def write(shape: Shape, kind: str, longest: int, file: Path) -> None:
 
 
 def build(shape: Shape, kind: str, file: Path, threads: int, count: int, length: int) -> Run:
-    """Return what runs one call of a kind."""
+    """Return a ``Run`` of one call."""
     backend: Backend
     if kind.endswith("eager"):
         from benchmarks.models import TorchBackend, random_model
@@ -57,23 +57,13 @@ def build(shape: Shape, kind: str, file: Path, threads: int, count: int, length:
     return timed(lambda _: backend.run(windows))
 
 
-def ratio_rows(outcome: Race) -> list[tuple[str, str]]:
-    """Return the ratios between those that ran."""
-    ran = {name for name, _ in outcome.measured}
-    return [
-        (f"{slow} / {fast}", spread(outcome.ratios(slow, fast), 2))
-        for slow, fast in RATIOS
-        if {slow, fast} <= ran
-    ]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Export what is to run, time all kinds in turns, print the ratios."""
+    """Export the graphs, time all kinds in turns and print the ratios."""
     flags = parser(__doc__, repeats=5, bundle=False)
     flags.add_argument("--shape", choices=sorted(SHAPES), default="deberta-v3-large")
     flags.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     flags.add_argument("--length", type=int, default=512)
-    flags.add_argument("--windows", type=int, default=1, help="in a call")
+    flags.add_argument("--windows", type=int, default=1, help="windows of a call")
     given = flags.parse_args(arguments)
     shape = SHAPES[given.shape]
     with tempfile.TemporaryDirectory() as scratch:
@@ -81,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for kind in given.kinds:
             file = Path(scratch) / f"{kind.replace(' ', '_')}.onnx"
             if not kind.endswith("eager"):
-                apart(write, shape, kind, given.length, file)
+                in_a_process(write, shape, kind, given.length, file)
             sizes = (given.threads, given.windows, given.length)
             contenders.append(Contender(kind, build, (shape, kind, file, *sizes)))
         outcome = race(contenders, given.repeats)
@@ -89,17 +79,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (
             kind,
             milliseconds([value / given.windows for value in measured.seconds()]),
-            round(given.windows * sum(shape.gflop(given.length)) / measured.median()),
+            round(given.windows * shape.gflop(given.length) / measured.median()),
             round(measured.peak_mb),
         )
         for (kind, _), measured in outcome.measured.items()
+    ]
+    ran = {name for name, _ in outcome.measured}
+    ratios = [
+        (f"{slow} / {fast}", spread(outcome.ratios(slow, fast), 2))
+        for slow, fast in RATIOS
+        if {slow, fast} <= ran
     ]
     title = f"{shape.name} shape, random weights, {given.windows} x {given.length} positions:"
     publish(
         "deberta",
         [
             Table(title, ("what", "ms a window (least to most)", "GFLOP/s", "peak MB"), rows),
-            Table("Ratios, round by round:", ("what", "median"), list(ratio_rows(outcome))),
+            Table("Ratios, round by round:", ("what", "median"), ratios),
             skipped(outcome),
         ],
         given,

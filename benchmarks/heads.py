@@ -1,72 +1,59 @@
-"""What heads and joining cost: all scores against the bare encoder, one score, three passes.
+"""Cost of the heads and the joining beside the encoder, by ONNX Runtime's own profiler.
 
 python -m benchmarks.heads [--bundle DIR] [--precision int8] [--windows 2] [--length 512]
 
-Each is a part of the bundle's own graph, cut out of it: the encoder up to its last hidden state,
-what one head's score needs, everything. Three passes are the three one-score graphs in a row, as
-three models of one head each would run.
-
-What heads and joining cost is less than two timings differ by. So the operators of the whole graph
-are timed one by one as well, in the same calls: those that the last hidden state needs are the
-encoder's, all others heads and joining.
+The heads cost less than two timings of a call differ by, so every operator of the graph is timed
+within the same calls. Operators that the last hidden state needs belong to the encoder, all others
+to heads and joining.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime
 
-from benchmarks.engines import vocabulary_of
+from benchmarks.backends import tokenizer_of
 from benchmarks.inputs import full_windows
-from benchmarks.kernel_times import KernelTimes, profile
-from benchmarks.report import Table, milliseconds, parser, publish, spread
-from benchmarks.timing import Contender, Run, race, timed
+from benchmarks.report import Table, parser, publish, spread
 from trivet.backends.graph_choice import choose_graph
+from trivet.backends.int8_sums import keep_int8_sums_exact
 from trivet.bundle.bundle import read_bundle
 from trivet.records import BackendError
 
-# What the scores of one head take: its tokens' probabilities and what is joined of them.
-SCORES = {
-    "support": ("support_probs", "sentence_support", "faithfulness"),
-    "relevance": ("relevance_probs", "relevance"),
-    "utilization": ("utilization_probs", "utilization"),
-}
-ENCODER, ALL, THREE = "encoder alone", "all scores", "three passes"
+WARM_UP = 3
+_KERNEL = "_kernel_time"
 
 
-def cut(graph: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
-    """Return the part of a graph that ``outputs`` need; ``graph`` itself is not changed.
+class KernelTimes(NamedTuple):
+    """Profile of a graph.
 
-    Raises:
-        BackendError: The graph computes no such value.
+    Attributes:
+        graph: Graph as ONNX Runtime optimized it, with fused operators.
+        milliseconds: Milliseconds of every operator, call by call, by the operator's name.
     """
-    needed = values_for(graph, outputs)
-    part = onnx.ModelProto()
-    part.CopyFrom(graph)
-    for items in (part.graph.node, part.graph.output, part.graph.value_info):
-        del items[:]
-    part.graph.node.extend(n for n in graph.graph.node if needed & set(n.output))
-    known = {value.name: value for value in (*graph.graph.output, *graph.graph.value_info)}
-    of_any_shape = (
-        onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in outputs
-    )
-    part.graph.output.extend(known.get(value.name, value) for value in of_any_shape)
-    kept = [tensor for tensor in part.graph.initializer if tensor.name in needed]
-    inputs = [value for value in part.graph.input if value.name in needed]
-    del part.graph.initializer[:], part.graph.input[:]
-    part.graph.initializer.extend(kept)
-    part.graph.input.extend(inputs)
-    return part
+
+    graph: onnx.ModelProto
+    milliseconds: Mapping[str, npt.NDArray[np.float64]]
+
+    def total(self, names: set[str]) -> npt.NDArray[np.float64]:
+        """Return the milliseconds of the named operators, call by call."""
+        each = [taken for name, taken in self.milliseconds.items() if name in names]
+        total: npt.NDArray[np.float64] = np.sum(each, axis=0)
+        return total
 
 
 def values_for(graph: onnx.ModelProto, outputs: Sequence[str]) -> set[str]:
-    """Return the names of all values, constants and inputs among them, that ``outputs`` need.
+    """Return the names of all values that ``outputs`` need, constants and inputs included.
 
     Raises:
         BackendError: The graph computes no such value.
@@ -86,11 +73,10 @@ def values_for(graph: onnx.ModelProto, outputs: Sequence[str]) -> set[str]:
 
 
 def last_hidden(graph: onnx.ModelProto) -> str:
-    """Return the name of what the heads read.
+    """Return the name of the hidden state that the heads read.
 
     Raises:
-        BackendError: The graph was exported before heads bore their names, or every head has an
-            encoder of its own.
+        BackendError: The heads' operators are not named, or every head has its own encoder.
     """
     heads = [node for node in graph.graph.node if node.name.startswith("heads.")]
     inside = {name for node in heads for name in node.output}
@@ -101,109 +87,94 @@ def last_hidden(graph: onnx.ModelProto) -> str:
     return read.pop()
 
 
-def build(files: Sequence[Path], threads: int, count: int, length: int, vocabulary: int) -> Run:
-    """Return what runs one graph or several in a row."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.enable_mem_pattern = False
-    options.log_severity_level = 3
-    sessions = [
-        onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        for file in files
-    ]
-    windows = full_windows(count, length, vocabulary)._asdict()
-    feeds = [{one.name: np.asarray(windows[one.name]) for one in s.get_inputs()} for s in sessions]
+def profile(
+    file: Path, feed: Mapping[str, npt.NDArray[Any]], calls: int, threads: int
+) -> KernelTimes:
+    """Run a graph and return the time of each of its operators.
 
-    def work(_: object) -> None:
-        for session, feed in zip(sessions, feeds, strict=True):
-            session.run(None, feed)
+    Args:
+        file: ONNX file.
+        feed: Inputs of the graph.
+        calls: Counted calls, after ``WARM_UP`` others.
+        threads: Threads of one operator.
 
-    return timed(work)
-
-
-def write_parts(graph: onnx.ModelProto, folder: Path) -> dict[str, Path]:
-    """Write the encoder, each head's graph, and all of it; return the files by name."""
-    wanted: dict[str, Sequence[str]] = {ENCODER: (last_hidden(graph),), **SCORES}
-    wanted[ALL] = [value.name for value in graph.graph.output]
-    files = {}
-    for name, outputs in wanted.items():
-        files[name] = folder / f"{name.replace(' ', '_')}.onnx"
-        onnx.save(cut(graph, outputs), files[name])
-    return files
+    Raises:
+        BackendError: The profile does not have each operator once a call.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.enable_mem_pattern = False
+        options.log_severity_level = 3
+        keep_int8_sums_exact(options)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        session = onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
+        for _ in range(WARM_UP + calls):
+            session.run(None, dict(feed))
+        events = json.loads(Path(session.end_profiling()).read_bytes())
+        graph = onnx.load(options.optimized_model_filepath)
+    taken = defaultdict(list)
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
+            taken[event["name"].removesuffix(_KERNEL)].append(event["dur"] / 1000)
+    known = {node.name for node in graph.graph.node}
+    odd = sorted(
+        name for name, each in taken.items() if name not in known or len(each) != WARM_UP + calls
+    )
+    if odd or not taken:
+        raise BackendError(
+            f"{file}: the profile does not have each operator once a call: {', '.join(odd[:5])}"
+        )
+    return KernelTimes(graph, {name: np.array(each[WARM_UP:]) for name, each in taken.items()})
 
 
 def share_table(times: KernelTimes, hidden: str, threads: int) -> Table:
-    """Return what heads and joining take of a call beside the encoder.
+    """Return the share of heads and joining.
 
     Args:
-        times: Of all operators of a graph.
-        hidden: The value that the heads read.
-        threads: Of one operator.
+        times: Times of all operators.
+        hidden: Name of the value that the heads read.
+        threads: Threads of one operator.
     """
     needed = values_for(times.graph, [hidden])
     nodes = times.graph.graph.node
     encoder = {node.name for node in nodes if needed & set(node.output)}
-    others = {node.name for node in nodes} - encoder
-    below, above = times.of(encoder), times.of(others)
-    least, rest = times.least(encoder), times.least(others)
+    below, above = times.total(encoder), times.total({node.name for node in nodes} - encoder)
     rows = [
-        ("encoder", spread(list(below), 3), f"{below.mean():.3f}", f"{least:.3f}"),
-        ("heads and joining", spread(list(above), 3), f"{above.mean():.3f}", f"{rest:.3f}"),
+        ("encoder", spread(list(below), 3), f"{below.mean():.3f}"),
+        ("heads and joining", spread(list(above), 3), f"{above.mean():.3f}"),
         (
             "heads and joining, % of the encoder",
             spread(list(100 * above / below), 2),
             f"{100 * above.mean() / below.mean():.2f}",
-            f"{100 * rest / least:.2f}",
         ),
     ]
-    return Table(
-        f"Share of kernel time: {len(below)} calls, threads: {threads}",
-        ("operators of", "ms, median (least to most)", "mean", "each operator at its fastest"),
-        rows,
-    )
+    title = f"Share of kernel time: {len(below)} calls, threads: {threads}"
+    return Table(title, ("operators of", "ms, median (least to most)", "mean"), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Time the parts in turns and print the ratios."""
-    flags = parser(__doc__, repeats=31)
+    """Profile the graph on one thread and on all, and print the shares."""
+    flags = parser(__doc__, repeats=1)
     flags.add_argument("--precision", choices=["int8", "fp32"], default="int8")
-    flags.add_argument("--windows", type=int, default=2, help="in a call")
+    flags.add_argument("--windows", type=int, default=2, help="windows of a call")
     flags.add_argument("--length", type=int, default=512)
-    flags.add_argument("--calls", type=int, default=100, help="whose operators are timed")
+    flags.add_argument("--calls", type=int, default=100, help="timed calls")
     given = flags.parse_args(arguments)
     bundle = read_bundle(given.bundle)
     path = bundle.path(choose_graph(bundle, given.precision).file)
-    sizes = (given.threads, given.windows, given.length, vocabulary_of(given.bundle))
-    graph = onnx.load(path)
-    inputs = full_windows(given.windows, given.length, sizes[-1])._asdict()
+    graph, vocabulary = onnx.load(path), tokenizer_of(given.bundle).vocab_size
+    inputs = full_windows(given.windows, given.length, vocabulary)._asdict()
     feed = {one.name: np.asarray(inputs[one.name]) for one in graph.graph.input}
-    with tempfile.TemporaryDirectory() as scratch:
-        files = write_parts(graph, Path(scratch))
-        groups = {name: [file] for name, file in files.items()}
-        groups[THREE] = [files[name] for name in SCORES]
-        contenders = [Contender(name, build, (group, *sizes)) for name, group in groups.items()]
-        outcome = race(contenders, given.repeats)
-    shares_of = [
+    tables = [
         share_table(profile(path, feed, given.calls, threads), last_hidden(graph), threads)
         for threads in sorted({1, given.threads})
     ]
-    rows = [(name, milliseconds(outcome.measured[name, None].seconds(), 2)) for name in groups]
-    shares = [100 * (ratio - 1) for ratio in outcome.ratios(ALL, ENCODER)]
-    ratios = [
-        ("heads and joining, % of the encoder", spread(shares, 2)),
-        *((f"all scores / {name} alone", spread(outcome.ratios(ALL, name), 3)) for name in SCORES),
-        ("three passes / all scores", spread(outcome.ratios(THREE, ALL), 2)),
-    ]
-    title = f"{given.precision}, {given.windows} x {given.length} positions a call:"
-    publish(
-        "heads",
-        [
-            Table(title, ("part", "ms, median (least to most)"), rows),
-            Table("Ratios, round by round:", ("what", "median (least to most)"), ratios),
-            *shares_of,
-        ],
-        given,
-    )
+    publish("heads", tables, given)
     return 0
 
 

@@ -1,6 +1,6 @@
-"""What is judged: examples of a given length, a fixed sample of requests, windows without text.
+"""Synthetic inputs: examples of a given length, a fixed sample of requests, random windows.
 
-Every text is made of the same few words by a fixed seed; no row of any data set is used.
+Texts consist of a few words drawn with a fixed seed; no row of any data set is used.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _RESPONSE_SHARE = 0.8  # of question and response together
 _WORDS = """
     the of and a river bridge stone town was built in year by north old mill water boat keeper lamp
     garden market harbour winter road repaired opened wooden tower visitors museum engine railway
-""".split()  # noqa: SIM905 (one word a line would hide what it is)
+""".split()  # noqa: SIM905 (one word a line would be hard to read)
 
 
 def build_example(
     tokenizer: SegmentTokenizer, context_tokens: int, other_tokens: int = OTHER_TOKENS
 ) -> RagExample:
-    """Write an example of about so many tokens; the same one for the same tokenizer.
+    """Return an example of about the given length; always the same one for a tokenizer.
 
     Args:
-        tokenizer: Says what a word costs.
-        context_tokens: Of all contexts, cut into passages of 256.
-        other_tokens: Of question and response together.
+        tokenizer: Tokenizer that counts the tokens.
+        context_tokens: Tokens of all contexts, in passages of 256.
+        other_tokens: Tokens of question and response together.
     """
     rng = random.Random(0)
     segments = tokenizer.encode([f" {word}" for word in _WORDS])
@@ -54,9 +54,9 @@ def build_example(
 
 
 def sample_requests(tokenizer: SegmentTokenizer, count: int = 48) -> list[RagExample]:
-    """Write a fixed sample of requests, their lengths log-normal as in logs of RAG answers.
+    """Return a fixed sample of requests with log-normal lengths, as in logs of RAG answers.
 
-    About 800 context tokens and 170 of question and response in the mean.
+    The means are about 800 context tokens and 170 tokens of question and response.
     """
     rng = np.random.default_rng(0)
     contexts = np.exp(rng.normal(6.35, 0.8, size=count)).clip(32, 8000)
@@ -68,12 +68,12 @@ def sample_requests(tokenizer: SegmentTokenizer, count: int = 48) -> list[RagExa
 
 
 def full_windows(count: int, length: int, vocabulary: int) -> Windows:
-    """Make windows of one example without any padding, of random ids.
+    """Return windows of one example with random ids and no padding.
 
     Args:
-        count: How many.
-        length: Positions of each, at least 16.
-        vocabulary: Ids are below it.
+        count: Number of windows.
+        length: Positions of each window, at least 16.
+        vocabulary: Upper bound of the ids, exclusive.
     """
     rng = np.random.default_rng(0)
     response = min(80, length // 4)

@@ -1,8 +1,7 @@
-"""Models of a given shape with random weights, in torch and as graphs.
+"""Models of a given shape with random weights, in torch and as ONNX graphs.
 
-Random weights change no time and no shape; what they answer means nothing, and nothing here reads
-it. The stock forms are what one gets without this project: the library's module, in torch, or
-exported and quantized with the libraries' own tools.
+Times do not depend on the weights; the answers mean nothing. The "stock" forms do without this
+project: the library's module in torch, or exported and quantized with the libraries' own tools.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ Attention = Literal["eager", "sdpa"]
 
 
 class TorchBackend:
-    """A model in torch, answering as any engine of the evaluator does.
+    """A torch model as a backend.
 
     Args:
-        model: Takes ``Windows``, returns ``Outputs``.
-        name: For the tables.
-        threads: Of torch, in this whole process.
-        bf16: Whether products run in bf16 (autocast).
+        model: Module from ``Windows`` to ``Outputs``.
+        name: Name in the tables.
+        threads: Threads of torch in this process.
+        bf16: Whether matmuls run in bf16 (autocast).
     """
 
     def __init__(self, model: torch.nn.Module, name: str, threads: int, bf16: bool = False) -> None:
@@ -43,7 +42,7 @@ class TorchBackend:
         self._bf16 = bf16
 
     def run(self, windows: Windows) -> Outputs:
-        """Run the model once; shapes as in ``Windows`` and ``Outputs``."""
+        """Run the model; shapes as in ``Windows`` and ``Outputs``."""
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
             answer = self._model(*as_tensors(windows))
             return Outputs(*(output.float().numpy() for output in answer))
@@ -52,13 +51,13 @@ class TorchBackend:
 def random_model(
     shape: Shape, vocabulary: int, longest: int = 512, attention: Attention = "eager"
 ) -> RagModel:
-    """Build a model with random weights, always the same ones.
+    """Return a model with random weights from a fixed seed.
 
     Args:
-        shape: Of the encoder.
+        shape: Shape of the encoder.
         vocabulary: Rows of the word embeddings.
-        longest: Most positions of a window; a BERT has a table of so many.
-        attention: How the library attends; DeBERTa knows ``eager`` alone.
+        longest: Maximal positions of a window, the size of BERT's position table.
+        attention: Attention of the library; DeBERTa has only ``eager``.
     """
     torch.manual_seed(0)
     config: dict[str, Any] = {
@@ -88,13 +87,13 @@ def random_model(
 
 
 def write_graph(model: RagModel, longest: int, file: Path, precision: str) -> Path:
-    """Write the graph that ``trivet export`` writes, with our own encoder.
+    """Write the graph that ``trivet export`` writes.
 
     Args:
-        model: With the library's encoder.
-        longest: Most positions of a window.
-        file: Where to.
-        precision: ``fp32``, or ``int8`` as ONNX Runtime takes it.
+        model: Model with the library's encoder.
+        longest: Maximal positions of a window.
+        file: Output file.
+        precision: ``fp32`` or ``int8``.
     """
     form: Literal["portable", "runtime"] = "runtime" if precision == "int8" else "portable"
     graph = trace(inference_model(model, longest, form), int(model.trunk.config.vocab_size))
@@ -103,10 +102,10 @@ def write_graph(model: RagModel, longest: int, file: Path, precision: str) -> Pa
 
 
 def write_stock_graph(model: RagModel, file: Path, precision: str) -> Path:
-    """Write the graph of the library's own encoder.
+    """Write the graph of the library's own encoder, with the heads and joining of ``write_graph``.
 
-    int8 is ONNX Runtime's dynamic quantization of every constant product, with a scale for each
-    output channel; heads and joining are ours and the same as in ``write_graph``.
+    int8 is ONNX Runtime's dynamic quantization of every constant matmul, one scale an output
+    channel.
     """
     graph = trace(model, int(model.trunk.config.vocab_size), sums_apart=False)
     if precision == "fp32":

@@ -1,25 +1,23 @@
-"""How well does counting shared words tell made-up answers, without any model?
+"""Hallucination AUROC of counting shared words, without any model: the baseline to beat.
 
 python -m benchmarks.overlap_alone --data ragbench:data/ragbench [--split dev]
 
-What a model must beat: `trivet.data.lexical_overlap` in place of an engine, so that a response is supported
-as far as the contexts hold the words of its weakest sentence. Nothing is trained, so any rows will
-do, those that models were trained on as well.
+A response is supported as far as the contexts hold the words of its weakest sentence
+(``trivet.data.lexical_overlap``). Nothing is trained, so any split will do.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 
-from benchmarks.altered_rows import measured
-from trivet.data.labelled.sources import load_source
+from benchmarks.labelled import auroc_table, data_parser, load
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, join
 
 
-class OverlapEngine:
-    """Answers with overlaps in place of probabilities."""
+class OverlapBackend:
+    """Returns lexical overlaps as probabilities."""
 
     name = "shared words"
 
@@ -36,16 +34,11 @@ class OverlapEngine:
         )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the AUROC of every source, with intervals."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--split", default="dev")
-    given = parser.parse_args()
-    examples, _ = load_source(given.data, given.split)
+    examples = load(data_parser(__doc__).parse_args(arguments))
     inputs = [labelled.example for labelled in examples]
-    evaluator = Evaluator(backend=OverlapEngine())
-    print(measured(evaluator, examples, inputs, ["hallucination_auroc"]))
+    print(auroc_table(Evaluator(backend=OverlapBackend()), examples, inputs))
 
 
 if __name__ == "__main__":

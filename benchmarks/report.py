@@ -1,4 +1,4 @@
-"""What every benchmark asks for and prints: flags, tables, and what they were measured on."""
+"""Flags, tables and the description of the machine, shared by all benchmarks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.timing import ALLOCATOR, Race, cores
+from benchmarks.timing import ALLOCATOR, Race
 from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.backends.threads import cores
 
 _LIBRARIES = ("numpy", "onnxruntime", "openvino", "tokenizers", "torch", "transformers")
-# What decides how fast 8- and 16-bit products are.
+# Instructions that decide the speed of 8- and 16-bit matmuls.
 _INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8")
 
 
 class Table(NamedTuple):
-    """One table of a benchmark; its cells are printed as they are and written as JSON.
+    """One table of a benchmark, printed as Markdown and written as JSON.
 
     Attributes:
-        title: One line above it; may be empty.
+        title: Line above the table; may be empty.
         header: Names of the columns.
         rows: Texts and numbers.
     """
@@ -35,26 +36,26 @@ class Table(NamedTuple):
     rows: list[tuple[Any, ...]]
 
     def to_markdown(self) -> str:
-        """Return the table as GitHub reads it."""
+        """Return the table in GitHub's Markdown."""
         lines = [self.header, ("---",) * len(self.header), *self.rows]
         text = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
         return f"{self.title}\n\n{text}" if self.title else text
 
 
 def parser(doc: str | None, repeats: int, *, bundle: bool = True) -> argparse.ArgumentParser:
-    """Return a parser with the flags that every benchmark knows.
+    """Return a parser with the flags that all benchmarks share.
 
     Args:
-        doc: The module's own; its first line is the description.
-        repeats: The default of ``--repeats``.
-        bundle: Whether a bundle is measured.
+        doc: Docstring of the module; its first line is the description.
+        repeats: Default of ``--repeats``.
+        bundle: Whether there is a ``--bundle``.
     """
     flags = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if bundle:
         flags.add_argument("--bundle", type=Path, default=EMBEDDED_BUNDLE)
-    flags.add_argument("--threads", type=int, default=cores(), help="of every engine")
+    flags.add_argument("--threads", type=int, default=cores(), help="threads of every backend")
     flags.add_argument("--repeats", type=int, default=repeats)
-    flags.add_argument("--json", type=Path, default=None, help="write the tables there as well")
+    flags.add_argument("--json", type=Path, default=None, help="also write the tables to this file")
     return flags
 
 
@@ -70,19 +71,19 @@ def milliseconds(seconds: Sequence[float], digits: int = 1) -> str:
 
 
 def skipped(outcome: Race) -> Table | None:
-    """Return who did not run, and why; ``None`` where all did."""
+    """Return the contenders that did not run and why; ``None`` where all ran."""
     if not outcome.skipped:
         return None
     return Table("Not run:", ("what", "why"), list(outcome.skipped.items()))
 
 
 def publish(name: str, tables: Sequence[Table | None], given: argparse.Namespace) -> None:
-    """Print the tables and what they were measured on; write them to ``--json``.
+    """Print the tables and the machine; write them to ``--json``.
 
     Args:
-        name: Of the benchmark.
-        tables: ``None``, and one without rows, is left out.
-        given: What the flags of ``parser`` came to.
+        name: Name of the benchmark.
+        tables: Tables; ``None`` and tables without rows are left out.
+        given: Parsed flags of ``parser``.
     """
     shown = [table for table in tables if table is not None and table.rows]
     about = machine() | {"threads": given.threads, "repeats": given.repeats}
@@ -106,7 +107,7 @@ def publish(name: str, tables: Sequence[Table | None], given: argparse.Namespace
 
 
 def machine() -> dict[str, Any]:
-    """Return date, processor, memory, load and versions."""
+    """Return date, processor, memory, load and library versions."""
     processor, flags = platform.processor() or platform.machine(), ""
     listing = Path("/proc/cpuinfo")
     if listing.is_file():

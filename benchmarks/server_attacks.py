@@ -1,9 +1,9 @@
-"""What hostile connections cost: time-outs kept, memory held, a good client served meanwhile.
+"""Hostile connections: time-outs, memory, and the service to a good client meanwhile.
 
 python -m benchmarks.server_attacks [--timeout 3] [--bundle DIR]
 
-Slow headers, slow bodies and silence, all at once, beside a good client; then floods of chunks and
-of headers, a body that is too large, and requests with two ends.
+First slow headers, slow bodies and silent connections beside a good client; then floods of chunks
+and headers, too large bodies, and smuggled requests.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.engines import tokenizer_of
+from benchmarks.backends import tokenizer_of
 from benchmarks.inputs import build_example
 from benchmarks.report import Table, publish
 from benchmarks.server_clients import (
     Answer,
     good_client,
-    in_a_process,
     percentile,
     post,
     statuses,
 )
 from benchmarks.server_process import HOST, ServerProcess, server_parser, serving
+from benchmarks.timing import in_a_process
 
 HEADERS, BODIES, SILENT = 300, 50, 50
 HEAD = f"POST /v1/evaluate HTTP/1.1\r\nHost: {HOST}\r\n".encode()
@@ -50,12 +50,12 @@ _PACE_SECONDS = 0.2
 
 
 class Hostile(NamedTuple):
-    """The end of one hostile connection.
+    """Outcome of one hostile connection.
 
     Attributes:
-        kind: What it did.
-        seconds: Until it was closed.
-        said: What the server said on it.
+        kind: Kind of attack.
+        seconds: Seconds until the server closed it.
+        said: Bytes from the server.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Hostile(NamedTuple):
 
 
 async def trickle(kind: str, port: int, first: bytes, drip: bytes) -> Hostile:
-    """Open a connection, say something, then let bytes drip until the server has enough of it."""
+    """Send ``first``, then ``drip`` again and again until the server closes the connection."""
     began, said = time.perf_counter(), b""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(first)
@@ -88,7 +88,7 @@ async def trickle(kind: str, port: int, first: bytes, drip: bytes) -> Hostile:
 def siege(
     port: int, raw: bytes, seconds: float, besieged: bool
 ) -> tuple[list[Answer], list[Hostile]]:
-    """Let a good client ask, and the slow ones do what they do meanwhile."""
+    """Run a good client, with the slow connections at the same time if ``besieged``."""
 
     async def run() -> tuple[list[Answer], list[Hostile]]:
         hostile: list[Coroutine[Any, Any, Hostile]] = []
@@ -107,7 +107,7 @@ def siege(
 
 
 def flood(port: int, parts: Sequence[bytes]) -> Hostile:
-    """Say it all as fast as it goes; return how the server took it."""
+    """Send all parts as fast as possible; return the outcome."""
 
     async def run() -> Hostile:
         began, said = time.perf_counter(), b""
@@ -126,7 +126,7 @@ def flood(port: int, parts: Sequence[bytes]) -> Hostile:
                 answered = answered or time.perf_counter() - began
                 said += piece
                 if b"connection: close" not in said and said.endswith(b"}"):
-                    break  # the server would go on with this connection
+                    break  # the server keeps this connection open
         pouring.cancel()
         writer.close()
         return Hostile("flood", answered, said)
@@ -135,7 +135,7 @@ def flood(port: int, parts: Sequence[bytes]) -> Hostile:
 
 
 def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Table]:
-    """Measure the slow ones and the good client."""
+    """Measure the slow connections and the good client."""
     seconds = 2 * given_timeout + 2
     before = server.descriptors()
     alone, _ = in_a_process(siege, server.port, raw, seconds, False)
@@ -168,7 +168,7 @@ def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Tabl
 
 
 def floods(server: ServerProcess) -> Table:
-    """Measure what is too much: the answer, its time, and the memory it took."""
+    """Measure floods: answer, time and memory."""
     bodies: dict[str, Callable[[], list[bytes]]] = {
         "500,000 chunks of a byte": lambda: [CHUNKED, *[b"1\r\n \r\n" * 5000] * 100, b"0\r\n\r\n"],
         "a body of 3 MB": lambda: [HEAD + b"Content-Length: 3000000\r\n\r\n", *[b" " * 10**6] * 3],
@@ -180,7 +180,7 @@ def floods(server: ServerProcess) -> Table:
     }
     rows = []
     for name, parts in bodies.items():
-        in_a_process(flood, server.port, [*parts()[:1], b"\r\n\r\n"])  # code paths, buffers
+        in_a_process(flood, server.port, [*parts()[:1], b"\r\n\r\n"])  # warm up code and buffers
         before = server.forget_peak_mb()
         end = in_a_process(flood, server.port, parts())
         grown = server.peak_mb() - before
@@ -190,7 +190,7 @@ def floods(server: ServerProcess) -> Table:
 
 
 def probes(server: ServerProcess) -> Table:
-    """Send requests with two ends, each with another request behind it."""
+    """Send ambiguous requests, each with a smuggled one behind it."""
     rows = []
     for name, probe in PROBES.items():
         end = in_a_process(flood, server.port, [probe + SMUGGLED])
@@ -201,9 +201,11 @@ def probes(server: ServerProcess) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Attack, and print what came of it."""
+    """Attack a server and print the outcomes."""
     flags = server_parser(__doc__, repeats=1)
-    flags.add_argument("--timeout", type=float, default=3.0, help="seconds, of headers and bodies")
+    flags.add_argument(
+        "--timeout", type=float, default=3.0, help="seconds for headers and for bodies"
+    )
     given = flags.parse_args(arguments)
     raw = post(build_example(tokenizer_of(given.bundle), 200))
     seconds = f"{given.timeout:g}"

@@ -1,7 +1,7 @@
-"""Clients that cost little: plain sockets in one event loop, in a process of their own.
+"""Cheap HTTP clients: plain sockets in one event loop.
 
-On two cores whatever a client computes is taken from the server. Requests are made beforehand, and
-of an answer only the status and the number of windows are read.
+Clients share the cores with the server, so requests are made beforehand, and only the status and
+the number of windows of an answer are read.
 """
 
 from __future__ import annotations
@@ -9,32 +9,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import multiprocessing
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from benchmarks.server_process import HOST
 from trivet.records import RagExample
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _AFTER_REFUSAL_SECONDS = 0.25
-BROKEN = 0  # stands for the status where the connection broke
+BROKEN = 0  # status of a broken connection
 
 
 class Answer(NamedTuple):
-    """One request's end.
+    """Outcome of one request.
 
     Attributes:
-        status: Of HTTP, or ``BROKEN``.
-        began: When it was sent, as ``time.perf_counter`` counts.
-        seconds: Until all of its answer was there.
-        windows: How many its verdict says it had; 0 without one.
+        status: HTTP status, or ``BROKEN``.
+        began: Time of sending, by ``time.perf_counter``.
+        seconds: Seconds until the answer was complete.
+        windows: Number of windows by the verdict; 0 without one.
     """
 
     status: int
@@ -44,16 +39,16 @@ class Answer(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """A connection that asks one thing after the other."""
+    """A connection that sends one request after the other."""
 
     def __init__(self) -> None:
-        """Begin unconnected."""
+        """Start unconnected."""
         self._transport: asyncio.Transport | None = None
         self._got = bytearray()
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     async def ask(self, raw: bytes, port: int) -> Answer:
-        """Send a request and return its end; connect first where that is needed."""
+        """Send a request, connecting first where needed, and return its outcome."""
         began = time.perf_counter()
         loop = asyncio.get_running_loop()
         try:
@@ -69,18 +64,18 @@ class Connection(asyncio.Protocol):
         return Answer(status, began, seconds, _windows(body) if status == 200 else 0)
 
     def close(self) -> None:
-        """Hang up."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way out."""
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._got.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of an answer."""
+        """Add a piece of an answer."""
         self._got += data
         end = self._got.find(b"\r\n\r\n")
         if end < 0 or self._answer is None or self._answer.done():
@@ -93,18 +88,18 @@ class Connection(asyncio.Protocol):
             self._answer.set_result((int(head.split(b" ", 2)[1]), body))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what was asked."""
+        """Fail the pending request."""
         self._transport = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionResetError("closed without an answer"))
 
 
 def post(example: RagExample, **options: Any) -> bytes:
-    """Return the whole request for a verdict on one example.
+    """Return the bytes of a request to ``/v1/evaluate``.
 
     Args:
-        example: What to judge.
-        options: Of the request's body, such as ``timeout_ms``.
+        example: Example to judge.
+        options: Further fields of the body, such as ``timeout_ms``.
     """
     fields = {
         "question": example.question,
@@ -118,16 +113,13 @@ def post(example: RagExample, **options: Any) -> bytes:
 
 
 def closed_loop(port: int, requests: Sequence[bytes], clients: int, seconds: float) -> list[Answer]:
-    """Let clients ask one thing after the other; who is refused waits for a quarter of a second.
+    """Return the answers to clients that send one request after the other.
 
     Args:
-        port: The server's.
-        requests: Asked in this order, over and over, by whoever is free.
-        clients: How many.
-        seconds: How long new things are asked.
-
-    Returns:
-        All answers.
+        port: Port of the server.
+        requests: Requests, repeated in this order among all clients.
+        clients: Number of clients; each pauses for a quarter of a second after a refusal.
+        seconds: Seconds during which requests are sent.
     """
 
     async def run() -> list[Answer]:
@@ -152,17 +144,17 @@ def closed_loop(port: int, requests: Sequence[bytes], clients: int, seconds: flo
 def open_loop(
     port: int, requests: Sequence[bytes], per_second: float, seconds: float, most: int = 450
 ) -> tuple[list[Answer], int]:
-    """Ask at random moments, whatever the answers.
+    """Send requests at random moments, independent of the answers.
 
     Args:
-        port: The server's.
-        requests: Asked in this order, over and over.
-        per_second: How many in the mean.
-        seconds: How long.
-        most: Connections; what would need more is not sent.
+        port: Port of the server.
+        requests: Requests, repeated in this order.
+        per_second: Mean number of requests a second.
+        seconds: Seconds during which requests are sent.
+        most: Most connections; a request that would need more is not sent.
 
     Returns:
-        All answers, and how many requests were not sent.
+        All answers, and the number of requests that were not sent.
     """
 
     async def run() -> tuple[list[Answer], int]:
@@ -198,38 +190,28 @@ def open_loop(
     return asyncio.run(run())
 
 
-def in_a_process(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Call a function of a module in a process of its own; return what it returns."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(work, *arguments, **named).result()
-
-
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which a share of the values lies; NaN where there is none."""
+    """Return a percentile; NaN without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
 def statuses(answers: Sequence[Answer]) -> str:
-    """Return ``200: 40, 429: 3``; what broke is ``broken``."""
+    """Return counts by status, as in ``200: 40, 429: 3, broken: 1``."""
     counts = Counter(answer.status for answer in answers)
     named = {("broken" if status == BROKEN else str(status)): n for status, n in counts.items()}
     return ", ".join(f"{status}: {n}" for status, n in sorted(named.items()))
 
 
 def goodput(answers: Sequence[Answer]) -> float:
-    """Return the windows a second of all 200s, from the first request to the last answer.
-
-    The engine has work all that time, so nothing is cut off at either end.
-    """
+    """Return the windows a second of all 200s, from the first request to the last answer."""
     begin = min(answer.began for answer in answers)
     end = max(answer.began + answer.seconds for answer in answers)
     return sum(a.windows for a in answers if a.status == 200) / (end - begin)
 
 
 async def good_client(port: int, raw: bytes, seconds: float, pause: float) -> list[Answer]:
-    """Ask the same thing again and again, with a pause between."""
+    """Repeat one request with pauses; return the answers."""
     connection, answers = Connection(), []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -240,6 +222,6 @@ async def good_client(port: int, raw: bytes, seconds: float, pause: float) -> li
 
 
 def _windows(body: bytes) -> int:
-    """Return what stands behind a verdict's last ``"windows"``; 0 where there is none."""
+    """Return the number behind a verdict's last ``"windows"``; 0 without one."""
     _, found, rest = body.rpartition(b'"windows": ')
     return int(rest[: rest.find(b",")]) if found else 0

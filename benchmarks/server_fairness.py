@@ -1,10 +1,9 @@
-"""What one long request does to short ones: their times with and without it.
+"""Times of short requests with and without a long one at the same time.
 
 python -m benchmarks.server_fairness [--tokens 16384] [--seconds 20] [--bundle DIR]
 
-Clients ask short things one after the other, with pauses, so that the engine has time for more.
-Then another asks long things, one at a time. Both runs take turns; short requests that overlap a
-long one are compared with those of the run without.
+Clients send short requests with pauses, so that the backend is not busy all the time. In every
+second run another client sends long requests, one at a time.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks.engines import tokenizer_of
+from benchmarks.backends import tokenizer_of
 from benchmarks.inputs import build_example
 from benchmarks.report import Table, publish
 from benchmarks.server_clients import (
     Answer,
     Connection,
     good_client,
-    in_a_process,
     percentile,
     post,
     statuses,
 )
 from benchmarks.server_process import server_parser, serving
+from benchmarks.timing import in_a_process
 
 SHORT_TOKENS = 200
 
@@ -34,7 +33,7 @@ SHORT_TOKENS = 200
 def ask_both(
     port: int, short: bytes, long: bytes | None, clients: int, pause: float, seconds: float
 ) -> tuple[list[Answer], list[Answer]]:
-    """Ask short things, and long ones where there are any; return the answers to either."""
+    """Send short and, if given, long requests; return the answers to each."""
 
     async def ask_long() -> list[Answer]:
         connection, answers = Connection(), []
@@ -55,10 +54,10 @@ def ask_both(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     flags = server_parser(__doc__, repeats=3)
-    flags.add_argument("--tokens", type=int, default=16384, help="of the long context")
-    flags.add_argument("--clients", type=int, default=4, help="that ask short things")
-    flags.add_argument("--pause", type=float, default=0.1, help="seconds between two of them")
-    flags.add_argument("--seconds", type=float, default=20.0, help="of one run")
+    flags.add_argument("--tokens", type=int, default=16384, help="tokens of the long context")
+    flags.add_argument("--clients", type=int, default=4, help="clients with short requests")
+    flags.add_argument("--pause", type=float, default=0.1, help="seconds between two requests")
+    flags.add_argument("--seconds", type=float, default=20.0, help="seconds of a run")
     given = flags.parse_args(arguments)
     tokenizer = tokenizer_of(given.bundle)
     short = post(build_example(tokenizer, SHORT_TOKENS))

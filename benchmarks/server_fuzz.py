@@ -1,12 +1,10 @@
-"""Requests made from the server's own description, valid and not: none may be answered 500.
+"""Valid and invalid requests made from the server's OpenAPI document; none may be answered 500.
 
 python -m venv fuzz && fuzz/bin/pip install schemathesis
 python -m benchmarks.server_fuzz --schemathesis fuzz/bin/schemathesis [--examples 1000]
 
-Schemathesis has an environment of its own, because it brings half a hundred packages. It reads
-``/openapi.json`` and asks each operation up to ``--examples`` things. It checks that no server
-error but 503 and 504 comes, and that every answer is as its schema says. The server counts what it
-answered.
+Schemathesis gets an environment of its own for its many dependencies. It sends up to ``--examples``
+requests to each operation and checks statuses and schemas of the answers.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from benchmarks.report import Table, publish
 from benchmarks.server_process import HOST, server_parser, serving
 
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance"
-# A server that is asked for more than it can do in the time says so.
+# 503 and 504 are the right answers to more load than the server can take.
 SETTINGS = """
 [checks]
 not_a_server_error.expected-statuses = ["2xx", "4xx", "503", "504"]
@@ -33,7 +31,7 @@ _COUNT = re.compile(r'^trivet_requests_total\{code="(\d+)",route="([^"]*)"\} (\S
 
 
 def counts(port: int) -> Counter[str]:
-    """Return how many answers of each status the server has given."""
+    """Return the number of answers by status."""
     with urllib.request.urlopen(f"http://{HOST}:{port}/metrics") as page:
         found = _COUNT.findall(page.read().decode())
     total: Counter[str] = Counter()
@@ -43,10 +41,10 @@ def counts(port: int) -> Counter[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz a server; the exit code is Schemathesis's, or 1 where it was answered 500."""
+    """Fuzz a server; return Schemathesis's exit code, or 1 after an answer 500."""
     flags = server_parser(__doc__, repeats=1)
-    flags.add_argument("--schemathesis", type=Path, required=True, help="its command")
-    flags.add_argument("--examples", type=int, default=1000, help="at most, of each operation")
+    flags.add_argument("--schemathesis", type=Path, required=True, help="path of its command")
+    flags.add_argument("--examples", type=int, default=1000, help="requests to each operation")
     flags.add_argument("--seed", type=int, default=0)
     given = flags.parse_args(arguments)
     with serving(given) as server, tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,10 @@
-"""What HTTP leaves of the engine's speed: few clients and many, twice too much, a cold start.
+"""Goodput of the server against its backend: few clients and many, overload, cold start.
 
 python -m benchmarks.server_load [--seconds 20] [--bundle DIR] [--backend onnx]
 
-The requests are the fixed sample of logs that other benchmarks use. The bare engine runs the very
-same windows, packed as for a log, in a process of its own and in turns with the server: one call
-after the other, all threads in each; and as many calls at once as it likes, which is how the server
-feeds it. Clients have a process too. Goodput counts the windows of verdicts alone.
+Requests are the fixed sample of ``benchmarks.inputs``. The bare backend runs the same windows in a
+process of its own, in turns with the server: call by call with all threads, and one call in each
+worker at once, as the server does. Clients have a process too. Goodput counts windows of verdicts.
 """
 
 from __future__ import annotations
@@ -19,77 +18,59 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.engines import FullEngine, tokenizer_of
+from benchmarks.backends import BareBackend, recorded_calls, tokenizer_of
 from benchmarks.inputs import build_example, sample_requests
-from benchmarks.pipeline import NoEngine
 from benchmarks.report import Table, publish, spread
 from benchmarks.server_clients import (
     Answer,
     Connection,
     closed_loop,
     goodput,
-    in_a_process,
     open_loop,
     percentile,
     post,
     statuses,
 )
 from benchmarks.server_process import ServerProcess, server_parser, serving
-from trivet.backends.backend import Backend
+from benchmarks.timing import in_a_process
 from trivet.backends.loading import BackendName, load_backend
 from trivet.bundle.bundle import read_bundle
-from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs
 
 CLIENTS = (1, 8, 64)
 REFUSED_CLIENTS = 200
 OVERLOAD = 2.0
-# A queue that fills within the benchmark's seconds; the default's holds a minute of work.
+# Fills within the benchmark's seconds; the default queue holds a minute of work.
 SHORT_QUEUE = ("--max-requests", "64")
 TIMEOUT_MS = 3000
 _WARM_REQUESTS = 30
 
 
 def bare_windows_a_second(
-    bundle: Path, threads: int, engine: BackendName, seconds: float, workers: int | None = None
+    bundle: Path, threads: int, name: BackendName, seconds: float, workers: int | None = None
 ) -> float:
-    """Run the sample's windows on the engine alone, over and over; return windows a second."""
-    backend = load_backend(read_bundle(bundle), threads, backend=engine, workers=workers).backend
-    calls: list[Windows] = []
-
-    class Recorder:
-        """Remembers what it is asked, and has the engine's own wishes for the size of calls."""
-
-        name = "recorder"
-
-        def __getattr__(self, wish: str) -> object:
-            return getattr(backend, wish)
-
-        def run(self, windows: Windows) -> Outputs:
-            calls.append(windows)
-            return NoEngine().run(windows)
-
-    recorder: Backend = Recorder()
-    evaluator = Evaluator(bundle, backend=recorder)
-    list(evaluator.evaluate_many(sample_requests(tokenizer_of(bundle))))
-    full = FullEngine(backend)
+    """Return the windows a second of the backend alone on the sample."""
+    backend = load_backend(read_bundle(bundle), threads, backend=name, workers=workers).backend
+    evaluator = Evaluator(bundle, backend=backend)
+    with recorded_calls(backend) as calls:
+        list(evaluator.evaluate_many(sample_requests(tokenizer_of(bundle))))
+    bare = BareBackend(backend)
     done, began = 0, time.perf_counter()
     while (took := time.perf_counter() - began) < seconds:
-        full.run(calls)
+        bare.run(calls)
         done += sum(len(windows.input_ids) for windows in calls)
     return done / took
 
 
 class Bare(NamedTuple):
-    """Windows a second of the engine alone, by how many calls run at once."""
+    """Windows a second of the backend alone: call by call, and with calls at once."""
 
     one: float
     many: float
 
 
 def row(clients: str, answers: Sequence[Answer], bare: Bare) -> tuple[str, ...]:
-    """Return the line of a table about one run."""
+    """Return the table row of one run."""
     good = goodput(answers)
     ms = [1000 * answer.seconds for answer in answers if answer.status == 200]
     return (
@@ -104,7 +85,7 @@ def row(clients: str, answers: Sequence[Answer], bare: Bare) -> tuple[str, ...]:
 
 
 def loads(given: argparse.Namespace) -> list[Table]:
-    """Measure goodput by number of clients, under overload, and what refusals take."""
+    """Measure goodput by number of clients, under overload, and the time of refusals."""
     requests = [post(example) for example in sample_requests(tokenizer_of(given.bundle))]
     hasty = [
         post(example, timeout_ms=TIMEOUT_MS)
@@ -158,10 +139,10 @@ def loads(given: argparse.Namespace) -> list[Table]:
                 statuses(answers),
             )
         )
-    shares = ("of the engine, call by call", "of it, calls at once")
+    shares = ("of the backend, call by call", "of it, calls at once")
     header = ("clients", "windows/s", *shares, "p50, ms", "p99, ms", "answers")
     title = (
-        f"Goodput; the bare engine, in turns: {spread([each.one for each in bares])} windows/s "
+        f"Goodput; the bare backend, in turns: {spread([each.one for each in bares])} windows/s "
         f"call by call, {spread([each.many for each in bares])} with calls at once"
     )
     return [
@@ -180,7 +161,7 @@ def loads(given: argparse.Namespace) -> list[Table]:
 
 
 def starts(given: argparse.Namespace) -> Table:
-    """Start servers; measure until they are ready, and the first request against later ones."""
+    """Measure the start of servers, and the first request against later ones."""
     raw = post(build_example(tokenizer_of(given.bundle), 400))
     ready, first, later, ratios = [], [], [], []
     for _ in range(given.starts):
@@ -202,7 +183,7 @@ def starts(given: argparse.Namespace) -> Table:
 
 
 def one_after_the_other(port: int, raw: bytes) -> list[Answer]:
-    """Ask one thing some 30 times."""
+    """Send one request 30 times in a row."""
 
     async def run() -> list[Answer]:
         connection = Connection()
@@ -214,9 +195,9 @@ def one_after_the_other(port: int, raw: bytes) -> list[Answer]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all of it and print it."""
+    """Measure and print all tables."""
     flags = server_parser(__doc__, repeats=1)
-    flags.add_argument("--seconds", type=float, default=20.0, help="of every run")
+    flags.add_argument("--seconds", type=float, default=20.0, help="seconds of every run")
     flags.add_argument("--starts", type=int, default=5)
     given = flags.parse_args(arguments)
     publish("server_load", [starts(given), *loads(given)], given)

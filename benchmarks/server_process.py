@@ -1,4 +1,4 @@
-"""A server to measure: ``trivet serve`` in a process of its own, and what that process holds."""
+"""``trivet serve`` in a process of its own, with its memory and descriptors."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ServerProcess:
-    """A running server.
+    """A running server process.
 
     Attributes:
-        port: Where it listens, on this machine.
-        ready_seconds: From the start of its process to its line that it is ready.
+        port: Port on this machine.
+        ready_seconds: Seconds from the start of the process to its "ready" line.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Start one and wait until it is ready.
+        """Start a server and wait until it is ready.
 
         Raises:
-            RuntimeError: It ended before; with what it wrote.
+            RuntimeError: The server ended before; the message has its output.
         """
         started = time.perf_counter()
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -47,7 +47,7 @@ class ServerProcess:
             if ready := re.match(r"trivet: ready on \w+://[^:]+:(\d+)", line):
                 self.ready_seconds = time.perf_counter() - started
                 self.port = int(ready[1])
-                # A log that nobody reads fills its pipe, and the server then waits for ever.
+                # An unread log would fill its pipe and block the server.
                 self._reading = threading.Thread(target=self._read_log)
                 self._reading.start()
                 return
@@ -55,30 +55,30 @@ class ServerProcess:
 
     @property
     def process(self) -> int:
-        """The process's number."""
+        """Process id."""
         return self._process.pid
 
     def memory_mb(self) -> float:
-        """Return what it holds in memory now, in MB of 10^6 bytes."""
+        """Return the resident memory in MB (10^6 bytes)."""
         pages = Path(f"/proc/{self.process}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * _PAGE / 1e6
 
     def forget_peak_mb(self) -> float:
-        """Let the peak begin anew; return what the process holds now."""
+        """Reset the peak; return the resident memory now."""
         Path(f"/proc/{self.process}/clear_refs").write_text("5", encoding="ascii")
         return self.memory_mb()
 
     def peak_mb(self) -> float:
-        """Return the most it has held since ``forget_peak_mb``, in MB of 10^6 bytes."""
+        """Return the peak since ``forget_peak_mb``, in MB (10^6 bytes)."""
         status = Path(f"/proc/{self.process}/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
     def descriptors(self) -> int:
-        """Return how many files and sockets it has open."""
+        """Return the number of open files and sockets."""
         return len(list(Path(f"/proc/{self.process}/fd").iterdir()))
 
     def children(self) -> list[str]:
-        """Return the processes it has started."""
+        """Return the ids of child processes."""
         tasks = Path(f"/proc/{self.process}/task").iterdir()
         return [c for t in tasks for c in (t / "children").read_text(encoding="ascii").split()]
 
@@ -87,13 +87,13 @@ class ServerProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        """Wait until it has ended; return its exit code."""
+        """Wait for the end; return the exit code."""
         code = self._process.wait(timeout=_PATIENCE_SECONDS)
         self._reading.join()
         return code
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self.wait()
 
@@ -101,16 +101,16 @@ class ServerProcess:
         assert self._process.stderr is not None
         with self._process.stderr as log:
             for line in log:
-                logger.debug("the server says: %s", line.rstrip())
+                logger.debug("server: %s", line.rstrip())
 
 
 @contextlib.contextmanager
 def serving(given: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
-    """Start a server for a benchmark and end it.
+    """Start a server and kill it afterwards.
 
     Args:
-        given: What the flags of ``server_parser`` came to.
-        flags: More of ``trivet serve``.
+        given: Parsed flags of ``server_parser``.
+        flags: Further options of ``trivet serve``.
     """
     command = [sys.executable, "-m", "trivet", "serve", "--port", "0", "--no-access-log"]
     command += ["--bundle", str(given.bundle), "--threads", str(given.threads)]
@@ -122,7 +122,7 @@ def serving(given: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
 
 
 def server_parser(doc: str | None, repeats: int) -> argparse.ArgumentParser:
-    """Return a parser with the flags that every benchmark of the server knows."""
+    """Return a parser with the flags of all benchmarks of the server."""
     flags = parser(doc, repeats)
     flags.add_argument("--backend", choices=["onnx", "openvino"], default="onnx")
     return flags

@@ -1,4 +1,4 @@
-"""SIGTERM with work in flight: what is answered, how long the process lives on, what it leaves.
+"""SIGTERM with requests in flight: their answers, the time to the exit, and leftovers.
 
 python -m benchmarks.server_shutdown [--requests 30] [--grace 30] [--bundle DIR]
 """
@@ -13,18 +13,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.engines import tokenizer_of
+from benchmarks.backends import tokenizer_of
 from benchmarks.inputs import build_example
 from benchmarks.report import Table, publish
-from benchmarks.server_clients import Answer, Connection, in_a_process, post, statuses
+from benchmarks.server_clients import Answer, Connection, post, statuses
 from benchmarks.server_process import HOST, server_parser, serving
+from benchmarks.timing import in_a_process
 
 _PROBE = f"GET {{}} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
 _SHARED = Path("/dev/shm")
 
 
 def all_at_once(port: int, raw: bytes, requests: int) -> list[Answer]:
-    """Ask one thing on many connections at a time."""
+    """Send one request on many connections at a time."""
 
     async def run() -> list[Answer]:
         connections = [Connection() for _ in range(requests)]
@@ -35,7 +36,7 @@ def all_at_once(port: int, raw: bytes, requests: int) -> list[Answer]:
 
 
 def page(port: int, path: str) -> bytes:
-    """Return a page, headers and all."""
+    """Return a page with its headers."""
     got = b""
     with socket.create_connection((HOST, port), timeout=10) as connection:
         connection.sendall(_PROBE.format(path).encode())
@@ -50,28 +51,28 @@ def probe(port: int, path: str) -> int:
 
 
 def in_flight(port: int) -> int:
-    """Return how many requests are accepted and not answered."""
+    """Return the number of accepted requests without an answer."""
     count = page(port, "/metrics").rpartition(b"\ntrivet_queue_requests ")[2]
     return int(float(count.partition(b"\n")[0]))
 
 
 def listens(port: int) -> bool:
-    """Return whether anybody still listens."""
+    """Return whether the port is still open."""
     with socket.socket() as connection:
         return connection.connect_ex((HOST, port)) == 0
 
 
 def shared_files() -> set[Path]:
-    """Return what lies in shared memory, without the semaphores of the benchmark itself."""
+    """Return the files in shared memory, without the benchmark's own semaphores."""
     return {file for file in _SHARED.iterdir() if not file.name.startswith("sem.")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Stop servers and print how they went."""
+    """Stop servers and print the outcomes."""
     flags = server_parser(__doc__, repeats=3)
-    flags.add_argument("--requests", type=int, default=30, help="in flight")
+    flags.add_argument("--requests", type=int, default=30, help="requests in flight")
     flags.add_argument("--grace", type=float, default=30.0, help="seconds")
-    flags.add_argument("--tokens", type=int, default=800, help="of each context")
+    flags.add_argument("--tokens", type=int, default=800, help="tokens of each context")
     given = flags.parse_args(arguments)
     raw = post(build_example(tokenizer_of(given.bundle), given.tokens))
     rows = []

@@ -1,10 +1,9 @@
-"""A minute of good and bad requests: whether memory and descriptors stay where they were.
+"""Memory and descriptors during a minute of good and bad requests.
 
 python -m benchmarks.server_soak [--seconds 60] [--clients 16] [--bundle DIR]
 
-Four of ten requests are bad: no JSON, lone surrogates, NaN, too large, unknown fields and routes,
-broken off in the headers, in the body or before the answer. The first seconds warm up and are not
-counted.
+Four of ten requests are bad: no JSON, lone surrogates, NaN, too large, unknown fields and routes, or
+aborted in the headers, in the body or before the answer. The first seconds are not counted.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.engines import tokenizer_of
+from benchmarks.backends import tokenizer_of
 from benchmarks.inputs import build_example, sample_requests
 from benchmarks.report import Table, publish
-from benchmarks.server_clients import Connection, in_a_process, post
+from benchmarks.server_clients import Connection, post
 from benchmarks.server_process import HOST, server_parser, serving
+from benchmarks.timing import in_a_process
 
 _WARM_SECONDS = 10.0
 _EVERY_SECONDS = 1.0
@@ -48,17 +48,17 @@ ANSWERED = (
     f"GET /v1/evaluate HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode(),
     f"GET /metrics HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode(),
 )
-"""Bad, but the connection can go on."""
+"""Bad requests after which the connection stays open."""
 
 
 def mixed(
     port: int, good: Sequence[bytes], clients: int, seconds: float
 ) -> tuple[dict[str, int], float]:
-    """Ask good and bad things; return how each ended, and the seconds it took."""
+    """Send good and bad requests; return counts by outcome and the seconds."""
     ends: Counter[str] = Counter()
 
     async def break_off(rng: random.Random) -> None:
-        """Hang up in the headers, in the body, or before the answer; or send what ends it all."""
+        """Abort in the headers, in the body or before the answer, or send a broken header."""
         raw = rng.choice(good)
         part = rng.choice([raw[: rng.randrange(1, len(raw))], raw, raw.replace(b"Host", b"Ho st")])
         with contextlib.suppress(OSError):
@@ -93,14 +93,14 @@ def mixed(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask and watch."""
+    """Send requests, watch the server, print the figures."""
     flags = server_parser(__doc__, repeats=1)
-    flags.add_argument("--seconds", type=float, default=60.0, help="that count")
+    flags.add_argument("--seconds", type=float, default=60.0, help="counted seconds")
     flags.add_argument("--clients", type=int, default=16)
     given = flags.parse_args(arguments)
     tokenizer = tokenizer_of(given.bundle)
     good = [post(build_example(tokenizer, tokens, 30)) for tokens in range(10, 100, 5)]
-    good += [post(example) for example in sample_requests(tokenizer, 2)]  # and many windows
+    good += [post(example) for example in sample_requests(tokenizer, 2)]  # of many windows
     memory: list[float] = []
     descriptors: list[int] = []
     over = threading.Event()

@@ -1,9 +1,8 @@
-"""Several contenders in one run: each in a process of its own, all taking turns.
+"""Races: contenders run in processes of their own and take turns, so that ratios hold.
 
-Taking turns lets whatever else the machine does hit every contender alike, so that ratios hold
-where seconds do not. Processes of their own keep one engine's waiting threads and freed memory out
-of another's time, and let glibc be told, before it starts, to keep its memory: torch is up to twice
-as slow without, which no ratio here shall profit from.
+Load from elsewhere then hits every contender alike, and no contender's waiting threads or freed
+memory slow another one. glibc is told to keep its memory, because torch is up to twice as slow
+without, and no ratio should profit from that.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from trivet.records import BackendError, BundleError, ConfigError
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
 Run = Callable[[Any], Mapping[str, float]]
-"""One repetition of a case: seconds by stage, ``total`` among them."""
+"""One repetition of a case; returns seconds by stage, ``total`` among them."""
 
-_Answer = TypeVar("_Answer")
+P = ParamSpec("P")
+T = TypeVar("T")
 
-# Why a contender may be missing: no such graph or extra; the others race without it.
+# Errors of a contender without its graph or extra; the others race without it.
 _MISSING = (BundleError, ConfigError, BackendError, ImportError)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """What is timed.
+    """One row of a benchmark's table.
 
     Attributes:
-        name: As it stands in the table.
-        build: Called once in the contender's own process, a function of a module; returns what
-            runs a case.
-        arguments: Of ``build``.
+        name: Name in the table.
+        build: Module-level function, called once in the contender's process; returns its ``Run``.
+        arguments: Arguments for ``build``.
     """
 
     name: str
@@ -52,18 +51,18 @@ class Contender:
 
 @dataclass
 class Measured:
-    """What one contender did on one case.
+    """Samples of one contender on one case.
 
     Attributes:
-        samples: Seconds by stage, one mapping a repetition, without the warm-up.
-        peak_mb: The most memory its process had held by then, in MB of 10^6 bytes.
+        samples: Seconds by stage, one mapping a round, without the warm-up.
+        peak_mb: Peak memory of the process so far, in MB (10^6 bytes).
     """
 
     samples: list[Mapping[str, float]] = field(default_factory=list)
     peak_mb: float = 0.0
 
     def seconds(self, stage: str = "total") -> list[float]:
-        """Return every repetition's seconds in a stage, in the order of the rounds."""
+        """Return the seconds of a stage, round by round."""
         return [sample[stage] for sample in self.samples]
 
     def median(self, stage: str = "total") -> float:
@@ -73,18 +72,18 @@ class Measured:
 
 @dataclass
 class Race:
-    """The outcome.
+    """Outcome of a race.
 
     Attributes:
-        measured: By contender and case.
-        skipped: Why a contender did not run, by its name.
+        measured: Samples by contender and case.
+        skipped: Reason why a contender did not run, by its name.
     """
 
     measured: dict[tuple[str, Hashable], Measured] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def ratios(self, slow: str, fast: str, case: Hashable = None) -> list[float]:
-        """Return how many times as long ``slow`` took as ``fast``, round by round."""
+        """Return the time of ``slow`` divided by that of ``fast``, round by round."""
         pairs = zip(
             self.measured[slow, case].seconds(), self.measured[fast, case].seconds(), strict=True
         )
@@ -100,13 +99,13 @@ def race(
     """Time every contender on every case, in turns.
 
     Args:
-        contenders: Their names differ.
-        repeats: Rounds that count.
-        cases: What a contender's ``Run`` is called with, one after the other.
-        warm_up: What runs first and is not counted; ``None`` is every case once.
+        contenders: Contenders with distinct names.
+        repeats: Number of counted rounds.
+        cases: Arguments of each contender's ``Run``.
+        warm_up: Cases that run first and are not counted; ``None`` runs every case once.
 
     Raises:
-        EOFError: A contender's process died; its own error stands above.
+        EOFError: A contender's process died; its own traceback is above.
     """
     with contextlib.ExitStack() as processes:
         outcome = Race()
@@ -131,11 +130,11 @@ def race(
         return outcome
 
 
-def apart(work: Callable[..., _Answer], *arguments: object) -> _Answer:
-    """Call a function of a module in a process of its own, whose memory goes when it ends."""
+def in_a_process(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Call a module-level function in a process of its own and return its result."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(work, *arguments).result()
+        return pool.submit(work, *arguments, **named).result()
 
 
 def timed(work: Callable[[Any], object]) -> Run:
@@ -149,14 +148,8 @@ def timed(work: Callable[[Any], object]) -> Run:
     return run
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable else os.cpu_count() or 1
-
-
 def peak_memory_mb() -> float:
-    """Return the most memory this process has held, in MB of 10^6 bytes."""
+    """Return the peak memory of this process in MB (10^6 bytes)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
 
@@ -169,7 +162,7 @@ def _ask(worker: Connection, case: Hashable) -> tuple[Mapping[str, float], float
 
 @contextlib.contextmanager
 def _process(contender: Contender) -> Iterator[Connection]:
-    """Start a contender's process and end it; yield the way to it."""
+    """Start a contender's process; yield the pipe to it, and end it afterwards."""
     here, there = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_serve, args=(there, contender), daemon=True)
@@ -188,15 +181,15 @@ def _process(contender: Contender) -> Iterator[Connection]:
         process.join()
 
 
-def _serve(way: Connection, contender: Contender) -> None:
-    """Run cases until nobody asks any more."""
+def _serve(pipe: Connection, contender: Contender) -> None:
+    """Run cases until the pipe closes."""
     try:
         run = contender.build(*contender.arguments)
     except _MISSING as error:
-        way.send(f"{error}")
+        pipe.send(f"{error}")
         return
-    way.send(None)
+    pipe.send(None)
     with contextlib.suppress(EOFError):
         while True:
-            sample = dict(run(way.recv()))
-            way.send((sample, peak_memory_mb()))
+            sample = dict(run(pipe.recv()))
+            pipe.send((sample, peak_memory_mb()))

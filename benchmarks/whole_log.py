@@ -1,12 +1,10 @@
-"""How much of the engine's speed is left of a whole log: ``trivet evaluate`` against bare calls.
+"""Speed of ``trivet evaluate`` on a whole log, against the bare backend calls.
 
 python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2000] [--bundle DIR]
 
-The rows of the data, over and over up to ``--rows``, are written as a log with their metadata. The
-one reads, tokenizes and cuts them, runs the engine, writes verdicts, brings each block to the disk;
-the others run the very same engine calls, made beforehand, and drop what comes back: as many at
-once as the engine likes, and one after the other with all threads in each. Then a report is made of
-the verdicts.
+The rows of the data, repeated up to ``--rows``, become a log with metadata. The bare runs make the
+same backend calls, prepared beforehand: one in each worker at once, and one after the other with all
+threads. Then a report is made of the verdicts.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import FullEngine
-from benchmarks.pipeline import NoEngine
+from benchmarks.backends import BareBackend, recorded_calls
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.backends.loading import load_backend
@@ -31,44 +28,27 @@ from trivet.batch.run import ResumePolicy, judge_to_file, judge_to_stream
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import read_bundle
 from trivet.data.logs.log import Log
-from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs
 
-MANY, ONE, WHOLE = "engine calls at once", "engine calls, one by one", "trivet evaluate"
-
-
-class _Recorder:
-    """Remembers what it is asked, and answers at once."""
-
-    name = "recorder"
-
-    def __init__(self) -> None:
-        self.calls: list[Windows] = []
-
-    def run(self, windows: Windows) -> Outputs:
-        """Keep one call."""
-        self.calls.append(windows)
-        return NoEngine().run(windows)
+MANY, ONE, WHOLE = "backend calls at once", "backend calls, one by one", "trivet evaluate"
 
 
 def bare(bundle: Path, threads: int, log: Path, workers: int | None = None) -> Run:
-    """Return what runs the engine calls that judging a log makes."""
+    """Return a ``Run`` of the backend calls that judging a log makes."""
     backend = load_backend(read_bundle(bundle), threads, workers=workers).backend
-    full = FullEngine(backend)
-    recorder = _Recorder()
-    evaluator = Evaluator(bundle, backend=recorder)
-    with Path(os.devnull).open("wb") as sink:
+    evaluator = Evaluator(bundle, backend=backend)
+    with recorded_calls(backend) as calls, Path(os.devnull).open("wb") as sink:
         judge_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
+    bare_backend = BareBackend(backend)
 
     def work(case: Any) -> None:
-        full.run(recorder.calls)
+        bare_backend.run(calls)
 
     return timed(work)
 
 
 def whole(bundle: Path, threads: int, log: Path) -> Run:
-    """Return what judges a log into a file beside it."""
+    """Return a ``Run`` that judges a log into a file beside it."""
     evaluator = Evaluator(bundle, threads)
 
     def work(case: Any) -> None:
@@ -86,7 +66,7 @@ def whole(bundle: Path, threads: int, log: Path) -> Run:
 
 
 def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None:
-    """Write the rows of labelled data as a log, over and over up to ``rows``."""
+    """Write the rows of labelled data as a log, repeated up to ``rows``."""
     from trivet.data.labelled.sources import load_source
 
     labelled = [row for source in sources for row in load_source(source, split)[0]]
@@ -104,7 +84,7 @@ def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None
 
 
 def report_seconds(verdicts: Path, repeats: int = 5) -> list[float]:
-    """Time ``trivet report``, from its process's start to its end."""
+    """Return the seconds of ``trivet report`` as a process."""
     command = [sys.executable, "-m", "trivet", "report", str(verdicts)]
     command += ["--out", str(verdicts.with_suffix(".html"))]
     seconds = []
@@ -116,7 +96,7 @@ def report_seconds(verdicts: Path, repeats: int = 5) -> list[float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time them, in turns."""
+    """Time the three in turns and print them."""
     flags = parser(__doc__, repeats=3)
     flags.add_argument("--data", action="append", required=True, help="ragbench:, jsonl: ...")
     flags.add_argument("--split", default="dev")
@@ -131,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
             Contender(WHOLE, whole, both),
             Contender(ONE, bare, (*both, 1)),
         ]
-        # Minutes long each: what a first call costs more is nothing beside it.
+        # Each takes minutes, so the slower first call does not matter.
         outcome = race(contenders, given.repeats, warm_up=())
         tally = _counts(log)
         reported = report_seconds(log.with_name("verdicts.jsonl"))
@@ -145,7 +125,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     title = (
         f"{tally['judged']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
-        f"bare engine's windows a second: {many} % with calls at once, {one} % one by one"
+        f"bare backend's windows a second: {many} % with calls at once, {one} % one by one"
     )
     rows.append(("trivet report on the verdicts", spread(reported, 2), ""))
     publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)

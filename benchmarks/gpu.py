@@ -1,11 +1,10 @@
-"""DeBERTa-v3-large's shape on a card, without TensorRT: our module compiled by torch, in bf16.
+"""DeBERTa-v3-large's shape on a GPU without TensorRT: our module compiled by torch, in bf16.
 
-python -m benchmarks.card [--device cuda] [--lengths 256 512 1024] [--windows 1 4 16]
+python -m benchmarks.gpu [--device cuda] [--lengths 256 512 1024] [--windows 1 4 16]
 
-Random weights. The device alone is timed: the windows lie there already. A request is as many full
-windows as show its context, in equal calls, and so up to a window a call more. The share is that of
-the device's own products of bf16, measured in the same run. On a processor torch compiles with a
-C++ compiler.
+Random weights; only the device is timed. A request consists of equal calls of full windows. Speeds
+are compared with large bf16 matmuls on the same device in the same run. With ``--device cpu`` torch
+needs a C++ compiler.
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from typing import NamedTuple
 from benchmarks.inputs import full_windows
 from benchmarks.report import Table, milliseconds, parser, publish
 from benchmarks.shapes import SHAPES, Shape, windows_of
-from benchmarks.timing import Contender, Run, apart, race, timed
+from benchmarks.timing import Contender, Run, in_a_process, race, timed
 from trivet.backends.example_windows import Sizes, make_windows
 
-VOCABULARY = 2000  # an embedding row is read, not multiplied: a short table changes no time
+VOCABULARY = 2000  # embedding rows are only read, so a short table takes the same time
 KINDS = ("library eager", "ours eager", "ours compiled")
-PRODUCT = (8192, 1024, 4096)  # rows, inner, columns
-_PRODUCTS = 300  # at once, so that starting them costs nothing
+MATMUL = (8192, 1024, 4096)  # rows, inner, columns
+_MATMULS = 300  # in one run, so that launch times do not matter
 
 
 class Case(NamedTuple):
-    """``calls`` one after another, each of ``windows`` of ``length`` positions."""
+    """``calls`` in a row, each of ``windows`` windows of ``length`` positions."""
 
     length: int
     windows: int
     calls: int = 1
 
     def tflop(self, shape: Shape) -> float:
-        """Return 10^12 operations of all calls."""
-        return self.calls * self.windows * sum(shape.gflop(self.length)) / 1000
+        """Return the 10^12 operations of all calls."""
+        return self.calls * self.windows * shape.gflop(self.length) / 1000
 
 
 def request_case(context: int, other: int, length: int, most: int) -> Case:
-    """Cut a request's windows into equal calls of at most ``most``.
+    """Return the equal calls of at most ``most`` windows that show a request.
 
     Raises:
-        ValueError: Question and response leave no room in such a window.
+        ValueError: Question and response leave no room for context.
     """
     windows = windows_of(context, other, length)
     calls = math.ceil(windows / most)
@@ -56,7 +55,7 @@ def request_case(context: int, other: int, length: int, most: int) -> Case:
 def request_cases(
     contexts: Sequence[int], others: Sequence[int], lengths: Sequence[int], most: int
 ) -> dict[tuple[int, int, int], Case]:
-    """Return the case of every request and length that has room for it."""
+    """Return the case of every request and window length with room for it."""
     cases = {}
     for context, other, length in itertools.product(contexts, others, lengths):
         with contextlib.suppress(ValueError):
@@ -65,14 +64,14 @@ def request_cases(
 
 
 def build(shape: Shape, kind: str, device: str, longest: int, threads: int) -> Run:
-    """Return what runs the cases of one kind."""
+    """Return a ``Run`` of one kind's cases."""
     import torch
 
-    from benchmarks.compiled import Call, DeviceEngine
+    from benchmarks.gpu_model import Call, DeviceModel
     from benchmarks.models import random_model
 
     torch.set_num_threads(threads)
-    engine = DeviceEngine(
+    model = DeviceModel(
         random_model(shape, VOCABULARY, longest),
         longest,
         device,
@@ -84,18 +83,18 @@ def build(shape: Shape, kind: str, device: str, longest: int, threads: int) -> R
     def run(case: Case) -> Mapping[str, float]:
         size = case.length, case.windows
         if size not in ready:
-            ready[size] = engine.prepare(full_windows(case.windows, case.length, VOCABULARY))
+            ready[size] = model.prepare(full_windows(case.windows, case.length, VOCABULARY))
         started = time.perf_counter()
         for _ in range(case.calls):
             ready[size]()
-        engine.wait()
+        model.wait()
         return {"total": time.perf_counter() - started}
 
     return run
 
 
-def build_products(device: str, threads: int, rows: int, inner: int, columns: int) -> Run:
-    """Return what multiplies two large matrices of bf16, many times."""
+def build_matmuls(device: str, threads: int, rows: int, inner: int, columns: int) -> Run:
+    """Return a ``Run`` of many matmuls of two large bf16 matrices."""
     import torch
 
     torch.set_num_threads(threads)
@@ -103,7 +102,7 @@ def build_products(device: str, threads: int, rows: int, inner: int, columns: in
     right = torch.randn(inner, columns, device=device, dtype=torch.bfloat16)
 
     def multiply(_: object) -> None:
-        for _ in range(_PRODUCTS):
+        for _ in range(_MATMULS):
             left @ right
         if left.is_cuda:
             torch.cuda.synchronize(left.device)
@@ -114,55 +113,64 @@ def build_products(device: str, threads: int, rows: int, inner: int, columns: in
 def compare(
     shape: Shape, device: str, longest: int, compiled: bool
 ) -> tuple[str, list[tuple[object, ...]]]:
-    """Return the device's name, and rows of how far bf16 is from fp32 on windows with padding.
+    """Return the device's name and the differences of bf16 from fp32 on windows with padding.
 
     Args:
-        shape: Of the encoder.
-        device: As torch names it.
-        longest: Most positions of a window.
-        compiled: Whether bf16 runs compiled, as it is timed.
+        shape: Shape of the encoder.
+        device: torch device.
+        longest: Maximal positions of a window.
+        compiled: Whether bf16 runs compiled.
     """
     import torch
 
-    from benchmarks.compiled import DeviceEngine
+    from benchmarks.gpu_model import DeviceModel
     from benchmarks.models import random_model
 
     sizes = Sizes(N=4, L=longest, B=2, R=20, K=3, C=longest // 2, S=5)
     answers = []
     for bf16 in (False, True):
-        model = random_model(shape, VOCABULARY, longest)
-        engine = DeviceEngine(model, longest, device, compiled=compiled and bf16, bf16=bf16)
-        call = engine.prepare(make_windows(sizes, VOCABULARY, seed=3))
-        # What is prepared later must not disturb it.
-        engine.prepare(make_windows(sizes._replace(N=2), VOCABULARY, seed=4))
+        model = DeviceModel(
+            random_model(shape, VOCABULARY, longest),
+            longest,
+            device,
+            compiled=compiled and bf16,
+            bf16=bf16,
+        )
+        call = model.prepare(make_windows(sizes, VOCABULARY, seed=3))
+        # A later call must not change the answers of this one.
+        model.prepare(make_windows(sizes._replace(N=2), VOCABULARY, seed=4))
         answers.append(call()._asdict())
     rows: list[tuple[object, ...]] = []
     for name, exact in answers[0].items():
         off = float((answers[1][name].float() - exact).abs().max())
         rows.append((name, f"{off:.2g}", f"{float(exact.std()):.2g}"))
-    on_card = torch.device(device).type == "cuda"
-    return torch.cuda.get_device_name(device) if on_card else "the processor", rows
+    on_gpu = torch.device(device).type == "cuda"
+    return torch.cuda.get_device_name(device) if on_gpu else "the processor", rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Time products, windows and requests on the device; print them with their shares."""
+    """Time matmuls, windows and requests on the device and print them."""
     flags = parser(__doc__, repeats=10, bundle=False)
-    flags.add_argument("--device", default="cuda", help="as torch names it")
+    flags.add_argument("--device", default="cuda", help="torch device")
     shapes = sorted(name for name, shape in SHAPES.items() if shape.model_type == "deberta-v2")
     flags.add_argument("--shape", choices=shapes, default="deberta-v3-large")
     flags.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     flags.add_argument("--lengths", type=int, nargs="+", default=[256, 512, 1024])
-    flags.add_argument("--windows", type=int, nargs="+", default=[1, 4, 16], help="in a call")
+    flags.add_argument(
+        "--windows", type=int, nargs="+", default=[1, 4, 16], help="windows of a call"
+    )
     flags.add_argument("--contexts", type=int, nargs="*", default=[4096, 16384], help="requests")
     flags.add_argument("--others", type=int, nargs="+", default=[100, 300])
-    flags.add_argument("--product", type=int, nargs=3, default=PRODUCT, help="of matrices")
+    flags.add_argument("--matmul", type=int, nargs=3, default=MATMUL, help="rows inner columns")
     given = flags.parse_args(arguments)
     shape, longest = SHAPES[given.shape], max(given.lengths)
-    name, differences = apart(compare, shape, given.device, longest, KINDS[-1] in given.kinds)
+    name, differences = in_a_process(
+        compare, shape, given.device, longest, KINDS[-1] in given.kinds
+    )
     on = given.device, given.threads
-    products = race([Contender("products", build_products, (*on, *given.product))], given.repeats)
-    work = 2 * math.prod(given.product) * _PRODUCTS / 1e12
-    peak = work / products.measured["products", None].median()
+    matmuls = race([Contender("matmuls", build_matmuls, (*on, *given.matmul))], given.repeats)
+    work = 2 * math.prod(given.matmul) * _MATMULS / 1e12
+    peak = work / matmuls.measured["matmuls", None].median()
     sweep = [Case(*size) for size in itertools.product(given.lengths, given.windows)]
     requests = request_cases(given.contexts, given.others, given.lengths, max(given.windows))
     contenders = [
@@ -177,10 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         taken = milliseconds([seconds / parts for seconds in measured.seconds()], 2)
         return taken, f"{rate:.1f}", f"{100 * rate / peak:.0f} %"
 
-    figures = ("TFLOP/s", "share of products")
-    title = f"{shape.name} shape, random weights, on {name}; products of bf16 {peak:.1f} TFLOP/s"
+    figures = ("TFLOP/s", "share of matmuls")
+    title = f"{shape.name} shape, random weights, on {name}; matmuls in bf16 {peak:.1f} TFLOP/s"
     publish(
-        "card",
+        "gpu",
         [
             Table(
                 f"{title}; windows:",

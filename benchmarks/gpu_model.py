@@ -1,7 +1,6 @@
-"""Our inference module in torch on a device: products in bf16, layers compiled, calls replayed.
+"""The inference module in torch on a GPU without TensorRT: bf16, compiled layers, CUDA graphs.
 
-For a card without TensorRT: the same module, and the same places in bf16 as
-``trivet.exporting.precision`` writes into a graph. On CUDA a call is captured once and replayed.
+bf16 is used in the same places as by ``trivet.exporting.precision``.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
 
 Call = Callable[[], Outputs]
-"""Runs one call whose windows lie on the device already, where its answers stay."""
+"""One call whose inputs and outputs are on the device."""
 
-_BEFORE_CAPTURE = 3  # calls that compile, and let libraries choose their kernels
-_SHAPES = 256  # more than any run has; beyond torch's own limit it would not compile
+_BEFORE_CAPTURE = 3  # warm-up calls, which compile and choose kernels
+_SHAPES = 256  # torch's own limit of compiled shapes is lower
 
 
-class DeviceEngine:
+class DeviceModel:
     """A model on a device.
 
     Args:
-        model: With the library's encoder, in fp32; it is taken over and changed.
-        longest: Most positions of a window.
-        device: As torch names it: ``cuda`` or ``cpu``.
-        form: How our module attends; ``None`` runs the library's encoder.
-        compiled: Whether layers are compiled, and on CUDA calls replayed.
-        bf16: Whether the encoder's products are in bf16.
+        model: Model with the library's encoder in fp32; it is changed.
+        longest: Maximal positions of a window.
+        device: torch device, ``cuda`` or ``cpu``.
+        form: Attention form of the inference module; ``None`` runs the library's encoder.
+        compiled: Whether layers are compiled and, on CUDA, calls are replayed.
+        bf16: Whether the encoder's matmuls are in bf16.
 
     Raises:
-        ValueError: It is to be compiled, and has no layers to compile.
+        ValueError: ``compiled`` is set and the model has no layers to compile.
     """
 
     def __init__(
@@ -56,18 +55,18 @@ class DeviceEngine:
         self._model.to(self._device)
         self._bf16 = bf16
         self._replayed = compiled and self._device.type == "cuda"
-        # One call follows another, so that all may use the same memory.
+        # Calls run one after the other, so all may share memory.
         self._pool = torch.cuda.graph_pool_handle() if self._replayed else None
-        self._kept: list[tuple[Tensor, ...]] = []  # a replay reads them where they lie
+        self._kept: list[tuple[Tensor, ...]] = []  # replays read these inputs
         if bf16:
-            _halve_products(self._model)
+            _convert_weights(self._model)
         if compiled:
             _compile_layers(self._model)
 
     def prepare(self, windows: Windows) -> Call:
-        """Bring windows to the device, run them until nothing is new, return what judges them.
+        """Copy windows to the device, warm up, and return the call on them.
 
-        The answer of a replayed call holds until the next call of any windows.
+        The answer of a replayed call is valid until the next call.
         """
         given = as_tensors(windows, self._device)
         self._kept.append(given)
@@ -92,13 +91,13 @@ class DeviceEngine:
         return replay
 
     def wait(self) -> None:
-        """Return when the device has nothing more to do."""
+        """Wait until the device is idle."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
 
-def _halve_products(model: nn.Module) -> None:
-    """Keep in bf16 what the encoder multiplies by, which autocast would convert in every call."""
+def _convert_weights(model: nn.Module) -> None:
+    """Convert the encoder's weights to bf16 once; autocast would do it in every call."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and not name.startswith("heads."):
             module.to(torch.bfloat16)
@@ -108,10 +107,10 @@ def _halve_products(model: nn.Module) -> None:
 
 
 def _compile_layers(model: nn.Module) -> None:
-    """Compile layer by layer: all are alike, so that one compilation of a size serves them all.
+    """Compile layer by layer, because all layers share one compilation.
 
     Raises:
-        ValueError: There is no layer that is called as a whole.
+        ValueError: The model is not our DeBERTa.
     """
     found = [module for module in model.modules() if isinstance(module, InferenceDeberta)]
     if not found:
