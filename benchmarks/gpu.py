@@ -21,7 +21,6 @@ from benchmarks.inputs import full_windows
 from benchmarks.report import Table, milliseconds, parser, publish
 from benchmarks.shapes import SHAPES, Shape, windows_of
 from benchmarks.timing import Contender, Run, in_a_process, race, timed
-from trivet.backends.example_windows import Sizes, make_windows
 
 VOCABULARY = 2000  # embedding rows are only read, so a short table takes the same time
 KINDS = ("library eager", "ours eager", "ours compiled")
@@ -110,42 +109,12 @@ def build_matmuls(device: str, threads: int, rows: int, inner: int, columns: int
     return timed(multiply)
 
 
-def compare(
-    shape: Shape, device: str, longest: int, compiled: bool
-) -> tuple[str, list[tuple[object, ...]]]:
-    """Return the device's name and the differences of bf16 from fp32 on windows with padding.
-
-    Args:
-        shape: Shape of the encoder.
-        device: torch device.
-        longest: Maximal positions of a window.
-        compiled: Whether bf16 runs compiled.
-    """
+def device_name(device: str) -> str:
+    """Return the name of a torch device."""
     import torch
 
-    from benchmarks.gpu_model import DeviceModel
-    from benchmarks.models import random_model
-
-    sizes = Sizes(N=4, L=longest, B=2, R=20, K=3, C=longest // 2, S=5)
-    answers = []
-    for bf16 in (False, True):
-        model = DeviceModel(
-            random_model(shape, VOCABULARY, longest),
-            longest,
-            device,
-            compiled=compiled and bf16,
-            bf16=bf16,
-        )
-        call = model.prepare(make_windows(sizes, VOCABULARY, seed=3))
-        # A later call must not change the answers of this one.
-        model.prepare(make_windows(sizes._replace(N=2), VOCABULARY, seed=4))
-        answers.append(call()._asdict())
-    rows: list[tuple[object, ...]] = []
-    for name, exact in answers[0].items():
-        off = float((answers[1][name].float() - exact).abs().max())
-        rows.append((name, f"{off:.2g}", f"{float(exact.std()):.2g}"))
     on_gpu = torch.device(device).type == "cuda"
-    return torch.cuda.get_device_name(device) if on_gpu else "the processor", rows
+    return torch.cuda.get_device_name(device) if on_gpu else "the processor"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -164,9 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add_argument("--matmul", type=int, nargs=3, default=MATMUL, help="rows inner columns")
     given = flags.parse_args(arguments)
     shape, longest = SHAPES[given.shape], max(given.lengths)
-    name, differences = in_a_process(
-        compare, shape, given.device, longest, KINDS[-1] in given.kinds
-    )
+    name = in_a_process(device_name, given.device)
     on = given.device, given.threads
     matmuls = race([Contender("matmuls", build_matmuls, (*on, *given.matmul))], given.repeats)
     work = 2 * math.prod(given.matmul) * _MATMULS / 1e12
@@ -213,11 +180,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     (kind, *request, f"{case.calls} x {case.windows}", *cells(kind, case))
                     for (request, case), kind in itertools.product(requests.items(), given.kinds)
                 ],
-            ),
-            Table(
-                "bf16 against fp32, on windows with padding:",
-                ("output", "largest difference", "spread in fp32"),
-                differences,
             ),
         ],
         given,

@@ -2,8 +2,8 @@
 
 python -m benchmarks.server_soak [--seconds 60] [--clients 16] [--bundle DIR]
 
-Four of ten requests are bad: no JSON, lone surrogates, NaN, too large, unknown fields and routes, or
-aborted in the headers, in the body or before the answer. The first seconds are not counted.
+Four of ten requests are bad: no JSON, lone surrogates, NaN, too large, unknown fields and routes,
+or aborted in the headers, in the body or before the answer. The first seconds are not counted.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 python -m benchmarks.swapped_contexts --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
 
-The labels stay. A model that reads the passages loses its AUROC on swapped ones; the remaining AUROC
-comes from the style of the answers alone.
+The labels stay. A model that reads the passages loses its AUROC on swapped ones; what remains comes
+from the style of the answers alone.
 """
 
 from __future__ import annotations

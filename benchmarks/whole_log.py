@@ -3,8 +3,8 @@
 python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2000] [--bundle DIR]
 
 The rows of the data, repeated up to ``--rows``, become a log with metadata. The bare runs make the
-same backend calls, prepared beforehand: one in each worker at once, and one after the other with all
-threads. Then a report is made of the verdicts.
+same backend calls: one in each worker at once, and one after the other with all threads. Then a
+report is made of the verdicts.
 """
 
 from __future__ import annotations
