@@ -19,10 +19,9 @@ import numpy as np
 
 from benchmarks.report import Table
 from benchmarks.shapes import Shape
-from trivet.backends.backend import Backend
+from trivet.backends.backend import Backend, workers_of
 from trivet.backends.graph_choice import Precision
 from trivet.backends.loading import load_backend, load_tokenizer
-from trivet.backends.threads import workers_of
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
 from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.windows import Windows
