@@ -20,11 +20,11 @@ import typer.main
 import yaml
 
 from trivet.__main__ import app
-from trivet.serve.http.connection_limits import MALFORMED
 from trivet.serve.http.errors import STATUSES
-from trivet.serve.http.metrics import Counters
-from trivet.serve.http.request_middleware import PUBLIC
+from trivet.serve.http.health import PUBLIC
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.route_list import ROUTES
+from trivet.serve.http.settings import settings_table
 from trivet.serve.scheduling.predictions import BatcherState
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -157,16 +157,8 @@ def test_every_option_that_is_named_exists() -> None:
     assert named - set(known) <= {"--help"}
 
 
-def test_the_limits_are_the_defaults() -> None:
-    known = options()
-    shown = {codes(option)[0]: default for option, default, _ in rows("option")}
-    expected = {name: known[name] for name in shown}
-    assert shown == {
-        name: "none" if value is None else f"{value:g}" if value < 1000 else str(int(value))
-        for name, value in expected.items()
-    }
-    limits = {name for name in known if name.startswith("--max-") or name.endswith("-timeout")}
-    assert limits <= set(shown)
+def test_the_options_are_those_of_the_settings() -> None:
+    assert settings_table() in PAGE
 
 
 def test_the_statuses_are_those_of_the_errors() -> None:
@@ -176,12 +168,7 @@ def test_the_statuses_are_those_of_the_errors() -> None:
         for status, error_type in pairs(status_cell.split(", "), codes(types))
     }
     known = {(str(s), t) for t, s in STATUSES.items() if t != "client_gone"}  # nobody sees that one
-    protocol = {
-        (str(MALFORMED.status.value), MALFORMED.error_type),
-        ("431", "too_large"),
-        ("503", "overloaded"),
-    }
-    assert shown == known | protocol
+    assert shown == known
 
 
 def pairs(statuses: list[str], types: list[str]) -> Iterator[tuple[str, str]]:
@@ -190,13 +177,13 @@ def pairs(statuses: list[str], types: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def test_the_metrics_are_those_that_are_counted() -> None:
-    counters = Counters()
-    counters.describe(version="1", bundle="b", backend="e", precision="int8")
-    counters.read_queue_from(lambda: BatcherState(0, 0, None, False, None))
-    counters.answered("/v1/evaluate", 200)
+    metrics = Metrics()
+    metrics.describe(version="1", bundle="b", backend="e", precision="int8")
+    metrics.read_queue_from(lambda: BatcherState(0, 0, None, False, None))
+    metrics.answered("/v1/evaluate", 200)
     counted = {
         metric.name + "_total" * (metric.type == "counter"): metric
-        for metric in counters.registry.collect()
+        for metric in metrics.registry.collect()
         if metric.name.startswith("trivet_")
     }
     named = " ".join(row[0] for row in rows("metric"))

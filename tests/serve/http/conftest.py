@@ -19,20 +19,26 @@ from trivet.model.aggregate import Outputs
 from trivet.serve.http.app import build_app
 from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.metrics import Counters
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.scheduling.batcher import Batcher
 
+EXAMPLE: dict[str, Any] = {
+    "question": CANARY.question,
+    "contexts": list(CANARY.contexts),
+    "response": CANARY.response,
+}
+
 
 class EvenBackend:
-    """An engine that answers at once, the same for every token.
+    """A backend that answers the same probability for every token.
 
     Attributes:
-        value: The answer; NaN is that of a broken engine.
-        gate: Each call waits for it.
-        entered: Set when a call has begun.
-        calls: How many calls there were.
-        error: Raised instead of an answer.
+        value: Probability; NaN for a broken backend.
+        gate: Event that each call waits for.
+        entered: Event that is set when a call begins.
+        calls: Shape [N, L] of each call.
+        error: Exception raised instead of an answer.
     """
 
     name = "even"
@@ -42,11 +48,11 @@ class EvenBackend:
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
-        self.calls = 0
+        self.calls: list[tuple[int, ...]] = []
         self.error: Exception | None = None
 
     def run(self, windows: Windows) -> Outputs:
-        self.calls += 1
+        self.calls.append(windows.input_ids.shape)
         self.entered.set()
         assert self.gate.wait(timeout=30)
         if self.error is not None:
@@ -85,11 +91,11 @@ class Asked:
     ) -> None:
         self.settings = settings or ServerSettings()
         self._runner = asyncio.Runner()
-        counters = Counters()
-        self.health = Health(watch=counters)
-        self._runner.run(self._build(evaluator, counters, keys))
+        metrics = Metrics()
+        self.health = Health(watch=metrics)
+        self._runner.run(self._build(evaluator, metrics, keys))
 
-    async def _build(self, evaluator: Evaluator, counters: Counters, keys: KeyRing | None) -> None:
+    async def _build(self, evaluator: Evaluator, metrics: Metrics, keys: KeyRing | None) -> None:
         self.batcher = Batcher(
             evaluator,
             most_requests=self.settings.max_requests,
@@ -98,7 +104,7 @@ class Asked:
         )
         await self.batcher.start()
         self.health.warmed(self.batcher)
-        self.app = build_app(evaluator, self.batcher, self.health, counters, self.settings, keys)
+        self.app = build_app(evaluator, self.batcher, self.health, metrics, self.settings, keys)
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"
         )
@@ -179,8 +185,4 @@ def serve(embedded: Evaluator) -> Iterator[Serve]:
 
 @pytest.fixture
 def example() -> dict[str, Any]:
-    return {
-        "question": CANARY.question,
-        "contexts": list(CANARY.contexts),
-        "response": CANARY.response,
-    }
+    return dict(EXAMPLE)

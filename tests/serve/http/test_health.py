@@ -43,7 +43,7 @@ class MoodyBackend:
     def run(self, windows: Windows) -> Outputs:
         self.calls += 1
         if self.broken:
-            raise BackendError("the card fell off the bus")
+            raise BackendError("the GPU is gone")
         self.go.wait(PATIENCE)
         return self._engine.run(windows)
 
@@ -138,7 +138,7 @@ def test_a_broken_engine_is_not_ready_at_once_and_dead_after_three_checks(
             assert f"check {number} of 3 failed" in caplog.text
             ready = health.ready()
             assert ready is not None
-            assert "the card fell off the bus" in ready
+            assert "the GPU is gone" in ready
         live = health.live()
         assert live is not None
         assert live.startswith("3 checks in a row failed; the last: the canary failed")
@@ -169,7 +169,7 @@ def test_a_call_that_hangs_is_not_ready_without_any_check_and_dead_after_three(
         await until(lambda: (batcher.state().call_seconds or 0) > 0.2)
         ready = health.ready()
         assert ready is not None
-        assert "an engine call has been running for" in ready
+        assert "a backend call has been running for" in ready
         for _ in range(CHECKS):
             assert health.live() is None
             await health.check()
@@ -266,7 +266,7 @@ def test_a_canary_that_is_never_run_is_a_dead_engine(backend: MoodyBackend) -> N
                 await health.check()
         ready = health.ready()
         assert ready is not None
-        assert ready.startswith("work waits, but no engine call was answered for")
+        assert ready.startswith("work waits, but no backend call was answered for")
         await health.close()
 
     asyncio.run(scenario())

@@ -9,14 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.http.metrics import Counters
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.scheduling.predictions import BatcherState, Judged, StageSeconds
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def series_of(counters: Counters) -> Series:
-    text = counters.page(None)[0].decode()
+def series_of(metrics: Metrics) -> Series:
+    text = metrics.page(None)[0].decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -24,8 +24,8 @@ def series_of(counters: Counters) -> Series:
     }
 
 
-def value(counters: Counters, name: str, **labels: str) -> float:
-    return series_of(counters)[name, frozenset(labels.items())]
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return series_of(metrics)[name, frozenset(labels.items())]
 
 
 def verdict(embedded: Evaluator) -> Evaluation:
@@ -33,36 +33,36 @@ def verdict(embedded: Evaluator) -> Evaluation:
 
 
 def test_what_the_batcher_did_is_counted(embedded: Evaluator) -> None:
-    counters = Counters()
+    metrics = Metrics()
     found = verdict(embedded)
     cut = dataclasses.replace(found, cut_question_tokens=3, faithfulness=0.95, relevance=None)
     failed = FailedEvaluation("q", "backend_failed", "it broke")
     seconds = StageSeconds(tokenize=0.002, queue=0.03, infer=0.2, finish=0.0005)
-    counters.judged(Judged((found, cut, failed), seconds, 3))
-    assert value(counters, "trivet_cut_total") == 1
-    assert value(counters, "trivet_failed_examples_total", code="backend_failed") == 1
-    assert value(counters, "trivet_windows_per_request_sum") == 3
-    assert value(counters, "trivet_stage_seconds_sum", stage="infer") == 0.2
-    assert value(counters, "trivet_stage_seconds_bucket", stage="finish", le="0.001") == 1
-    assert value(counters, "trivet_score_count", score="faithfulness") == 2
-    assert value(counters, "trivet_score_count", score="relevance") == 1
-    below = value(counters, "trivet_score_bucket", score="faithfulness", le="0.9")
-    assert value(counters, "trivet_score_bucket", score="faithfulness", le="1.0") > below
+    metrics.evaluated(Judged((found, cut, failed), seconds, 3))
+    assert value(metrics, "trivet_cut_total") == 1
+    assert value(metrics, "trivet_failed_examples_total", code="backend_failed") == 1
+    assert value(metrics, "trivet_windows_per_request_sum") == 3
+    assert value(metrics, "trivet_stage_seconds_sum", stage="infer") == 0.2
+    assert value(metrics, "trivet_stage_seconds_bucket", stage="finish", le="0.001") == 1
+    assert value(metrics, "trivet_score_count", score="faithfulness") == 2
+    assert value(metrics, "trivet_score_count", score="relevance") == 1
+    below = value(metrics, "trivet_score_bucket", score="faithfulness", le="0.9")
+    assert value(metrics, "trivet_score_bucket", score="faithfulness", le="1.0") > below
 
 
 def test_calls_and_refusals_are_counted_by_reason() -> None:
-    counters = Counters()
-    counters.called(4, 0.02)
+    metrics = Metrics()
+    metrics.called(4, 0.02)
     for reason in ("requests", "windows", "deadline", "draining", "cancelled", "windows"):
-        counters.rejected(reason)
+        metrics.rejected(reason)
     for status in (200, 200, 400, 401, 413, 422, 429, 500, 503, 504):
-        counters.answered("/v1/evaluate", status)
-    assert value(counters, "trivet_call_windows_sum") == 4
-    assert value(counters, "trivet_call_seconds_count") == 1
+        metrics.answered("/v1/evaluate", status)
+    assert value(metrics, "trivet_call_windows_sum") == 4
+    assert value(metrics, "trivet_call_seconds_count") == 1
     route = {"route": "/v1/evaluate"}
-    assert value(counters, "trivet_requests_total", code="200", **route) == 2
+    assert value(metrics, "trivet_requests_total", code="200", **route) == 2
     rejected = {
-        reason: value(counters, "trivet_rejected_total", reason=reason)
+        reason: value(metrics, "trivet_rejected_total", reason=reason)
         for reason in ("requests", "windows", "invalid", "auth", "too_large", "slow")
     }
     # 429, 503 and 504 are the batcher's, which has counted them by reason already.
@@ -77,18 +77,18 @@ def test_calls_and_refusals_are_counted_by_reason() -> None:
 
 
 def test_the_queue_is_read_when_somebody_looks() -> None:
-    counters = Counters()
+    metrics = Metrics()
     state = BatcherState(requests=2, windows=7, call_seconds=None, draining=False, last_error=None)
     now = [state]
-    counters.read_queue_from(lambda: now[0])
-    assert value(counters, "trivet_queue_windows") == 7
+    metrics.read_queue_from(lambda: now[0])
+    assert value(metrics, "trivet_queue_windows") == 7
     now[0] = dataclasses.replace(state, windows=0, requests=1)
-    assert value(counters, "trivet_queue_windows") == 0
-    assert value(counters, "trivet_queue_requests") == 1
+    assert value(metrics, "trivet_queue_windows") == 0
+    assert value(metrics, "trivet_queue_requests") == 1
 
 
 def test_two_apps_count_apart_and_say_what_they_are() -> None:
-    one, other = Counters(), Counters()
+    one, other = Metrics(), Metrics()
     one.describe(version="1.2", bundle="mine", backend="onnxruntime", precision="int8")
     one.rejected("windows")
     assert value(other, "trivet_rejected_total", reason="windows") == 0
@@ -98,13 +98,13 @@ def test_two_apps_count_apart_and_say_what_they_are() -> None:
 
 
 def test_openmetrics_is_spoken_where_it_is_asked_for() -> None:
-    page, media_type = Counters().page("application/openmetrics-text; version=1.0.0")
+    page, media_type = Metrics().page("application/openmetrics-text; version=1.0.0")
     assert media_type.startswith("application/openmetrics-text")
     assert page.endswith(b"# EOF\n")
 
 
 @pytest.mark.parametrize("version", ["abc", "1.x.0", "1..0", ""])
 def test_a_version_that_is_none_gets_the_plain_page(version: str) -> None:
-    page, media_type = Counters().page(f"application/openmetrics-text; version={version}")
+    page, media_type = Metrics().page(f"application/openmetrics-text; version={version}")
     assert b"trivet_cut_total" in page
     assert media_type

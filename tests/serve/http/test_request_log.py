@@ -19,7 +19,7 @@ SECRET = "the patient's name"
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     """Return where the lines go; loggers are as they were afterwards."""
-    names = ("", "trivet", "trivet.serve.http.request_log", "uvicorn.error")
+    names = ("", "trivet", "trivet.serve.http.request_log")
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.level, list(logger.handlers)) for logger in loggers]
     for handler in list(loggers[0].handlers):

@@ -9,36 +9,35 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
 from trivet.serve.http.errors import RequestError
-from trivet.serve.http.parsing import parse
 from trivet.serve.http.request_models import (
-    EVALUATE,
+    EvaluateBody,
     EvaluateMany,
     EvaluateOne,
     LettuceDetectBody,
     RelevanceBody,
     context_ids,
+    parser,
     texts,
 )
 
 GOOD = {"question": "When?", "contexts": ["In 1884."], "response": "In 1884."}
 
 
-def refused(raw: bytes, body: TypeAdapter[Any] = EVALUATE) -> tuple[str, str]:
+def refused(raw: bytes, body: Any = EvaluateBody) -> tuple[str, str]:
     with pytest.raises(RequestError) as caught:
-        parse(body, raw)
+        parser(body)(raw)
     assert len(caught.value.message) < 1000
     return caught.value.error_type, caught.value.message
 
 
 def test_one_and_many_are_told_apart() -> None:
-    one = parse(EVALUATE, json.dumps({**GOOD, "timeout_ms": 5, "id": "q"}).encode())
+    one = parser(EvaluateBody)(json.dumps({**GOOD, "timeout_ms": 5, "id": "q"}).encode())
     assert isinstance(one, EvaluateOne)
     assert (one.timeout_ms, one.id, one.allow_empty_contexts) == (5.0, "q", False)
-    many = parse(EVALUATE, json.dumps({"examples": [GOOD, {**GOOD, "id": "r"}]}).encode())
+    many = parser(EvaluateBody)(json.dumps({"examples": [GOOD, {**GOOD, "id": "r"}]}).encode())
     assert isinstance(many, EvaluateMany)
     assert [each.example().id for each in many.examples] == [None, "r"]
     assert many.examples[0].example().contexts == ("In 1884.",)
@@ -114,7 +113,7 @@ def test_every_name_of_a_context_is_read() -> None:
     for name in CONTEXT_TEXT_NAMES:
         for called in CONTEXT_ID_NAMES:
             row = {**GOOD, "contexts": [{name: "The mill.", called: "d7"}, "The ferry."]}
-            body = parse(EVALUATE, json.dumps(row).encode())
+            body = parser(EvaluateBody)(json.dumps(row).encode())
             assert isinstance(body, EvaluateOne)
             assert texts(body.contexts) == ("The mill.", "The ferry.")
             assert context_ids(body.contexts) == ["d7", None]
@@ -122,12 +121,12 @@ def test_every_name_of_a_context_is_read() -> None:
 
 
 def test_other_bodies_have_their_own_fields() -> None:
-    relevance = TypeAdapter(RelevanceBody)
-    assert parse(relevance, b'{"query": "a", "documents": ["b"]}').question == "a"
-    assert "unknown: response" in refused(json.dumps(GOOD).encode(), relevance)[1]
-    lettuce = TypeAdapter(LettuceDetectBody)
-    assert parse(lettuce, b'{"contexts": [], "question": "", "answer": "x"}').answer == "x"
-    assert "unknown: response" in refused(json.dumps(GOOD).encode(), lettuce)[1]
+    assert parser(RelevanceBody)(b'{"query": "a", "documents": ["b"]}').question == "a"
+    assert "unknown: response" in refused(json.dumps(GOOD).encode(), RelevanceBody)[1]
+    assert (
+        parser(LettuceDetectBody)(b'{"contexts": [], "question": "", "answer": "x"}').answer == "x"
+    )
+    assert "unknown: response" in refused(json.dumps(GOOD).encode(), LettuceDetectBody)[1]
 
 
 @pytest.mark.parametrize(

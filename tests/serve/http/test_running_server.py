@@ -1,7 +1,4 @@
-"""A whole server in this process, on a real socket: how it starts, what it turns away, how it ends.
-
-The engine is the embedded one; where a test needs it to stand still, something holds its calls.
-"""
+"""A whole server in this process, on a real socket: start, TLS, connections, and the drain."""
 
 from __future__ import annotations
 
@@ -9,93 +6,53 @@ import asyncio
 import resource
 import socket
 import ssl
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from trivet.backends.backend import Backend
-from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
-from trivet.bundle.bundle import read_bundle
+from tests.serve.http.conftest import EXAMPLE, EvenBackend
+from tests.serve.http.connections import GET, PATIENCE, connect, rest, status_of, until
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, ConfigError
-from trivet.serve.http import listener
-from trivet.serve.http.health import CANARY
+from trivet.serve.http.granian_server import bind, most_connections
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.listener import most_connections
-from trivet.serve.http.running_server import RunningServer, bind, warm_up_examples
+from trivet.serve.http.running_server import RunningServer, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parent / "tls"
-PATIENCE = 30.0
-EXAMPLE = {
-    "question": CANARY.question,
-    "contexts": list(CANARY.contexts),
-    "response": CANARY.response,
-}
-GET_LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-class HeldBackend:
-    """The embedded engine behind a gate.
-
-    Attributes:
-        gate: Open at first; a call waits until it is.
-        broken: Whether it raises.
-        calls: The positions [N, L] of every call.
-    """
-
-    name = "held"
-
-    def __init__(self, engine: Backend) -> None:
-        self._engine = engine
-        self.gate = threading.Event()
-        self.gate.set()
-        self.broken = False
-        self.calls: list[tuple[int, ...]] = []
-
-    def run(self, windows: Windows) -> Outputs:
-        if self.broken:
-            raise BackendError("the engine is made of paper")
-        self.calls.append(windows.input_ids.shape)
-        self.gate.wait(PATIENCE)
-        return self._engine.run(windows)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Backend:
-    return load_backend(read_bundle(EMBEDDED_BUNDLE), threads=1).backend
-
-
-@pytest.fixture
-def backend(engine: Backend) -> Iterator[HeldBackend]:
-    held = HeldBackend(engine)
-    yield held
-    held.gate.set()
-
+CERTIFICATE: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
+GET_LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 Scenario = Callable[[RunningServer, httpx2.AsyncClient], Awaitable[None]]
 
 
+@pytest.fixture
+def backend() -> EvenBackend:
+    return EvenBackend()
+
+
 def serve(
-    backend: HeldBackend,
+    backend: EvenBackend,
     scenario: Scenario,
     keys: KeyRing | None = None,
     verify: ssl.SSLContext | bool = True,
+    *,
+    warm: bool = True,
     **settings: Any,
 ) -> None:
-    """Run a scenario on a server that is ready."""
+    """Run a scenario on a server; ``warm=False`` leaves its start to the scenario."""
 
     async def whole() -> None:
         chosen = ServerSettings(port=0, **settings)
         server = RunningServer(Evaluator(backend=backend), chosen, keys)
-        with bind(chosen.host, chosen.port) as listening:
-            await server.start(listening)
+        with bind(chosen.host, chosen.port) as bound:
+            starting = asyncio.create_task(server.start(bound))
+            await (starting if warm else until(lambda: server.url))
             try:
                 async with (
                     asyncio.timeout(PATIENCE),
@@ -104,67 +61,80 @@ def serve(
                     await scenario(server, client)
             finally:
                 backend.gate.set()
+                await starting
                 await server.stop()
 
     asyncio.run(whole())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
-async def hear(port: int, said: bytes = b"") -> bytes:
-    """Say something on a connection of its own, and return all that comes until it is closed."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    got = b""
-    try:
-        writer.write(said)
-        while piece := await reader.read(65_536):
-            got += piece
-    except ConnectionError:
-        return got
-    finally:
-        writer.close()
-    return got
+async def exchange(server: RunningServer, request: bytes = b"") -> bytes:
+    """Send a request on a new connection, and return all that comes until it is closed."""
+    reader, writer = await connect(port_of(server))
+    writer.write(request)
+    return await rest(reader, writer)
 
 
 def port_of(server: RunningServer) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-# Starting -------------------------------------------------------------------------------------
+# Start ----------------------------------------------------------------------------------------
 
 
-def test_it_is_not_ready_before_the_engine_has_answered_windows_of_every_kind(
-    backend: HeldBackend,
-) -> None:
-    async def whole() -> None:
-        server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
-        backend.gate.clear()
-        starting = asyncio.create_task(server.start(bind("127.0.0.1", 0)))
-        await until(lambda: server.url and backend.calls)
-        async with httpx2.AsyncClient(base_url=server.url) as client:
-            ready = await client.get("/health/ready")
-            assert (ready.status_code, ready.json()["error"]) == (503, "warming up")
-            assert (await client.get("/health/live")).status_code == 200
-            backend.gate.set()
-            await starting
-            assert (await client.get("/health/ready")).status_code == 200
-        await server.stop()
+def test_it_is_live_at_once_and_ready_after_windows_of_all_lengths(backend: EvenBackend) -> None:
+    backend.gate.clear()
 
-    asyncio.run(whole())
+    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+        ready = await client.get("/health/ready")
+        assert (ready.status_code, ready.json()["error"]) == (503, "warming up")
+        assert (await client.get("/health/live")).status_code == 200
+        backend.gate.set()
+        await until(lambda: server.health.ready() is None)
+        assert (await client.get("/health/ready")).status_code == 200
+
+    serve(backend, scenario, warm=False)
     lengths = [length for _, length in backend.calls]
-    assert len(backend.calls) >= len(warm_up_examples(512))
-    assert min(lengths) < 64
-    assert max(lengths) > 448
+    assert len(lengths) >= len(warm_up_examples(512))
+    assert (min(lengths) < 64, max(lengths) > 448) == (True, True)
 
 
-def test_an_engine_that_cannot_warm_up_is_refused(backend: HeldBackend) -> None:
+def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> None:
+    class OneCallBackend(EvenBackend):
+        """Shuts its gate after the first call."""
+
+        def run(self, windows: Windows) -> Outputs:
+            outputs = super().run(windows)
+            if len(self.calls) == 1:
+                self.gate.clear()
+            return outputs
+
+    backend = OneCallBackend()
+    backend.gate.clear()
+
+    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+        await until(backend.entered.is_set)
+        body = {"examples": [EXAMPLE] * 20}  # while the queue is empty, it may exceed the limit
+        work = asyncio.create_task(client.post("/v1/evaluate", json=body))
+        await until(lambda: server.batcher.state().windows == 20)
+        backend.gate.set()  # the canary is answered, and the next example finds no room
+        none = 'trivet_rejected_total{reason="windows"} 0.0'
+        while none in (await client.get("/metrics")).text:
+            continue
+        backend.gate.set()
+        assert (await work).status_code == 200
+        await until(lambda: server.health.ready() is None)
+
+    serve(backend, scenario, warm=False, max_queued_windows=2)
+
+
+def test_a_backend_that_fails_on_a_stored_example_is_refused(backend: EvenBackend) -> None:
+    backend.error = BackendError("the backend is broken")
+
     async def whole() -> None:
         server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
-        backend.broken = True
-        with pytest.raises(BackendError, match=r"cannot judge a stored example \(backend_failed\)"):
+        with pytest.raises(
+            BackendError, match=r"cannot evaluate a stored example \(backend_failed\)"
+        ):
             await server.start(bind("127.0.0.1", 0))
         assert server.health.ready() == "warming up"
         await server.stop()
@@ -172,116 +142,94 @@ def test_an_engine_that_cannot_warm_up_is_refused(backend: HeldBackend) -> None:
     asyncio.run(whole())
 
 
-def test_a_port_that_is_taken_is_refused_by_its_number() -> None:
+def test_a_taken_port_and_a_foreign_address_are_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be used: Address"):
             bind("127.0.0.1", port)
-
-
-def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"port 1 of 192\.0\.2\.1 cannot be used"):
         bind("192.0.2.1", 1)
     with pytest.raises(ConfigError, match="no address of this machine"):
         bind("no-such-host.invalid", 1)
 
 
+def test_a_name_and_ipv6_are_addresses() -> None:
+    for host in ("localhost", "::1"):
+        with bind(host, 0) as bound:
+            assert bound.getsockname()[1] > 0
+
+
 # Keys and TLS ---------------------------------------------------------------------------------
 
 
-def test_without_a_key_only_health_answers_and_no_body_is_read(
-    backend: HeldBackend, tmp_path: Path
-) -> None:
+def test_without_a_key_no_body_is_read(backend: EvenBackend, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("a-key-of-some-length\n")
 
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
-        before = len(backend.calls)
-        for path in ("/health/live", "/health/ready"):
-            assert (await client.get(path)).status_code == 200
-        for path in ("/metrics", "/v1/info", "/docs", "/openapi.json", "/nothing"):
-            assert (await client.get(path)).status_code == 401
-        # Only the headers are sent, and the answer is there.
-        head = b"POST /v1/evaluate HTTP/1.1\r\nHost: a\r\nContent-Length: 999\r\n\r\n"
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
-        writer.write(head)
+        assert (await client.get("/health/ready")).status_code == 200
+        # Only the headers are sent, and the answer comes.
+        reader, writer = await connect(port_of(server))
+        writer.write(b"POST /v1/evaluate HTTP/1.1\r\nHost: a\r\nContent-Length: 999\r\n\r\n")
         assert b" 401 " in await reader.readline()
         writer.close()
-        assert len(backend.calls) == before
         given = {"Authorization": "Bearer a-key-of-some-length"}
         assert (await client.post("/v1/evaluate", json=EXAMPLE, headers=given)).status_code == 200
 
     serve(backend, scenario, keys=KeyRing.read(tmp_path / "keys"))
 
 
-def test_tls_is_spoken_from_1_2_on_and_nothing_else(backend: HeldBackend) -> None:
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+def trusting() -> ssl.SSLContext:
+    """Return a client's context that accepts every certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
+
+def test_tls_is_at_least_1_2_and_plain_http_is_refused(backend: EvenBackend) -> None:
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
         assert server.url.startswith("https://")
         assert (await client.post("/v1/evaluate", json=EXAMPLE)).status_code == 200
-        port = port_of(server)
-        assert await hear(port, GET_LIVE) == b""  # plain HTTP
-        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        assert b"HTTP" not in await exchange(server, GET_LIVE)
+        old = trusting()
         with pytest.warns(DeprecationWarning, match="TLSv1_1"):
             old.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises(ssl.SSLError):
-            await asyncio.open_connection("127.0.0.1", port, ssl=old)
+            await asyncio.open_connection("127.0.0.1", port_of(server), ssl=old)
 
-    tls: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
-    serve(backend, scenario, verify=trusting, **tls)
-
-
-def test_a_handshake_that_does_not_begin_is_closed_and_counts_as_a_connection(
-    backend: HeldBackend,
-) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
-        silent = [asyncio.create_task(hear(port_of(server))) for _ in range(5)]
-        assert await asyncio.gather(*silent) == [b""] * 5
-
-    tls: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
-    serve(backend, scenario, header_timeout_seconds=0.3, max_connections=3, **tls)
+    serve(backend, scenario, verify=trusting(), **CERTIFICATE)
 
 
-def test_a_certificate_that_cannot_be_read_is_refused(backend: HeldBackend, tmp_path: Path) -> None:
+def test_a_certificate_that_cannot_be_read_is_refused(backend: EvenBackend, tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("nothing")
 
-    async def nothing(server: RunningServer, client: httpx2.AsyncClient) -> None:
+    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
         raise AssertionError("it started")
 
     for cert in (tmp_path / "cert.pem", tmp_path / "missing.pem"):
         with pytest.raises(ConfigError, match=rf"TLS cannot be set up with {cert}"):
-            serve(backend, nothing, tls_cert=cert, tls_key=TLS / "key.pem")
+            serve(backend, scenario, tls_cert=cert, tls_key=TLS / "key.pem")
 
 
 # Connections ----------------------------------------------------------------------------------
 
 
-def test_a_connection_too_many_is_told_so_and_others_live(backend: HeldBackend) -> None:
+def test_a_connection_beyond_the_limit_waits_for_another_to_close(backend: EvenBackend) -> None:
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
-        assert (await client.get("/health/live")).status_code == 200  # holds the first
-        port = port_of(server)
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        for _ in range(20):
-            said = await hear(port)
-            assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-            assert b'"error_type": "overloaded"' in said
-        assert (await client.get("/health/live")).status_code == 200
-        page = (await client.get("/metrics")).text
-        assert 'trivet_requests_total{code="503",route="(connection)"} 20.0' in page
-        assert 'trivet_rejected_total{reason="connections"} 20.0' in page
+        held = [await connect(port_of(server)) for _ in range(3)]
+        for _, writer in held:
+            writer.write(GET[:9])
+        waiting = asyncio.create_task(exchange(server, GET_LIVE))
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        held[0][1].close()
+        assert status_of(await waiting) == 200
         for _, writer in held:
             writer.close()
-        while not (await hear(port, GET_LIVE[:-2] + b"Connection: close\r\n\r\n")).startswith(
-            b"HTTP/1.1 200"
-        ):
-            await asyncio.sleep(0.01)
 
     serve(backend, scenario, max_connections=3)
 
 
-def test_connections_never_take_the_last_descriptors(
+def test_connections_leave_files_for_the_process(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = [(256, 256)]
@@ -297,42 +245,35 @@ def test_connections_never_take_the_last_descriptors(
     limits[:] = [(256, resource.RLIM_INFINITY)]
     assert most_connections(5000) == 5000
     limits[:] = [(64, 64)]
-    with pytest.raises(ConfigError, match="may open 64 files, of which 64 are for itself"):
+    with pytest.raises(ConfigError, match="may open 64 files and needs 64 itself"):
         most_connections(512)
 
 
-def test_without_a_descriptor_it_waits_and_goes_on(
-    backend: HeldBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(listener, "_PAUSE_SECONDS", 0.05)
-
+def test_without_a_free_descriptor_connections_wait(backend: EvenBackend) -> None:
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        asking = socket.socket()
-        asking.setblocking(False)
-        lowest = socket.socket()
-        try:
-            # All descriptors up to the next free one may be open, and no other.
-            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno() + 1, hard))
-            await asyncio.get_running_loop().sock_connect(asking, ("127.0.0.1", port_of(server)))
-            await until(lambda: "no connection can be accepted for a while" in caplog.text)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            lowest.close()
-        await asyncio.get_running_loop().sock_sendall(asking, GET_LIVE)
-        answer = await asyncio.get_running_loop().sock_recv(asking, 1000)
-        assert answer.startswith(b"HTTP/1.1 200 OK")
-        asking.close()
+        with socket.socket() as asking, socket.socket() as lowest:
+            asking.setblocking(False)
+            loop = asyncio.get_running_loop()
+            try:
+                # All descriptors below the next free one are taken.
+                resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno() + 1, hard))
+                await loop.sock_connect(asking, ("127.0.0.1", port_of(server)))
+                await loop.sock_sendall(asking, GET_LIVE)
+                receiving = asyncio.create_task(loop.sock_recv(asking, 1000))
+                await asyncio.wait([receiving], timeout=0.1)
+                assert not receiving.done()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert status_of(await receiving) == 200
 
     serve(backend, scenario)
 
 
-# Ending ---------------------------------------------------------------------------------------
+# Drain ----------------------------------------------------------------------------------------
 
 
-def test_while_draining_health_answers_new_work_is_refused_and_old_work_finished(
-    backend: HeldBackend,
-) -> None:
+def test_while_draining_old_work_is_finished_and_new_work_refused(backend: EvenBackend) -> None:
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
         backend.gate.clear()
         work = [asyncio.create_task(client.post("/v1/evaluate", json=EXAMPLE)) for _ in range(3)]
@@ -358,19 +299,18 @@ def test_while_draining_health_answers_new_work_is_refused_and_old_work_finished
     serve(backend, scenario)
 
 
-def test_idle_and_half_said_connections_do_not_hold_up_the_end(backend: HeldBackend) -> None:
+def test_idle_and_unfinished_connections_do_not_delay_the_end(backend: EvenBackend) -> None:
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
         assert (await client.get("/health/live")).status_code == 200  # stays open, idle
-        port = port_of(server)
-        waiting = [asyncio.create_task(hear(port, said)) for said in (b"", GET_LIVE[:9])]
-        await asyncio.sleep(0.1)
+        waiting = [asyncio.create_task(exchange(server, begun)) for begun in (b"", GET[:9])]
+        assert (await client.get("/health/live")).status_code == 200
         assert await server.stop()
         assert await asyncio.gather(*waiting) == [b"", b""]
 
-    serve(backend, scenario, header_timeout_seconds=3600.0, idle_timeout_seconds=3600.0)
+    serve(backend, scenario, header_timeout_seconds=0.5, grace_seconds=1.0)
 
 
-def test_what_is_not_finished_within_the_grace_is_said_and_answered(backend: HeldBackend) -> None:
+def test_work_beyond_the_grace_period_is_reported_and_answered(backend: EvenBackend) -> None:
     async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
         backend.gate.clear()
         work = asyncio.create_task(client.post("/v1/evaluate", json=EXAMPLE))

@@ -22,7 +22,7 @@ from opentelemetry.trace import StatusCode
 import trivet
 from trivet.serve.http.app import build_app
 from trivet.serve.http.health import Health
-from trivet.serve.http.metrics import Counters
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import CAPTURE_CONTENT, Telemetry
 from trivet.serve.scheduling.batcher import Batcher
@@ -75,9 +75,9 @@ def ask(evaluator: trivet.Evaluator) -> Callable[[Ask, Telemetry | None], Any]:
 
     def ask_app(asking: Ask, telemetry: Telemetry | None) -> Any:
         async def run() -> Any:
-            batcher, health, counters = Batcher(evaluator), Health(), Counters()
+            batcher, health, metrics = Batcher(evaluator), Health(), Metrics()
             app = build_app(
-                evaluator, batcher, health, counters, ServerSettings(), telemetry=telemetry
+                evaluator, batcher, health, metrics, ServerSettings(), telemetry=telemetry
             )
             await batcher.start()
             transport = httpx2.ASGITransport(app)

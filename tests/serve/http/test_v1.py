@@ -15,9 +15,9 @@ from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
-from trivet.serve.http.metrics import Counters
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_models import ExampleBody
-from trivet.serve.http.request_service import Judging
+from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.settings import ServerSettings
 
 
@@ -182,8 +182,8 @@ def test_contexts_that_are_too_many_are_counted_and_not_looked_at(server: Asked)
         def __iter__(self) -> Iterator[str]:
             raise AssertionError("half a million contexts would hold up the event loop")
 
-    judging = Judging(server.batcher, Counters(), ServerSettings(max_contexts=2))
+    service = RequestService(server.batcher, Metrics(), ServerSettings(max_contexts=2))
     many = RagExample("q", Unread(("a",) * 3), "r")
     request = Request({"type": "http"})
-    (failed,) = server.run(judging.judge(request, [many], None)).results
+    (failed,) = server.run(service.evaluate(request, [many], None)).results
     assert (failed.code, "contexts: 3 are more" in failed.message) == ("too_long", True)

@@ -1,14 +1,12 @@
-"""What goes wrong with a request, as a client sees it: ``{error, error_type, request_id}``.
+"""Errors as clients see them: ``{error, error_type, request_id}``.
 
-The status follows from the type, here and nowhere else. A message names fields, numbers and the way
-out; it never repeats a text that a client sent.
+A message names fields, numbers and the way out; it never repeats a text that a client sent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -20,6 +18,7 @@ from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
 STATUSES: Mapping[str, int] = {
     "invalid_json": 400,
     "invalid_unicode": 400,
+    "malformed": 400,
     "unauthorized": 401,
     "not_found": 404,
     "method_not_allowed": 405,
@@ -38,16 +37,19 @@ STATUSES: Mapping[str, int] = {
     "unhealthy": 503,
     "deadline": 504,
 }
-"""The status of each ``error_type``. A client that hung up never sees its 499: the metrics do."""
+"""Status of each ``error_type``; 499 appears only in metrics and logs."""
+
+# Refusals that leave a part of the body unread.
+_UNREAD = frozenset({"malformed", "timeout_reading", "too_large"})
 
 
 class RequestError(Exception):
-    """A request that gets no verdict.
+    """A request is refused.
 
     Attributes:
-        error_type: A key of ``STATUSES``, stable, for programs.
-        message: For people.
-        headers: What goes with it.
+        error_type: Key of ``STATUSES``, for programs.
+        message: Message for people.
+        headers: Headers of the response.
     """
 
     def __init__(
@@ -57,46 +59,38 @@ class RequestError(Exception):
         self.error_type = error_type
         self.message = message
         self.headers = dict(headers or {})
+        if error_type in _UNREAD:
+            self.headers["Connection"] = "close"
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """HTTP status."""
         return STATUSES[self.error_type]
 
 
-def error_fields(error_type: str, message: str, request_id: str) -> dict[str, Any]:
-    """Return the body of an error."""
-    return {"error": message, "error_type": error_type, "request_id": request_id}
-
-
-def error_answer(error: RequestError, request_id: str) -> Response:
-    """Return the response that tells a client of an error."""
-    return Response(
-        to_json_text(error_fields(error.error_type, error.message, request_id)),
-        status_code=error.status,
-        headers=error.headers,
-        media_type="application/json",
-    )
+def error_response(error: RequestError, request_id: str) -> Response:
+    """Return the response to a refused request."""
+    fields = {"error": error.message, "error_type": error.error_type, "request_id": request_id}
+    return Response(to_json_text(fields), error.status, error.headers, "application/json")
 
 
 def request_error(error: Exception) -> RequestError:
-    """Say in a client's terms what an exception means for its request.
+    """Return the refusal that an exception means for its request.
 
     Args:
-        error: Whatever was raised. What is not known here is ``internal``, and its text stays in
-            the log.
+        error: Exception; unknown ones become ``internal`` without their message.
     """
     match error:
         case RequestError():
             return error
         case Overloaded():
-            # Whole seconds, and never "at once": whoever is refused should not come back at once.
+            # Whole seconds, at least one: a client that was refused should not return at once.
             seconds = max(1, math.ceil(error.retry_after_seconds))
             return RequestError("overloaded", str(error), {"Retry-After": str(seconds)})
         case Expired():
             return RequestError("deadline", str(error))
         case Draining():
-            # A load balancer should open its next connection to another server.
+            # Makes a load balancer open its next connection to another server.
             return RequestError("draining", str(error), {"Retry-After": "1", "Connection": "close"})
         case ClientDisconnect():
             return RequestError("client_gone", "the client hung up")
@@ -107,9 +101,9 @@ def request_error(error: Exception) -> RequestError:
             message = f"this route takes {allowed or 'another method'}"
             return RequestError("method_not_allowed", message, error.headers)
         case _:
-            return RequestError("internal", "the server failed; its log has the request's id")
+            return RequestError("internal", "the server failed; its log names the request_id")
 
 
 def failure_error(failed: FailedEvaluation) -> RequestError:
-    """Say what it means for a request that its only example could not be judged."""
+    """Return the refusal of a request whose only example failed."""
     return RequestError(failed.code if failed.code in STATUSES else "validation", failed.message)

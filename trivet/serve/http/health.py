@@ -1,7 +1,7 @@
-"""Whether the server can answer, and whether it should be started anew.
+"""Health of the server: probes, the canary that checks the backend, and the metrics route.
 
-A stored example goes through the batcher again and again, like any request. What counts is whether
-the engine answers calls, never how long the queue is: a server with too much to do works.
+The canary is a stored example that goes through the batcher like a request. The backend is healthy
+as long as it answers calls; a long queue is not a fault.
 """
 
 from __future__ import annotations
@@ -9,8 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from typing import Any
 
-from trivet.records import FailedEvaluation, RagExample
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from trivet.records import FailedEvaluation, RagExample, to_json_text
+from trivet.serve.http.errors import RequestError
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.scheduling.batcher import Batcher
 from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Watch
 
@@ -23,12 +32,19 @@ CANARY = RagExample(
     id="canary",
 )
 
-# As many failed checks in a row as it takes to call for a new process.
+# Failed checks in a row after which the process should be restarted.
 CHECKS = 3
+
+PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+"""Paths that need no API key."""
 
 
 class Health:
-    """Judges the engine by what comes out of it. Also hears of every call, and passes that on."""
+    """State of the probes; a ``Watch`` of the batcher that passes everything on to another one.
+
+    Attributes:
+        draining: Whether the server refuses new work.
+    """
 
     def __init__(
         self,
@@ -37,69 +53,61 @@ class Health:
         hung_seconds: float = 30.0,
         watch: Watch | None = None,
     ) -> None:
-        """Make one that is neither ready nor dead yet.
+        """Start live but not ready.
 
         Args:
-            canary_seconds: From one check to the next.
-            hung_seconds: An engine call that runs longer, or a time without any answered call while
-                work waits, counts as hung.
-            watch: Who else hears of calls and rejections.
+            canary_seconds: Seconds between two checks.
+            hung_seconds: Seconds after which a backend call, or waiting work without any answered
+                call, counts as hung.
+            watch: Watch that is called as well.
         """
         self._canary_seconds = canary_seconds
         self._hung_seconds = hung_seconds
         self._watch = watch
         self._batcher: Batcher | None = None
-        self._draining = False
+        self.draining = False
         self._last_call = time.monotonic()
         self._canary: asyncio.Task[str | None] | None = None
         self._sent = 0.0
         self._failed_checks = 0
         self._reason: str | None = None
 
-    # What the batcher tells (Watch) -------------------------------------------------------------
-
     def called(self, windows: int, seconds: float) -> None:
-        """Note that the engine answered a call; from one of its threads."""
+        """Note an answered backend call; called from its thread."""
         self._last_call = time.monotonic()
         if self._watch is not None:
             self._watch.called(windows, seconds)
 
     def rejected(self, reason: str) -> None:
-        """Pass a rejection on."""
+        """Note a refused request."""
         if self._watch is not None:
             self._watch.rejected(reason)
 
-    # What the process tells ---------------------------------------------------------------------
-
     def warmed(self, batcher: Batcher) -> None:
-        """Say that the engine has answered: from now on the server is ready unless it fails."""
+        """Become ready: the backend has answered."""
         self._batcher = batcher
         self._last_call = time.monotonic()
 
     def drain(self) -> None:
-        """Say that no new work is wanted."""
-        self._draining = True
-
-    # What the probes ask ------------------------------------------------------------------------
+        """Become not ready: the server refuses new work."""
+        self.draining = True
 
     def ready(self) -> str | None:
-        """Return why no work should be sent here, or ``None``."""
-        if self._draining:
+        """Return why the server is not ready, or ``None``."""
+        if self.draining:
             return "draining: the server is shutting down"
         if self._batcher is None:
             return "warming up"
         return self._hung_call(self._batcher) or self._reason
 
     def live(self) -> str | None:
-        """Return why the process should be started anew, or ``None``."""
+        """Return why the process should be restarted, or ``None``."""
         if self._failed_checks < CHECKS:
             return None
         return f"{self._failed_checks} checks in a row failed; the last: {self._reason}"
 
-    # The canary ---------------------------------------------------------------------------------
-
     async def watch(self) -> None:
-        """Check the engine again and again, until cancelled."""
+        """Check the backend repeatedly until cancelled."""
         pause = self._canary_seconds
         while True:
             await asyncio.sleep(pause)
@@ -108,30 +116,30 @@ class Health:
             pause = max(0.0, self._canary_seconds - (time.monotonic() - began))
 
     async def check(self) -> None:
-        """Check the engine once; takes at most the time between two checks."""
+        """Check the backend once, for at most ``canary_seconds``."""
         batcher = self._batcher
-        if batcher is None or self._draining:
+        if batcher is None or self.draining:
             return
         reason = await self._probe(batcher)
         if reason is None and self._failed_checks:
-            logger.warning("the engine answers again, after %d failed checks", self._failed_checks)
+            logger.warning("the backend answers again, after %d failed checks", self._failed_checks)
         self._failed_checks = 0 if reason is None else self._failed_checks + 1
         self._reason = reason
         if reason is not None:
             logger.error("check %d of %d failed: %s", self._failed_checks, CHECKS, reason)
 
     async def close(self) -> None:
-        """Give up a canary that is still under way."""
+        """Cancel a canary that still runs."""
         if self._canary is not None:
             self._canary.cancel()
             await asyncio.wait([self._canary])
 
     async def _probe(self, batcher: Batcher) -> str | None:
-        """Return what is wrong with the engine, or ``None``."""
+        """Return the fault of the backend, or ``None``."""
         if self._canary is None:
-            self._canary = asyncio.create_task(_judge_canary(batcher))
+            self._canary = asyncio.create_task(_evaluate_canary(batcher))
             self._sent = time.monotonic()
-        # A canary that waits goes on waiting: it is looked at again at the next check.
+        # A canary that is still queued stays there until the next check.
         done, _ = await asyncio.wait([self._canary], timeout=self._canary_seconds)
         if hung := self._hung_call(batcher):
             return hung
@@ -143,7 +151,7 @@ class Health:
         except (Overloaded, Expired):
             return self._standstill(since=self._last_call)
         except Draining:
-            return "the batcher takes no work"
+            return "the batcher refuses work"
         except Exception as error:
             logger.exception("the canary failed")
             return f"the canary failed: {type(error).__name__}"
@@ -153,21 +161,60 @@ class Health:
         if running is None or running <= self._hung_seconds:
             return None
         limit = f"hung_seconds {self._hung_seconds:g}"
-        return f"an engine call has been running for {running:.0f} s ({limit})"
+        return f"a backend call has been running for {running:.0f} s ({limit})"
 
     def _standstill(self, since: float) -> str | None:
-        """Return that no call was answered for too long although work waited since ``since``."""
+        """Return the fault that no call was answered although work waited since ``since``."""
         still = time.monotonic() - max(since, self._last_call)
         if still <= self._hung_seconds:
             return None
         limit = f"hung_seconds {self._hung_seconds:g}"
-        return f"work waits, but no engine call was answered for {still:.0f} s ({limit})"
+        return f"work waits, but no backend call was answered for {still:.0f} s ({limit})"
 
 
-async def _judge_canary(batcher: Batcher) -> str | None:
-    """Return what is wrong with the verdict on the stored example, or ``None``."""
-    judged = await batcher.judge([CANARY])
-    (result,) = judged.results
+async def _evaluate_canary(batcher: Batcher) -> str | None:
+    """Return the fault of the canary's verdict, or ``None``."""
+    (result,) = (await batcher.judge([CANARY])).results
     if isinstance(result, FailedEvaluation):
         return f"the canary failed: {result.code}: {result.message}"
     return None
+
+
+def health_routes(health: Health, metrics: Metrics) -> list[Route]:
+    """Return the probes of ``/health`` and of the Open Inference Protocol, and ``/metrics``.
+
+    Args:
+        health: State of the probes.
+        metrics: Metrics to show.
+    """
+
+    async def show_metrics(request: Request) -> Response:
+        page, media_type = await run_in_threadpool(metrics.page, request.headers.get("accept"))
+        return Response(page, media_type=media_type)
+
+    return [
+        probe_route("/health/live", health.live, {"status": "live"}),
+        probe_route("/health/ready", health.ready, {"status": "ready"}),
+        probe_route("/v2/health/live", health.live, {"live": True}),
+        probe_route("/v2/health/ready", health.ready, {"ready": True}),
+        Route("/metrics", show_metrics, methods=["GET"]),
+    ]
+
+
+def probe_route(path: str, probe: Callable[[], str | None], answer: dict[str, Any]) -> Route:
+    """Return a route that answers 200, or 503 with the fault.
+
+    Args:
+        path: Path of the route.
+        probe: Function that returns the fault, or ``None``.
+        answer: Answer without a fault.
+    """
+    text = to_json_text(answer)
+
+    async def respond(request: Request) -> Response:
+        fault = probe()
+        if fault is not None:
+            raise RequestError("unhealthy", fault)
+        return Response(text, media_type="application/json")
+
+    return Route(path, respond, methods=["GET"])

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus. Every app has its own registry."""
+"""Prometheus metrics; each app has its own registry."""
 
 from __future__ import annotations
 
@@ -17,42 +17,40 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 
-# The batcher counts its own refusals, by reason; these are the statuses of all others.
-_OF_BATCHER = ("requests", "windows", "time", "deadline", "draining", "cancelled")
+# Reasons that the batcher reports itself, and the reasons of other statuses.
+_BATCHER_REASONS = ("requests", "windows", "time", "deadline", "draining", "cancelled")
 _REASONS = {
     400: "invalid",
     401: "auth",
     408: "slow",
     413: "too_large",
     422: "invalid",
-    431: "too_large",
 }
 
 
-class Counters:
-    """Counts requests, refusals, times and scores; is the batcher's ``Watch``.
+class Metrics:
+    """Counters of requests, refusals, times and scores; a ``Watch`` of the batcher.
 
     Attributes:
-        registry: Where the metrics stand.
+        registry: Registry of the metrics.
     """
 
     def __init__(self) -> None:
-        """Make a registry of its own, so that two apps in one process count apart."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._requests = self._counter("requests", "Requests answered.", "route", "code")
-        self._rejected = self._counter("rejected", "Requests without an answer.", "reason")
-        self._failed = self._counter("failed_examples", "Examples without a verdict.", "code")
-        self._cut = self._counter("cut", "Verdicts on a question that was cut to fit.")
-        self._call_windows = self._histogram("call_windows", "Windows of an engine call.", _WINDOWS)
-        self._call_seconds = self._histogram("call_seconds", "Time of an engine call.", _SECONDS)
+        self._requests = self._counter("requests", "Answered requests.", "route", "code")
+        self._rejected = self._counter("rejected", "Refused requests.", "reason")
+        self._failed = self._counter("failed_examples", "Failed examples.", "code")
+        self._cut = self._counter("cut", "Verdicts on a question that was cut to fit a window.")
+        self._call_windows = self._histogram("call_windows", "Windows of a backend call.", _WINDOWS)
+        self._call_seconds = self._histogram("call_seconds", "Seconds of a backend call.", _SECONDS)
         self._request_windows = self._histogram(
             "windows_per_request", "Windows of a request.", _WINDOWS
         )
-        self._stages = self._histogram("stage_seconds", "Time of a stage.", _SECONDS, "stage")
+        self._stages = self._histogram("stage_seconds", "Seconds of a stage.", _SECONDS, "stage")
         self._scores = self._histogram("score", "Scores of verdicts.", _TENTHS, "score")
-        # Named before they happen: an alert on a series that is not there yet sees no rise.
-        for reason in {*_OF_BATCHER, *_REASONS.values(), "connections"}:
+        # Created at 0, so that an alert sees the first rise.
+        for reason in {*_BATCHER_REASONS, *_REASONS.values()}:
             self._rejected.labels(reason)
         for stage in STAGES:
             self._stages.labels(stage)
@@ -60,59 +58,62 @@ class Counters:
             self._scores.labels(score)
 
     def called(self, windows: int, seconds: float) -> None:
-        """Count an engine call."""
+        """Count an answered backend call."""
         self._call_windows.observe(windows)
         self._call_seconds.observe(seconds)
 
     def rejected(self, reason: str) -> None:
-        """Count a request that got no answer."""
+        """Count a refused request."""
         self._rejected.labels(reason).inc()
 
     def answered(self, route: str, status: int) -> None:
-        """Count a request, and why it was refused where the batcher never saw it.
+        """Count an answered request, and its refusal where the batcher does not count it.
 
         Args:
-            route: The path as the router has it, or a name for all that it does not know.
-            status: Of the answer.
+            route: Path of the route, or one name for all unknown paths.
+            status: Status of the answer.
         """
         self._requests.labels(route, str(status)).inc()
         if status in _REASONS:
             self.rejected(_REASONS[status])
 
-    def judged(self, judged: Judged) -> None:
-        """Count what the batcher did for a request: its times, its windows, its scores."""
+    def evaluated(self, predictions: Judged) -> None:
+        """Count the times, windows and scores of a request."""
         for stage in STAGES:
-            self._stages.labels(stage).observe(getattr(judged.seconds, stage))
-        self._request_windows.observe(judged.windows)
-        for result in judged.results:
+            self._stages.labels(stage).observe(getattr(predictions.seconds, stage))
+        self._request_windows.observe(predictions.windows)
+        for result in predictions.results:
             if isinstance(result, FailedEvaluation):
                 self._failed.labels(result.code).inc()
             else:
                 self._verdict(result)
 
     def describe(self, **facts: str) -> None:
-        """State what answers: versions and names, as labels of ``trivet_build_info``."""
-        info = Gauge("trivet_build_info", "What answers.", tuple(facts), registry=self.registry)
+        """Set the labels of ``trivet_build_info``: versions and names."""
+        info = Gauge(
+            "trivet_build_info",
+            "Versions and names.",
+            tuple(facts),
+            registry=self.registry,
+        )
         info.labels(**facts).set(1)
 
     def read_queue_from(self, state: Callable[[], BatcherState]) -> None:
-        """Show the queue as it is whenever somebody looks."""
-        windows = Gauge("trivet_queue_windows", "Laid out and not yet run.", registry=self.registry)
+        """Read the gauges of the queue from a batcher."""
+        windows = Gauge("trivet_queue_windows", "Queued windows.", registry=self.registry)
         windows.set_function(lambda: state().windows)
-        requests = Gauge(
-            "trivet_queue_requests", "Accepted and unanswered.", registry=self.registry
-        )
+        requests = Gauge("trivet_queue_requests", "Unanswered requests.", registry=self.registry)
         requests.set_function(lambda: state().requests)
 
     def page(self, accept: str | None) -> tuple[bytes, str]:
-        """Return all metrics as text, and the text's media type.
+        """Return all metrics as text, and its media type.
 
         Args:
-            accept: The client's ``Accept`` header: OpenMetrics where it asks for it.
+            accept: ``Accept`` header of the request; it may ask for OpenMetrics.
         """
         try:
             write, media_type = choose_encoder(accept or "")
-        except (TypeError, ValueError):  # the library trips over a version that is no number
+        except (TypeError, ValueError):  # the library fails on a version that is not a number
             write, media_type = choose_encoder("")
         return write(self.registry), media_type
 
@@ -124,10 +125,10 @@ class Counters:
             if value is not None:
                 self._scores.labels(score).observe(value)
 
-    def _counter(self, name: str, said: str, *labels: str) -> Counter:
-        return Counter(f"trivet_{name}", said, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"trivet_{name}", text, labels, registry=self.registry)
 
     def _histogram(
-        self, name: str, said: str, buckets: tuple[float, ...], *labels: str
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
-        return Histogram(f"trivet_{name}", said, labels, buckets=buckets, registry=self.registry)
+        return Histogram(f"trivet_{name}", text, labels, buckets=buckets, registry=self.registry)

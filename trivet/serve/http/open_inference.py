@@ -1,12 +1,12 @@
 """``/v2``: the Open Inference Protocol, for clients of KServe and of NVIDIA Triton.
 
-One example a request, under the names of the Triton model that `trivet export --triton` writes. A
-score that means nothing for the example is -1, for FP32 has no null and NaN is no JSON.
+One example a request, under the names of the Triton model that ``trivet export`` writes. A missing
+score is -1: FP32 has no null, and NaN is not JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from starlette.requests import Request
@@ -16,16 +16,15 @@ from starlette.routing import Route
 import trivet
 from trivet.records import Evaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError
-from trivet.serve.http.health import Health
-from trivet.serve.http.health_routes import probe_route
+from trivet.serve.http.health import Health, probe_route
 from trivet.serve.http.open_inference_models import (
     InferBody,
     InferOptions,
     InputName,
     OutputName,
 )
-from trivet.serve.http.parsing import parser
-from trivet.serve.http.request_service import Judging, timing_header
+from trivet.serve.http.request_models import parser
+from trivet.serve.http.request_service import RequestService, timing_header
 from trivet.serve.http.tensors import LENGTH_HEADER, read_tensors, write_tensors
 from trivet.verdict_json import SCORES
 
@@ -42,24 +41,23 @@ _OPTIONAL = frozenset({"options_json"})
 _MODEL = f"/v2/models/{NAME}"
 _BINARY, _BINARY_ALL = "binary_data", "binary_data_output"
 
+_parse_options = parser(InferOptions)
 
-_read_options = parser(InferOptions)
 
-
-def open_inference_routes(judging: Judging, health: Health) -> list[Route]:
-    """Return the routes of ``/v2``, but for its health.
+def open_inference_routes(service: RequestService, health: Health) -> list[Route]:
+    """Return the routes of ``/v2`` except its health.
 
     Args:
-        judging: Who judges.
-        health: Who knows whether the model is ready.
+        service: Evaluates requests.
+        health: State of the probes.
     """
 
     async def infer(request: Request) -> Response:
         header_length = request.headers.get(LENGTH_HEADER)
-        body, texts = await judging.read(request, lambda raw: read_tensors(raw, header_length))
+        body, texts = await service.read(request, lambda raw: read_tensors(raw, header_length))
         wanted = _wanted(body)
         example, options = _example(body, texts)
-        judged, verdict = await judging.judge_one(
+        predictions, verdict = await service.evaluate_one(
             request,
             example,
             options.timeout_ms,
@@ -68,8 +66,8 @@ def open_inference_routes(judging: Judging, health: Health) -> list[Route]:
         head = {"model_name": NAME, "model_version": VERSION}
         if body.id is not None:
             head["id"] = body.id
-        text, behind = await judging.write(judged, lambda: _written(head, wanted, verdict))
-        headers = timing_header(judged.seconds)
+        text, behind = await service.write(predictions, lambda: _written(head, wanted, verdict))
+        headers = timing_header(predictions.seconds)
         if not behind:
             return Response(text, media_type="application/json", headers=headers)
         headers[LENGTH_HEADER] = str(len(text))
@@ -115,7 +113,7 @@ def _constant_route(path: str, fields: dict[str, Any]) -> Route:
 
 
 def _wanted(body: InferBody) -> list[tuple[str, bool]]:
-    """Return the outputs that are asked for, and which of them as binary."""
+    """Return the requested outputs, and whether each is binary."""
     as_binary = body.parameters.get(_BINARY_ALL) is True
     if not body.outputs:
         return [(name, as_binary) for name in OUTPUTS]
@@ -125,10 +123,10 @@ def _wanted(body: InferBody) -> list[tuple[str, bool]]:
 def _example(
     body: InferBody, texts: Mapping[str, Sequence[str]]
 ) -> tuple[RagExample, InferOptions]:
-    """Return what is asked, and how."""
+    """Return the example and its options."""
     missing = [name for name in _INPUTS if name not in texts and name not in _OPTIONAL]
     if missing:
-        raise RequestError("validation", f"inputs: {', '.join(missing)} must be there")
+        raise RequestError("validation", f"inputs: {', '.join(missing)} must be given")
     for tensor in body.inputs:
         if not _fits(tensor.shape, _INPUTS[tensor.name]):
             raise RequestError(
@@ -138,7 +136,10 @@ def _example(
             )
     options = InferOptions()
     if "options_json" in texts:
-        options = _told("options_json", _read_options, texts["options_json"][0].encode())
+        try:
+            options = _parse_options(texts["options_json"][0].encode())
+        except RequestError as error:
+            raise RequestError(error.error_type, f"options_json: {error.message}") from error
     return (
         RagExample(
             texts["question"][0], tuple(texts["contexts"]), texts["response"][0], options.id
@@ -148,23 +149,15 @@ def _example(
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Return whether a shape is the wanted one, with or without a batch dimension of 1."""
+    """Return whether a shape matches, with or without a batch dimension of 1."""
     bare = shape[1:] if len(shape) == 2 and shape[0] == 1 else shape
     return len(bare) == 1 and wanted[0] in (-1, bare[0])
-
-
-def _told(name: str, read: Callable[[bytes], InferOptions], raw: bytes) -> InferOptions:
-    """Read a text that is JSON itself; say where a fault stands."""
-    try:
-        return read(raw)
-    except RequestError as error:
-        raise RequestError(error.error_type, f"{name}: {error.message}") from error
 
 
 def _written(
     head: Mapping[str, Any], wanted: Sequence[tuple[str, bool]], verdict: Evaluation
 ) -> tuple[bytes, bytes]:
-    """Return the JSON of an answer, and the bytes that stand behind it."""
+    """Return the JSON of an answer, and the bytes that follow it."""
     scores = {name: getattr(verdict, name) for name in SCORES}
     values: dict[str, float | str] = {
         name: NO_SCORE if score is None else score for name, score in scores.items()

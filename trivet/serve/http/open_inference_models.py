@@ -1,4 +1,4 @@
-"""What clients of the Open Inference Protocol send and get; the texts stay in their tensors."""
+"""Types of requests and answers of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import FailFast, Field
 
-from trivet.serve.http.parsing import Body
-from trivet.serve.http.request_models import AllowEmpty, ExampleId, TimeoutMs
+from trivet.serve.http.request_models import AllowEmpty, Body, ExampleId, TimeoutMs
 from trivet.serve.http.response_models import Answer
 
 InputName: TypeAlias = Literal["question", "contexts", "response", "options_json"]
@@ -19,7 +18,7 @@ _NONE: Parameters = Field(default={}, description="Extensions of the protocol.")
 
 
 class Tensor(Body):
-    """One input."""
+    """An input."""
 
     name: InputName
     shape: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FailFast(), Field(max_length=8)]
@@ -29,7 +28,7 @@ class Tensor(Body):
 
 
 class RequestedOutput(Body):
-    """One output that the client wants."""
+    """A requested output."""
 
     name: OutputName
     parameters: Parameters = _NONE
@@ -45,7 +44,7 @@ class InferBody(Body):
 
 
 class InferOptions(Body):
-    """What ``options_json`` may hold."""
+    """The object in ``options_json``."""
 
     id: ExampleId = None
     timeout_ms: TimeoutMs = None
@@ -61,7 +60,7 @@ class TensorFacts(Answer):
 
 
 class OutputTensor(TensorFacts):
-    """One output; its data may stand behind the JSON."""
+    """An output; its data may follow the JSON."""
 
     data: list[float | str] | None = None
     parameters: Parameters = _NONE
@@ -77,7 +76,7 @@ class InferAnswer(Answer):
 
 
 class ServerAnswer(Answer):
-    """What the server is."""
+    """The server and its extensions."""
 
     name: str
     version: str
@@ -85,7 +84,7 @@ class ServerAnswer(Answer):
 
 
 class ModelAnswer(Answer):
-    """What the model takes and gives."""
+    """Inputs and outputs of the model."""
 
     name: str
     versions: list[str]

@@ -1,4 +1,4 @@
-"""``trivet serve`` from its first line to its exit code."""
+"""``trivet serve`` as a process: signals, start, and the exit code."""
 
 from __future__ import annotations
 
@@ -31,29 +31,27 @@ def run_server(
     settings: ServerSettings,
     announce: Callable[[str], None],
     telemetry: Telemetry | None = None,
-) -> int:
-    """Serve until SIGTERM or SIGINT, then finish what was accepted. A second signal ends at once.
+) -> NoReturn:
+    """Serve until SIGTERM or SIGINT, finish accepted work, and end the process.
+
+    The exit code is 0, or 1 if accepted work was not answered within the grace period. A second
+    signal ends the process at once.
 
     Args:
-        load: Loads the engine and tests it.
-        settings: The limits.
-        announce: Called once, with where the server is, when it is ready.
-        telemetry: Who is told of every verdict, if anyone; closed in the end.
-
-    Returns:
-        The exit code: 0, or 1 where something accepted was not answered within the grace. Where a
-        thread does not end, the process ends here and now with that code: an engine that does not
-        return cannot be waited for.
+        load: Function that loads and tests the evaluator.
+        settings: Address, limits and timeouts.
+        announce: Function called with the URL once the server is ready.
+        telemetry: Exporter of spans and scores; closed at the end.
 
     Raises:
         BundleError: The bundle is refused.
         ConfigError: The keys, the certificate, the address or the port cannot be used.
-        BackendError: The engine does not answer.
+        BackendError: The backend fails on a stored example.
     """
     if sys.platform == "win32":
         raise ConfigError("trivet serve needs Linux or macOS; on Windows run it in WSL")
     keys = None if settings.keys_file is None else KeyRing.read(settings.keys_file)
-    return asyncio.run(_serve(load, settings, keys, announce, telemetry))
+    asyncio.run(_serve(load, settings, keys, announce, telemetry))
 
 
 async def _serve(
@@ -62,15 +60,15 @@ async def _serve(
     keys: KeyRing | None,
     announce: Callable[[str], None],
     telemetry: Telemetry | None,
-) -> int:
+) -> NoReturn:
     stopping = asyncio.Event()
     _stop_on_signals(stopping)
-    with bind(settings.host, settings.port) as listening:
-        # In a thread, so that a signal is heard meanwhile.
+    with bind(settings.host, settings.port) as bound:
+        # In a thread, so that signals are handled meanwhile.
         evaluator = await asyncio.to_thread(load)
         server = RunningServer(evaluator, settings, keys, telemetry)
         try:
-            await _start(server, listening, stopping)
+            await _start(server, bound, stopping)
         except Exception:
             await server.stop()
             raise
@@ -82,44 +80,45 @@ async def _serve(
         if telemetry is not None:
             telemetry.close()
         if not finished:
-            logger.error("not all that was accepted could be answered within the grace")
-        code = FINISHED if finished else UNFINISHED
-        if not server.closed:
-            _exit_now(code)
-        return code
+            logger.error("some accepted work was not answered within the grace period")
+        _exit_now(FINISHED if finished else UNFINISHED)
 
 
-async def _start(server: RunningServer, listening: socket.socket, stopping: asyncio.Event) -> None:
-    """Start the server, or give up when a signal comes: an engine may hang while it gets warm."""
-    starting = asyncio.create_task(server.start(listening))
-    told = asyncio.create_task(stopping.wait())
+async def _start(server: RunningServer, bound: socket.socket, stopping: asyncio.Event) -> None:
+    """Start the server, or return on a signal: the backend may hang while it warms up."""
+    starting = asyncio.create_task(server.start(bound))
+    signalled = asyncio.create_task(stopping.wait())
     try:
-        await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
     finally:
         starting.cancel()
-        told.cancel()
-        await asyncio.wait({starting, told})
+        signalled.cancel()
+        await asyncio.wait({starting, signalled})
 
 
 def _stop_on_signals(stopping: asyncio.Event) -> None:
-    """Let the first signal begin the end, and the second be it."""
+    """Set an event on the first signal; end the process on the second."""
     loop = asyncio.get_running_loop()
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
-        if len(heard) > 1:
+    def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
             _exit_now(128 + number)
         loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hear)
+        signal.signal(number, handle)
 
 
 def _exit_now(code: int) -> NoReturn:
-    """End the process without waiting for its threads: one may be in the engine for good."""
+    """End the process without waiting for its threads.
+
+    A backend call may hang, and granian's threads may crash while the interpreter shuts down.
+    """
     logging.shutdown()
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -35,8 +35,6 @@ def set_up_logging(
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("trivet").setLevel(logging.INFO)
     logger.setLevel(logging.INFO if access_log else logging.WARNING)
-    # An error of asyncio or uvicorn says nothing of ours below this level.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 def log_request(

@@ -1,107 +1,192 @@
-"""What surrounds every request: its id, its key, its line in the log, its place in the counts.
+"""Everything around a route: request id, API key, limits of the body, error responses, logs.
 
-Also the last resort: whatever is raised inside becomes an answer in the shape of all errors.
+Behind granian, which bounds headers and connections. Slow connections of other kinds are the
+business of a reverse proxy.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 import uuid
+from collections.abc import Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trivet.serve.http.errors import RequestError, error_answer, request_error
+from trivet.serve.http.errors import RequestError, error_response, request_error
+from trivet.serve.http.health import PUBLIC, Health
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.metrics import Counters
+from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_log import log_request
-from trivet.serve.scheduling.predictions import Judged
+from trivet.serve.http.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
-PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
-"""Paths that need no key."""
-
-_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_VALID_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _NO_ROUTE = "(none)"
 
 
-class Envelope:
-    """ASGI middleware, the outermost of the app's own."""
+class RequestMiddleware:
+    """ASGI middleware that checks each request, and turns what goes wrong into an error response.
 
-    def __init__(self, app: ASGIApp, counters: Counters, keys: KeyRing | None = None) -> None:
-        """Surround an app.
+    It leaves ``request_id`` and ``began`` (by ``time.monotonic``) in ``scope["state"]``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        health: Health,
+        metrics: Metrics,
+        keys: KeyRing | None,
+        settings: ServerSettings,
+        max_body_pieces: int = 16_384,
+    ) -> None:
+        """Wrap an app.
 
         Args:
-            app: What answers.
-            counters: Who counts.
-            keys: Who may ask; ``None`` lets everybody.
+            app: App that answers.
+            health: Tells whether the server drains; each connection then ends with its response.
+            metrics: Counts requests.
+            keys: API keys; ``None`` allows every client.
+            settings: Limits of a body.
+            max_body_pieces: Limit of the chunks of a body; each costs time, however small.
         """
         self._app = app
-        self._counters = counters
+        self._health = health
+        self._metrics = metrics
         self._keys = keys
+        self._max_bytes = settings.max_body_bytes
+        self._body_seconds = settings.body_timeout_seconds
+        self._max_pieces = max_body_pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        """Answer a request."""
         headers = Headers(scope=scope)
+        given_id = headers.get("x-request-id", "")
+        request_id = given_id if _VALID_ID.fullmatch(given_id) else uuid.uuid4().hex
+        began = time.monotonic()
         state = scope.setdefault("state", {})
-        request_id = state["request_id"] = _request_id(headers.get("x-request-id"))
-        began = state["began"] = time.monotonic()
-        status = 0
+        state["request_id"], state["began"] = request_id, began
+        deadline = asyncio.get_running_loop().time() + self._body_seconds
+        status = size = pieces = 0
+        complete = False
 
-        async def send_named(message: Message) -> None:
+        async def receive_within_limits() -> Message:
+            nonlocal size, pieces, complete
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise RequestError(
+                    "timeout_reading",
+                    f"the request's body took longer than {self._body_seconds:g} s",
+                ) from None
+            if message["type"] == "http.disconnect" and "transfer-encoding" in headers:
+                # granian reports a malformed chunk as a disconnect.
+                raise RequestError("malformed", "a chunk of the body is malformed")
+            size += len(message.get("body", b""))
+            pieces += 1
+            if size > self._max_bytes:
+                raise self._too_large(f"the body has at least {size} bytes")
+            if pieces > self._max_pieces:
+                raise RequestError(
+                    "too_large", f"the body comes in more than {self._max_pieces} chunks"
+                )
+            complete = not message.get("more_body")
+            return message
+
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                named = MutableHeaders(scope=message)
-                named["X-Request-Id"] = request_id
-                named["X-Content-Type-Options"] = "nosniff"
+                added = MutableHeaders(scope=message)
+                added["X-Request-Id"] = request_id
+                added["X-Content-Type-Options"] = "nosniff"
+                added["Server"] = "trivet"
+                if self._health.draining:
+                    added["Connection"] = "close"
             await send(message)
 
         try:
-            self._check_key(scope["path"], headers.get("authorization"))
-            await self._app(scope, receive, send_named)
+            self._check(scope, headers)
+            await self._app(scope, receive_within_limits, send_with_headers)
         except Exception as error:
             if status:
-                raise  # half an answer is out: all that is left is to break the connection
-            told = request_error(error)
-            if told.error_type == "internal":
                 logger.error("request %s failed", request_id, exc_info=error)
-            await error_answer(told, request_id)(scope, receive, send_named)
+                raise  # part of the response is sent: the connection must break
+            # Nothing here may keep the exception: a reference cycle would keep ``receive``, and as
+            # long as that lives granian leaves the connection open.
+            response = self._refusal(error, request_id)
+            await response(scope, receive, send_with_headers)
         finally:
-            self._note(scope, status, began)
+            route = getattr(scope.get("route"), "path", _NO_ROUTE)
+            self._metrics.answered(route, status or 500)
+            if status != 200 or route not in PUBLIC:  # probes come every few seconds
+                predictions = state.get("predictions")
+                log_request(
+                    request_id,
+                    scope["method"],
+                    route,
+                    status or 500,
+                    1000 * (time.monotonic() - began),
+                    None if predictions is None else predictions.windows,
+                )
 
-    def _check_key(self, path: str, authorization: str | None) -> None:
-        """Refuse whoever has no key, before a byte of the body is read."""
-        if self._keys is None or path in PUBLIC or self._keys.accepts(authorization):
-            return
-        raise RequestError(
-            "unauthorized",
-            "a key is needed: send the header Authorization: Bearer KEY",
-            {"WWW-Authenticate": "Bearer"},
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a request by its headers, before its body is read."""
+        fault = framing_fault(scope["http_version"], scope["headers"])
+        if fault:
+            raise RequestError("malformed", fault)
+        keys = None if scope["path"] in PUBLIC else self._keys
+        if keys is not None and not keys.accepts(headers.get("authorization")):
+            raise RequestError(
+                "unauthorized",
+                "an API key is required: send the header Authorization: Bearer KEY",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        length = headers.get("content-length")  # granian has refused what is not a number
+        if length is not None and int(length) > self._max_bytes:
+            raise self._too_large(f"the body has {int(length)} bytes")
+
+    def _refusal(self, error: Exception, request_id: str) -> Response:
+        """Return the response to an exception; log the exceptions that are bugs."""
+        refusal = request_error(error)
+        if refusal.error_type == "internal":
+            logger.error("request %s failed", request_id, exc_info=error)
+        return error_response(refusal, request_id)
+
+    def _too_large(self, found: str) -> RequestError:
+        return RequestError(
+            "too_large",
+            f"{found}, more than max_body_bytes={self._max_bytes}; send fewer examples in a "
+            "request, or raise --max-body-bytes",
         )
 
-    def _note(self, scope: Scope, status: int, began: float) -> None:
-        route = getattr(scope.get("route"), "path", _NO_ROUTE)
-        self._counters.answered(route, status or 500)
-        if route in PUBLIC and status == 200:
-            return  # probes ask every few seconds
-        judged: Judged | None = scope["state"].get("judged")
-        log_request(
-            scope["state"]["request_id"],
-            scope["method"],
-            route,
-            status or 500,
-            1000 * (time.monotonic() - began),
-            None if judged is None else judged.windows,
-        )
 
+def framing_fault(version: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Return why a proxy might frame a request differently, or an empty string.
 
-def _request_id(given: str | None) -> str:
-    """Return the caller's own name for the request if it is one, else a new one."""
-    return given if given and _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+    Args:
+        version: HTTP version; granian says ``1`` for 1.0.
+        headers: Names in lower case, and values.
+    """
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    is_old = version != "1.1"
+    hosts = values.get(b"host", [])  # granian adds an empty one where it is missing
+    if len(hosts) > 1 or (not is_old and hosts in ([], [b""])):
+        return "there must be one Host header"
+    codings = values.get(b"transfer-encoding", [])
+    if codings and (is_old or [coding.lower() for coding in codings] != [b"chunked"]):
+        return "the only Transfer-Encoding is chunked, in HTTP/1.1"
+    if b"upgrade" in values and (codings or values.get(b"content-length", [b"0"]) != [b"0"]):
+        return "a body cannot come with an Upgrade header; send HTTP/1.1 without it"
+    return ""

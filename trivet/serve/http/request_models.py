@@ -1,38 +1,106 @@
-"""What clients send: typed, strict, read from raw bytes, refused by the name of the field.
+"""Types of request bodies: exact types, no unknown keys, refused by the name of the field.
 
-Field names are those of a log (`trivet.data.logs.column_mapping`), so that rows of other tools
-can be posted as they are. No number is NaN, no text stands for a number, no key is unknown.
+Field names are those of a log (``trivet.data.logs.column_mapping``), so that rows written for other
+tools can be posted unchanged. No message repeats what was sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, TypeAlias
+import functools
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import AliasChoices, Discriminator, FailFast, Field, Tag, TypeAdapter
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
 from trivet.records import RagExample
-from trivet.serve.http.parsing import Body, named
+from trivet.serve.http.errors import RequestError
 
-# Tags of unions stand in a fault's place; in parentheses they cannot be taken for fields.
+T = TypeVar("T")
+
+_SHOWN_FAULTS, _SHOWN_NAMES, _SHOWN_LETTERS = 5, 5, 40
+# The tags of a union appear in the place of a fault; parentheses mark them as no fields.
 _TEXT, _OBJECT, _ONE, _MANY = "(text)", "(object)", "(one)", "(many)"
-_LONGEST_ID = 1000  # characters
+_MAX_ID_CHARACTERS = 1000
+
+
+class Body(BaseModel):
+    """A part of a request: exact types, no unknown keys, no NaN, one name for each field."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, data: Any) -> Any:
+        """Refuse all unknown keys in one fault: one for each would fill the memory."""
+        if not isinstance(data, dict):
+            return data
+        known = _field_names(cls)
+        unknown = [name for name in data if name not in known]
+        if unknown:
+            shown = [name[:_SHOWN_LETTERS] for name in unknown[:_SHOWN_NAMES]]
+            if len(unknown) > len(shown):
+                shown.append(f"and {len(unknown) - len(shown)} more")
+            raise PydanticCustomError(
+                "unknown_keys",
+                "unknown: {unknown}; known: {known}",
+                {"unknown": ", ".join(shown), "known": ", ".join(known)},
+            )
+        seen: dict[str, str] = {}
+        for name in data:
+            other = seen.setdefault(known[name], name)
+            if other != name:
+                raise PydanticCustomError(
+                    "ambiguous",
+                    "{one} and {other} mean the same; keep one",
+                    {"one": other, "other": name},
+                )
+        return data
+
+
+@functools.cache
+def _field_names(model: type[Body]) -> dict[str, str]:
+    """Return the field of each accepted name."""
+    names: dict[str, str] = {}
+    for field, about in model.model_fields.items():
+        aliases = about.validation_alias
+        choices = aliases.choices if isinstance(aliases, AliasChoices) else [field]
+        names |= {str(name): field for name in choices}
+    return names
+
+
+def _named(names: Iterable[str], description: str) -> Any:
+    """Return a field with several names, of which the first is the canonical one."""
+    first, *others = names
+    also = f" Also accepted as {', '.join(others)}." if others else ""
+    return Field(validation_alias=AliasChoices(first, *others), description=description + also)
 
 
 class ContextObject(Body):
-    """A passage with its name."""
+    """A passage with its id."""
 
-    text: str = named(CONTEXT_TEXT_NAMES, "The passage.")
+    text: str = _named(CONTEXT_TEXT_NAMES, "Text of the passage.")
     id: str | None = Field(
         default=None,
         validation_alias=AliasChoices(*(name for name in CONTEXT_ID_NAMES if name != "title")),
-        max_length=_LONGEST_ID,
-        description="The caller's name for it; comes back in context_ids.",
+        max_length=_MAX_ID_CHARACTERS,
+        description="Id of the context; returned in context_ids.",
     )
     title: str | None = Field(
-        default=None, max_length=_LONGEST_ID, description="Stands for the id where there is none."
+        default=None, max_length=_MAX_ID_CHARACTERS, description="Used where the id is missing."
     )
 
 
@@ -50,27 +118,27 @@ Context: TypeAlias = Annotated[
         custom_error_message="must be a string, or an object with its text",
     ),
 ]
-# Fails fast: a million wrong members would be a million faults.
+# Stops at the first fault: a million wrong members would be a million faults.
 Contexts: TypeAlias = Annotated[list[Context], FailFast()]
 TimeoutMs: TypeAlias = Annotated[
     float | None,
-    Field(gt=0, description="Milliseconds until the answer is of no use any more."),
+    Field(gt=0, description="Longest time to the response, in milliseconds."),
 ]
 AllowEmpty: TypeAlias = Annotated[
-    bool, Field(description="Judge a response without contexts against nothing.")
+    bool, Field(description="Evaluate a response without contexts instead of refusing it.")
 ]
 ExampleId: TypeAlias = Annotated[
     str | None,
-    Field(max_length=_LONGEST_ID, description="The caller's name; comes back in the verdict."),
+    Field(max_length=_MAX_ID_CHARACTERS, description="Id of the example; returned in the verdict."),
 ]
 
-_QUESTION = named(FIELD_NAMES["question"], "What was asked; may be empty.")
-_CONTEXTS = named(FIELD_NAMES["contexts"], "The retrieved passages: strings, or objects.")
-_RESPONSE = named(FIELD_NAMES["response"], "The generated answer; empty asks for relevance alone.")
+_QUESTION = _named(FIELD_NAMES["question"], "User's question; may be empty.")
+_CONTEXTS = _named(FIELD_NAMES["contexts"], "Retrieved passages: strings or objects.")
+_RESPONSE = _named(FIELD_NAMES["response"], "Generated answer; empty for relevance alone.")
 
 
 class ExampleBody(Body):
-    """A question, the passages retrieved for it and the answer."""
+    """A question, the passages retrieved for it, and the answer."""
 
     question: str = _QUESTION
     contexts: Contexts = _CONTEXTS
@@ -78,21 +146,21 @@ class ExampleBody(Body):
     id: ExampleId = None
 
     def example(self) -> RagExample:
-        """Return the example as the evaluator takes it."""
+        """Return the example for the evaluator."""
         return RagExample(self.question, texts(self.contexts), self.response, self.id)
 
 
 class EvaluateOne(ExampleBody):
-    """One example to judge."""
+    """One example to evaluate."""
 
     timeout_ms: TimeoutMs = None
     allow_empty_contexts: AllowEmpty = False
 
 
 class EvaluateMany(Body):
-    """Several examples to judge; one that cannot be judged fails in its place."""
+    """Several examples to evaluate; one that fails has an error in its place."""
 
-    examples: Annotated[list[ExampleBody], FailFast()] = Field(description="What to judge.")
+    examples: Annotated[list[ExampleBody], FailFast()] = Field(description="Examples to evaluate.")
     timeout_ms: TimeoutMs = None
     allow_empty_contexts: AllowEmpty = False
 
@@ -107,11 +175,11 @@ class RelevanceBody(Body):
 
 
 class LettuceDetectBody(Body):
-    """What LettuceDetect's server takes."""
+    """The request of LettuceDetect's server."""
 
-    contexts: Contexts = Field(description="The retrieved passages.")
-    question: str = Field(description="What was asked; may be empty.")
-    answer: str = Field(description="The generated answer.")
+    contexts: Contexts = Field(description="Retrieved passages.")
+    question: str = Field(description="User's question; may be empty.")
+    answer: str = Field(description="Generated answer.")
     timeout_ms: TimeoutMs = None
 
 
@@ -125,15 +193,56 @@ EvaluateBody: TypeAlias = Annotated[
     Discriminator(_one_or_many),
 ]
 
-EVALUATE: TypeAdapter[EvaluateOne | EvaluateMany] = TypeAdapter(EvaluateBody)
-
 
 def texts(contexts: Iterable[str | ContextObject]) -> tuple[str, ...]:
-    """Return the passages of contexts."""
+    """Return the text of each context."""
     return tuple(item if isinstance(item, str) else item.text for item in contexts)
 
 
 def context_ids(contexts: Iterable[str | ContextObject]) -> list[str | None] | None:
-    """Return the name of each context; ``None`` where none has any."""
+    """Return the id of each context; ``None`` if no context has one."""
     ids = [None if isinstance(item, str) else item.id or item.title for item in contexts]
     return ids if any(ids) else None
+
+
+def parser(body: Any) -> Callable[[bytes], Any]:
+    """Return a function that parses bodies of one type.
+
+    The function raises ``RequestError``: ``invalid_json``, ``invalid_unicode`` (lone surrogates,
+    bytes that are not UTF-8) or ``validation``.
+
+    Args:
+        body: Model, or union of models.
+    """
+    adapter: TypeAdapter[Any] = TypeAdapter(body)
+
+    def parse(raw: bytes) -> Any:
+        try:
+            return adapter.validate_json(raw)
+        except ValidationError as error:
+            raise _refusal(error) from None
+
+    return parse
+
+
+def _refusal(error: ValidationError) -> RequestError:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    if faults[0]["type"] == "json_invalid":
+        message = faults[0]["msg"]  # names the position, not the content
+        is_unicode = "unicode" in message or "hex escape" in message
+        return RequestError("invalid_unicode" if is_unicode else "invalid_json", message)
+    shown = [_describe(fault) for fault in faults[:_SHOWN_FAULTS]]
+    if len(faults) > len(shown):
+        shown.append(f"and {len(faults) - len(shown)} more")
+    return RequestError("validation", "; ".join(shown))
+
+
+def _describe(fault: ErrorDetails) -> str:
+    """Return the place and the kind of a fault, without the value."""
+    place = ""
+    for part in fault["loc"]:
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif not part.startswith("("):
+            place += f".{part}"
+    return f"{place.removeprefix('.') or 'body'}: {fault['msg']}"

@@ -1,25 +1,25 @@
-"""What the server answers, as plain dictionaries, and their types for the schema.
-
-An example's verdict is `Evaluation.to_dict()`, as everywhere in the house.
-"""
+"""Types of the answers, for the schema, and the dictionaries that are sent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from trivet.bundle.schema import CalibrationInfo, EncoderInfo, Thresholds, WindowInfo
+import trivet
+from trivet.bundle.schema import EncoderInfo, Thresholds, WindowInfo
+from trivet.evaluation.evaluator import Evaluator
 from trivet.model.architecture import HeadName, Reduction
 from trivet.records import Evaluation, FailedEvaluation
+from trivet.serve.http.settings import ServerSettings, described_fields
 
 Ids = Sequence[str | None] | None
 
 
 class Answer(BaseModel):
-    """A part of an answer: no number is NaN."""
+    """A part of an answer; no number is NaN."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -29,23 +29,23 @@ class Verdict(Evaluation):
     """The verdict on one example; every number is finite or null, never NaN.
 
     Attributes:
-        context_ids: The contexts' own names, where the request brought any.
+        context_ids: Ids of the contexts, where the request has any.
     """
 
     context_ids: tuple[str | None, ...] = ()
 
 
 class Fault(Answer):
-    """Why an example has no verdict."""
+    """The reason why an example failed."""
 
-    code: str = Field(description="Stable, for programs: empty_contexts, too_long, backend_failed.")
+    code: str = Field(description="For programs, such as empty_contexts or too_long.")
     message: str = Field(description="For people.")
 
 
 class Failed(Answer):
-    """Stands in the place of an example that could not be judged."""
+    """The result of an example that failed."""
 
-    id: str | None = Field(description="The example's own id.")
+    id: str | None = Field(description="Id of the example.")
     error: Fault
 
 
@@ -61,7 +61,7 @@ class SentenceRelevance(Answer):
     start: int = Field(description="First character.")
     end: int = Field(description="One past the last character.")
     text: str
-    relevance: float = Field(description="Mean probability that it helps to answer the question.")
+    relevance: float = Field(description="Mean probability to help answer the question.")
 
 
 class ContextRelevance(Answer):
@@ -72,40 +72,40 @@ class ContextRelevance(Answer):
 
 
 class RelevanceAnswer(Answer):
-    """What the passages are worth to the question."""
+    """Relevance of the contexts to the question."""
 
-    id: str | None = Field(description="The request's own id.")
+    id: str | None = Field(description="Id of the request.")
     relevance: float | None = Field(
         description="Expected share of the context sentences that help to answer the question."
     )
-    contexts: list[ContextRelevance] = Field(description="One a context, in order.")
-    windows: int = Field(description="How many windows the encoder read.")
-    window_size: int = Field(description="The most tokens that each of them could hold.")
-    cut_question_tokens: int = Field(description="Tokens of the question that were not read.")
+    contexts: list[ContextRelevance] = Field(description="One for each context, in order.")
+    windows: int = Field(description="Number of windows that the encoder read.")
+    window_size: int = Field(description="Size of a window in tokens.")
+    cut_question_tokens: int = Field(description="Tokens of the question that did not fit.")
     context_ids: list[str | None] = Field(
-        default=[], description="The contexts' own names, where the request brought any."
+        default=[], description="Ids of the contexts, where the request has any."
     )
 
 
 class LettuceDetectSpan(Answer):
-    """What nothing in the contexts supports."""
+    """A span that the contexts do not support."""
 
     start: int = Field(description="First character of the answer.")
     end: int = Field(description="One past the last character.")
     text: str
     hallucination_score: float = Field(
-        description="Mean probability, over its tokens, that they are unsupported."
+        description="Mean probability of its tokens to be unsupported."
     )
 
 
 class LettuceDetectAnswer(Answer):
-    """What LettuceDetect's server answers."""
+    """The answer of LettuceDetect's server."""
 
     predictions: list[LettuceDetectSpan]
 
 
 class CalibrationAnswer(Answer):
-    """How raw probabilities became reported ones."""
+    """Calibration of the probabilities."""
 
     method: str
     errors: dict[HeadName, Any] = Field(
@@ -114,57 +114,88 @@ class CalibrationAnswer(Answer):
     data: list[str]
     split: str | None
 
-    @classmethod
-    def of(cls, info: CalibrationInfo) -> CalibrationAnswer:
-        """Return what a client may want to know of a calibration."""
-        errors = {head: error.model_dump() for head, error in info.errors.items()}
-        return cls(method=info.method, errors=errors, data=list(info.data), split=info.split)
-
 
 class BundleAnswer(Answer):
-    """The model."""
+    """The loaded model."""
 
     name: str
-    package_version: str = Field(description="The trivet that wrote the bundle.")
+    package_version: str = Field(description="Version of trivet that wrote the bundle.")
     encoder: EncoderInfo
     heads: list[HeadName]
-    faithfulness: Reduction = Field(description="Which part of a response is the weakest.")
+    faithfulness: Reduction = Field(description="Part of a response whose support counts.")
     window: WindowInfo
     thresholds: Thresholds
     calibration: CalibrationAnswer
 
 
 class BackendAnswer(Answer):
-    """What runs it."""
+    """The backend that runs the model."""
 
     name: str
     precision: str
 
 
-class LimitsAnswer(Answer):
-    """What a request may hold."""
-
-    max_body_bytes: int
-    max_contexts: int = Field(description="Of one example.")
-    max_characters: int = Field(description="Of one text: question, response or context.")
-    max_examples: int = Field(description="Of one request.")
-    max_requests: int = Field(description="Accepted and unanswered, of all clients together.")
-    max_queued_windows: int = Field(description="Laid out and not yet run, likewise.")
-    default_timeout_ms: float
-    max_timeout_ms: float
+_LIMITS = (
+    "max_body_bytes",
+    "max_contexts",
+    "max_characters",
+    "max_examples",
+    "max_requests",
+    "max_queued_windows",
+    "default_timeout_ms",
+    "max_timeout_ms",
+)
+_NUMBERS: dict[str, Any] = {
+    field.name: (
+        float if field.name.endswith("_ms") else int,
+        Field(description=field.setting.text),
+    )
+    for field in described_fields()
+    if field.name in _LIMITS
+}
+LimitsAnswer = create_model(
+    "LimitsAnswer", __base__=Answer, __doc__="Limits of a request.", **_NUMBERS
+)
 
 
 class InfoAnswer(Answer):
-    """What answers here, and within which limits."""
+    """The server, its model and its limits."""
 
-    version: str = Field(description="Of the package that serves.")
+    version: str = Field(description="Version of trivet that serves.")
     bundle: BundleAnswer
     backend: BackendAnswer
-    limits: LimitsAnswer
+    limits: LimitsAnswer  # type: ignore[valid-type]
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, settings: ServerSettings) -> Self:
+        """Return the description of a server."""
+        info = evaluator.bundle.info
+        timeout_ms = settings.default_timeout_ms or settings.max_timeout_ms
+        limits = {name: getattr(settings, name) for name in _LIMITS}
+        return cls(
+            version=trivet.__version__,
+            bundle=BundleAnswer(
+                name=info.name,
+                package_version=info.package_version,
+                encoder=info.encoder,
+                heads=list(info.heads),
+                faithfulness=info.faithfulness,
+                window=info.window,
+                thresholds=info.thresholds,
+                calibration=CalibrationAnswer(
+                    method=info.calibration.method,
+                    errors={head: e.model_dump() for head, e in info.calibration.errors.items()},
+                    data=list(info.calibration.data),
+                    split=info.calibration.split,
+                ),
+            ),
+            backend=BackendAnswer(name=evaluator.backend_name, precision=evaluator.precision),
+            limits=LimitsAnswer(**(limits | {"default_timeout_ms": timeout_ms})),
+        )
 
 
 class HealthAnswer(Answer):
-    """All is well. The routes of the Open Inference Protocol say so in their own words."""
+    """The server is healthy; each route has one of the fields, or two."""
 
     status: str | None = None
     name: str | None = None
@@ -173,28 +204,23 @@ class HealthAnswer(Answer):
 
 
 class ErrorAnswer(Answer):
-    """What every refusal looks like."""
+    """A refused request."""
 
-    error: str = Field(description="For people: the field, the numbers, the way out.")
-    error_type: str = Field(description="Stable, for programs.")
-    request_id: str = Field(description="Stands in the server's log, and in X-Request-Id.")
-
-
-def verdict_fields(verdict: Evaluation, ids: Ids = None) -> dict[str, Any]:
-    """Return a verdict, with the contexts' names where they have any."""
-    fields = verdict.to_dict()
-    return fields if ids is None else {**fields, "context_ids": list(ids)}
+    error: str = Field(description="For people: field, numbers and way out.")
+    error_type: str = Field(description="For programs.")
+    request_id: str = Field(description="Also in the server's log and in X-Request-Id.")
 
 
 def result_fields(result: Evaluation | FailedEvaluation, ids: Ids = None) -> dict[str, Any]:
-    """Return a verdict, or why there is none, as one of several."""
-    if isinstance(result, Evaluation):
-        return verdict_fields(result, ids)
-    return {"id": result.id, "error": {"code": result.code, "message": result.message}}
+    """Return a verdict with the ids of its contexts, or the error of a failed example."""
+    if isinstance(result, FailedEvaluation):
+        return {"id": result.id, "error": {"code": result.code, "message": result.message}}
+    fields = result.to_dict()
+    return fields if ids is None else {**fields, "context_ids": list(ids)}
 
 
 def relevance_fields(verdict: Evaluation, ids: Ids = None) -> dict[str, Any]:
-    """Return what a verdict without a response says of its contexts."""
+    """Return the relevance of each context."""
     fields: dict[str, Any] = {
         "id": verdict.id,
         "relevance": verdict.relevance,

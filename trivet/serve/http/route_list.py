@@ -9,19 +9,20 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trivet.serve.http import examples, response_models
+from trivet.serve.http.health import PUBLIC
 from trivet.serve.http.open_inference_models import (
     InferAnswer,
     InferBody,
     ModelAnswer,
     ServerAnswer,
 )
-from trivet.serve.http.request_middleware import PUBLIC
-from trivet.serve.http.request_models import EVALUATE, LettuceDetectBody, RelevanceBody
+from trivet.serve.http.request_models import EvaluateBody, LettuceDetectBody, RelevanceBody
 
 _ALWAYS = ("unauthorized",)
 _OF_BODIES = (
     "invalid_json",
     "invalid_unicode",
+    "malformed",
     "timeout_reading",
     "too_large",
     "validation",
@@ -113,7 +114,7 @@ ROUTES: tuple[RouteFacts, ...] = (
         "/v1/evaluate",
         "Judge one answer, or several.",
         response_models.Verdict | response_models.ManyAnswer,
-        body=EVALUATE,
+        body=EvaluateBody,
         requests=[("one", examples.EVALUATE_ONE), ("many", examples.EVALUATE_MANY)],
         answers=[("one", examples.VERDICT), ("many", examples.MANY)],
         refusals=(*_ALWAYS, *_OF_BODIES),

@@ -1,94 +1,102 @@
-"""Every limit of the server, with its default. Plain data: nothing here reads a file or a flag."""
+"""Server settings: the options of ``trivet serve`` and the table in the docs are made from them."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from trivet.records import ConfigError
 
 LogFormat = Literal["json", "text"]
 
-# What may be 0: any free port, no waiting for company, answering nothing more at the end.
-_MAY_BE_ZERO = frozenset({"port", "wait_ms", "grace_seconds"})
+
+class Setting(NamedTuple):
+    """Description of a field of ``ServerSettings``.
+
+    Attributes:
+        text: Help of the option, and the text in the table of the docs.
+        option: Name of the option, where it does not follow from the name of the field.
+        zero: Whether 0 is allowed; other numbers must be above 0.
+    """
+
+    text: str
+    option: str = ""
+    zero: bool = False
+
+
+class DescribedField(NamedTuple):
+    """A field of ``ServerSettings`` with its description."""
+
+    name: str
+    type: Any
+    default: Any
+    setting: Setting
+
+    @property
+    def option(self) -> str:
+        """Option that sets the field, such as ``--header-timeout``."""
+        name = self.name.removesuffix("_seconds").replace("_", "-")
+        return self.setting.option or f"--{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How a server listens, what it accepts, and how long it waits.
+    """Address, limits and timeouts of a server; each field holds its own description."""
 
-    Attributes:
-        host: The address it listens on.
-        port: The port; 0 takes a free one.
-        max_body_bytes: Of one request.
-        max_contexts: Of one example.
-        max_characters: Of one text: question, response or context.
-        max_examples: Of one request.
-        max_requests: Accepted and unanswered, all together; more are refused with 429.
-        max_queued_windows: Laid out and not yet run, of all requests together; the same.
-        max_connections: Open at a time; more are refused with 503 and closed.
-        wait_ms: How long an engine call waits for company.
-        default_timeout_ms: Of a request that names none; ``None`` is ``max_timeout_ms``.
-        max_timeout_ms: The longest that a request may ask for.
-        header_timeout_seconds: From a request's first byte, or the connection's beginning, to the
-            end of its headers.
-        body_timeout_seconds: From there to the end of the body.
-        idle_timeout_seconds: Between two requests on one connection.
-        max_header_bytes: Request line and headers of one request.
-        max_headers: Of one request.
-        max_body_chunks: Pieces in which one body may come; each costs time, however small.
-        grace_seconds: How long work in flight may go on after SIGTERM.
-        keys_file: One key a line; without it whoever reaches the server may use it.
-        insecure: Listen beyond this machine without keys.
-        tls_cert: PEM file of the certificate, its chain included.
-        tls_key: PEM file of its private key.
-        canary_seconds: Between two checks of the engine.
-        hung_seconds: An engine call that runs longer is taken for hung.
-        log_format: One JSON object a line, or plain text.
-        access_log: A line for each request; never any of its text.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8080
-    max_body_bytes: int = 2_000_000
-    max_contexts: int = 256
-    max_characters: int = 2_000_000
-    max_examples: int = 64
-    max_requests: int = 512
-    max_queued_windows: int = 4096
-    max_connections: int = 512
-    wait_ms: float = 2.0
-    default_timeout_ms: float | None = None
-    max_timeout_ms: float = 60_000
-    header_timeout_seconds: float = 10
-    body_timeout_seconds: float = 20
-    idle_timeout_seconds: float = 15
-    max_header_bytes: int = 32_768
-    max_headers: int = 100
-    max_body_chunks: int = 16_384
-    grace_seconds: float = 30
-    keys_file: Path | None = None
-    insecure: bool = False
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    canary_seconds: float = 10
-    hung_seconds: float = 30
-    log_format: LogFormat = "json"
-    access_log: bool = True
+    host: Annotated[str, Setting("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Setting("Port; 0 takes a free one.", zero=True)] = 8080
+    keys_file: Annotated[
+        Path | None, Setting("File of API keys, one a line; read again on change.", "--keys")
+    ] = None
+    insecure: Annotated[bool, Setting("Allow a public address without keys.", "--insecure")] = False
+    tls_cert: Annotated[Path | None, Setting("Certificate chain, PEM.")] = None
+    tls_key: Annotated[Path | None, Setting("Private key of the certificate, PEM.")] = None
+    max_body_bytes: Annotated[int, Setting("Most bytes of a request.")] = 2_000_000
+    max_contexts: Annotated[int, Setting("Most contexts of an example.")] = 256
+    max_characters: Annotated[int, Setting("Most characters of a text.")] = 2_000_000
+    max_examples: Annotated[int, Setting("Most examples of a request.")] = 64
+    max_requests: Annotated[int, Setting("Most unanswered requests; others get 429.")] = 512
+    max_queued_windows: Annotated[int, Setting("Most queued windows; others get 429.")] = 4096
+    max_connections: Annotated[int, Setting("Most open connections; others wait.")] = 512
+    wait_ms: Annotated[float, Setting("Longest wait to fill a backend call.", zero=True)] = 2.0
+    default_timeout_ms: Annotated[
+        float | None,
+        Setting("Default timeout of a request; the maximum if not given.", "--timeout-ms"),
+    ] = None
+    max_timeout_ms: Annotated[float, Setting("Longest timeout of a request.")] = 60_000.0
+    header_timeout_seconds: Annotated[
+        float, Setting("Seconds to send headers, idle time included.")
+    ] = 15.0
+    body_timeout_seconds: Annotated[float, Setting("Seconds to send a body.")] = 20.0
+    grace_seconds: Annotated[float, Setting("Seconds to finish work after SIGTERM.", zero=True)] = (
+        30.0
+    )
+    canary_seconds: Annotated[float, Setting("Seconds between backend checks.")] = 10.0
+    hung_seconds: Annotated[float, Setting("Seconds until a backend call counts as hung.")] = 30.0
+    log_format: Annotated[LogFormat, Setting("Format of the log on stderr.")] = "json"
+    access_log: Annotated[
+        bool, Setting("Log each request, without its text.", "--access-log/--no-access-log")
+    ] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, and an open door that nobody asked for.
+        """Check the settings.
 
         Raises:
-            ConfigError: A limit is out of range, TLS is half given, or the address can be reached
-                from other machines although there is neither a key nor ``insecure``.
+            ConfigError: A number is out of range, TLS is half given, or the address is public and
+                neither keys nor ``insecure`` are given.
         """
-        for field in dataclasses.fields(self):
-            self._check_number(field.name)
+        for field in described_fields():
+            value, zero = getattr(self, field.name), field.setting.zero
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+                least = "at least 0" if zero else "above 0"
+                raise ConfigError(f"{field.name} ({value:g}) must be {least} and finite")
         if self.port > 65535:
             raise ConfigError(f"port ({self.port}) must be at most 65535; 0 takes a free one")
         if self.default_timeout_ms is not None and self.default_timeout_ms > self.max_timeout_ms:
@@ -101,24 +109,23 @@ class ServerSettings:
             raise ConfigError(f"{given} is given without {missing}; TLS needs both")
         if not is_loopback(self.host) and self.keys_file is None and not self.insecure:
             raise ConfigError(
-                f"host {self.host} can be reached from other machines, and no key is asked of "
-                "anyone; give a file of keys (--keys FILE), or say that it is meant (--insecure)"
+                f"host {self.host} can be reached from other machines, and no API key is "
+                "required; give a file of keys (--keys FILE), or allow it (--insecure)"
             )
 
-    def _check_number(self, name: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return
-        least = "at least 0" if name in _MAY_BE_ZERO else "above 0"
-        if not math.isfinite(value) or value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
-            raise ConfigError(f"{name} ({value:g}) must be {least} and finite")
+    @property
+    def url(self) -> str:
+        """URL of the server, for a client on the same machine."""
+        scheme = "https" if self.tls_cert else "http"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine alone.
+    """Return whether an address is reachable from this machine alone.
 
     Args:
-        host: An address, or ``localhost``; any other name counts as reachable from elsewhere.
+        host: IP address or ``localhost``; any other name counts as public.
     """
     if host == "localhost":
         return True
@@ -126,3 +133,26 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+@functools.cache
+def described_fields() -> tuple[DescribedField, ...]:
+    """Return the fields of ``ServerSettings`` with their descriptions, in order."""
+    hints = get_type_hints(ServerSettings, include_extras=True)
+    return tuple(
+        DescribedField(field.name, hint.__origin__, field.default, hint.__metadata__[0])
+        for field in dataclasses.fields(ServerSettings)
+        for hint in [hints[field.name]]
+    )
+
+
+def settings_table() -> str:
+    """Return the Markdown table of all options; ``docs/`` holds a copy."""
+    lines = ["| option | default | meaning |", "| --- | --- | --- |"]
+    for field in described_fields():
+        names = ", ".join(f"`{name}`" for name in field.option.split("/"))
+        default = "" if field.default in (None, False) else field.default
+        shown = f"{default:g}" if isinstance(default, float) else default
+        shown = "on" if default is True else shown
+        lines.append(f"| {names} | {shown} | {field.setting.text} |")
+    return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""OpenTelemetry: a span for each request that asks for verdicts, an event for each score.
+"""OpenTelemetry: a span for each POST request, and an event for each score.
 
-The events are ``gen_ai.evaluation.result`` of the semantic conventions for generative AI. They
-stand in the request's span, which continues the caller's trace where it sends ``traceparent``. No
-text of a request is told unless that is asked for. Needs the extra ``otel``.
+The events are ``gen_ai.evaluation.result`` of the semantic conventions for generative AI, inside
+the request's span, which continues the trace in ``traceparent``. Texts of a request are exported
+only if that is turned on. Needs the extra ``otel``.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from trivet.verdict_json import SCORES
 
 EVENT = "gen_ai.evaluation.result"
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable by which instrumentations of generative AI are told to tell texts as well."""
+"""Environment variable that turns the export of texts on."""
 
 _CAPTURING = ("true", "event_only", "span_and_event")
 _CARRIED = ("traceparent", "tracestate")
 _SHOWN_SPANS = 5
-# Work in flight may have used up the grace by then; a server must be gone a second after it.
+# The grace period may be over; the process must end within a second.
 _CLOSE_SECONDS = 0.5
 
 
 class Telemetry:
-    """Tells a collector of requests and verdicts.
+    """Exporter of spans and scores.
 
     Attributes:
-        content: Whether unsupported texts stand in the events.
+        content: Whether events quote unsupported spans.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Telemetry:
         content: bool = False,
         close: tuple[Callable[[], object], ...] = (),
     ) -> None:
-        """Say where spans and events go.
+        """Use existing providers.
 
         Args:
-            traces: Makes the spans.
-            logs: Takes the events.
-            content: Whether an event quotes what is unsupported.
-            close: What ends the providers, each called in a thread of its own.
+            traces: Provider of spans.
+            logs: Provider of events.
+            content: Whether events quote unsupported spans.
+            close: Functions that shut the providers down, each called in a thread.
         """
         self.content = content
         self._tracer = traces.get_tracer("trivet", trivet.__version__)
@@ -74,11 +74,10 @@ class Telemetry:
 
     @classmethod
     def to_collector(cls) -> Self:
-        """Send to a collector over HTTP, as the variables of OpenTelemetry say.
+        """Return an exporter to a collector over HTTP, configured by OpenTelemetry's variables.
 
-        ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where (``http://localhost:4318`` if not set),
-        ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` who sends, ``OTEL_TRACES_SAMPLER``
-        how many spans.
+        They are ``OTEL_EXPORTER_OTLP_ENDPOINT`` (default ``http://localhost:4318``),
+        ``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_TRACES_SAMPLER``.
         """
         named = Resource.create({"service.name": "trivet", "service.version": trivet.__version__})
         resource = named.merge(OTELResourceDetector().detect())
@@ -90,15 +89,14 @@ class Telemetry:
         return cls(traces, logs, content=content, close=(traces.shutdown, logs.shutdown))
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Return an app with a span around each of its POST requests; the outermost middleware.
+        """Return an app with a span around each POST request; the outermost middleware.
 
         Args:
-            app: What answers. It leaves in ``scope["state"]`` the ``request_id`` and what was
-                ``judged``.
+            app: App that leaves ``request_id`` and ``predictions`` in ``scope["state"]``.
         """
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http" or scope["method"] != "POST":
+            if scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
             status = 0
@@ -116,7 +114,7 @@ class Telemetry:
                 context=self._propagator.extract(carried),
                 kind=SpanKind.SERVER,
                 attributes={"http.request.method": "POST"},
-                record_exception=False,  # its message may quote what was asked
+                record_exception=False,  # its message may quote the request
                 set_status_on_exception=False,
             ) as span:
                 try:
@@ -127,7 +125,7 @@ class Telemetry:
         return traced
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Send what is left, and wait no longer than that for a collector that is not there."""
+        """Export what is left; a collector that does not answer is given up after the timeout."""
         threads = [threading.Thread(target=close, daemon=True) for close in self._close]
         for thread in threads:
             thread.start()
@@ -147,47 +145,47 @@ class Telemetry:
         state = scope.get("state", {})
         if "request_id" in state:
             span.set_attribute("trivet.request_id", state["request_id"])
-        if "judged" in state:
-            self._note_judged(span, state["judged"])
+        if "predictions" in state:
+            self._note_predictions(span, state["predictions"])
 
-    def _note_judged(self, span: Span, judged: Judged) -> None:
-        failed = [result for result in judged.results if isinstance(result, FailedEvaluation)]
-        span.set_attribute("trivet.examples", len(judged.results))
+    def _note_predictions(self, span: Span, predictions: Judged) -> None:
+        failed = [result for result in predictions.results if isinstance(result, FailedEvaluation)]
+        span.set_attribute("trivet.examples", len(predictions.results))
         span.set_attribute("trivet.failed_examples", len(failed))
-        span.set_attribute("trivet.windows", judged.windows)
+        span.set_attribute("trivet.windows", predictions.windows)
         for stage in STAGES:
-            span.set_attribute(f"trivet.{stage}_seconds", getattr(judged.seconds, stage))
-        for result in judged.results:
+            span.set_attribute(f"trivet.{stage}_seconds", getattr(predictions.seconds, stage))
+        for result in predictions.results:
             if isinstance(result, Evaluation):
-                self._tell(result)
+                self._emit(result)
 
-    def _tell(self, verdict: Evaluation) -> None:
-        """Emit an event for each score that there is."""
+    def _emit(self, verdict: Evaluation) -> None:
+        """Emit an event for each score of a verdict."""
         for score in SCORES:
             value = getattr(verdict, score)
             if value is None:
                 continue
-            told: dict[str, str | float] = {
+            attributes: dict[str, str | float] = {
                 "gen_ai.evaluation.name": score,
                 "gen_ai.evaluation.score.value": value,
             }
             if verdict.id is not None:
-                told["trivet.example_id"] = verdict.id
+                attributes["trivet.example_id"] = verdict.id
             if score == "faithfulness":
                 label = "adherent" if verdict.adherent else "not_adherent"
-                told["gen_ai.evaluation.score.label"] = label
+                attributes["gen_ai.evaluation.score.label"] = label
                 if self.content:
-                    told["gen_ai.evaluation.explanation"] = _unsupported(verdict)
+                    attributes["gen_ai.evaluation.explanation"] = _unsupported(verdict)
             self._events.emit(
                 timestamp=time.time_ns(),
                 severity_number=SeverityNumber.INFO,
                 event_name=EVENT,
-                attributes=told,
+                attributes=attributes,
             )
 
 
 def _unsupported(verdict: Evaluation) -> str:
-    """Quote what nothing supports, the first few stretches of it."""
+    """Quote the first unsupported spans."""
     if not verdict.unsupported:
         return "nothing unsupported was found"
     return "unsupported: " + ", ".join(repr(s.text) for s in verdict.unsupported[:_SHOWN_SPANS])

@@ -1,8 +1,8 @@
-"""The Open Inference Protocol on the wire: texts as BYTES tensors in, scores as FP32 out.
+"""Tensors of the Open Inference Protocol: texts as BYTES in, scores as FP32 out.
 
-Tensors stand in the JSON, or behind it as the protocol's binary extension has them: then the
-header ``Inference-Header-Content-Length`` says where the JSON ends, and every text follows its
-length, four bytes, little-endian.
+Tensors are in the JSON, or follow it as the protocol's binary extension says: the header
+``Inference-Header-Content-Length`` holds the length of the JSON, and each text follows its own
+length of four bytes, little-endian.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.open_inference_models import InferBody, Tensor
-from trivet.serve.http.parsing import parser
+from trivet.serve.http.request_models import parser
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 _BINARY_SIZE = "binary_data_size"
@@ -24,17 +24,14 @@ _parse = parser(InferBody)
 
 
 def read_tensors(raw: bytes, header_length: str | None) -> tuple[InferBody, dict[str, list[str]]]:
-    """Read a request.
+    """Return the JSON of a request, and the texts of each input by its name.
 
     Args:
-        raw: Its body.
-        header_length: The value of ``Inference-Header-Content-Length``, where it has one.
-
-    Returns:
-        The JSON, and the texts of each input by its name, flat.
+        raw: Body of the request.
+        header_length: Value of ``Inference-Header-Content-Length``, if present.
 
     Raises:
-        RequestError: It is none; the message names the input.
+        RequestError: The request is malformed; the message names the input.
     """
     end = _json_end(header_length, len(raw))
     body = _parse(raw[:end])
@@ -52,13 +49,13 @@ def read_tensors(raw: bytes, header_length: str | None) -> tuple[InferBody, dict
         if math.prod(tensor.shape) != len(texts):
             raise RequestError(
                 "validation",
-                f"input {name} has {len(texts)} texts, but its shape {tensor.shape} is of "
+                f"input {name} has {len(texts)} texts, but its shape {tensor.shape} holds "
                 f"{math.prod(tensor.shape)}",
             )
         found[name] = texts
     if binary:
         raise RequestError(
-            "validation", f"{len(binary)} bytes behind the last input belong to none"
+            "validation", f"{len(binary)} bytes after the last input belong to no input"
         )
     return body, found
 
@@ -66,12 +63,11 @@ def read_tensors(raw: bytes, header_length: str | None) -> tuple[InferBody, dict
 def write_tensors(
     head: Mapping[str, Any], outputs: Iterable[tuple[str, float | str, bool]]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the JSON of an answer, and the bytes that stand behind it.
+    """Return the JSON of an answer, and the bytes that follow it.
 
     Args:
-        head: What stands before the outputs.
-        outputs: The name and value of each, and whether it goes behind the JSON; a number is FP32,
-            a text BYTES.
+        head: Fields before the outputs.
+        outputs: Name, value (a number is FP32, a text BYTES), and whether it is binary.
     """
     written, behind = [], b""
     for name, value, is_binary in outputs:
@@ -91,7 +87,7 @@ def _json_end(header_length: str | None, size: int) -> int:
     if header_length is None:
         return size
     is_number = header_length.isascii() and header_length.isdigit()
-    # Thousands of digits would be too many for Python itself.
+    # Python refuses to convert thousands of digits.
     end = int(header_length) if is_number and len(header_length) < _MOST_DIGITS else -1
     if not 0 <= end <= size:
         raise RequestError(
@@ -101,7 +97,7 @@ def _json_end(header_length: str | None, size: int) -> int:
 
 
 def _flat(data: Any, name: str) -> list[str]:
-    """Return the texts of a tensor, row by row."""
+    """Return the texts of a nested tensor."""
     if data is None:
         raise RequestError("validation", f"input {name} has no data")
     texts: list[str] = []
@@ -111,27 +107,27 @@ def _flat(data: Any, name: str) -> list[str]:
         elif isinstance(item, str):
             texts.append(item)
         else:
-            raise RequestError("validation", f"input {name} must hold strings alone")
+            raise RequestError("validation", f"input {name} must hold only strings")
     return texts
 
 
 def _from_binary(binary: memoryview, size: Any, tensor: Tensor) -> tuple[list[str], memoryview]:
-    """Return the texts of a tensor behind the JSON, and what stands behind it."""
+    """Return the texts of a binary tensor, and the bytes after it."""
     name = tensor.name
     if tensor.data is not None:
         raise RequestError("validation", f"input {name} has both data and {_BINARY_SIZE}")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(binary):
         raise RequestError(
             "validation",
-            f"input {name}: {_BINARY_SIZE} must be a number of bytes up to {len(binary)}, which "
-            "is what is left",
+            f"input {name}: {_BINARY_SIZE} must be a number of bytes up to {len(binary)}, "
+            "the rest of the body",
         )
     own, texts, at = binary[:size], list[str](), 0
     while at < size:
         length = int.from_bytes(own[at : at + 4], "little")
         text = bytes(own[at + 4 : at + 4 + length])
         if at + 4 + length > size:
-            raise RequestError("validation", f"input {name}: a text ends behind its tensor")
+            raise RequestError("validation", f"input {name}: a text is longer than its tensor")
         try:
             texts.append(text.decode())
         except UnicodeDecodeError:

@@ -1,0 +1,357 @@
+"""Connections of a real server: timeouts, limits, framing, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.serve.http.connections import (
+    GET,
+    POST,
+    Echo,
+    Running,
+    answer,
+    error_of,
+    on_a_server,
+    rest,
+    status_of,
+    until,
+)
+
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def trickle(writer: asyncio.StreamWriter, byte: bytes) -> None:
+    """Send one byte after the other until the server closes."""
+    with contextlib.suppress(ConnectionError):
+        while True:
+            writer.write(byte)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+
+# Time -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begun", [b"", b"G", b"\r\n\r\n", GET[:20], GET[:-1]])
+@pytest.mark.parametrize("trickled", [b"", b"x", b"\r\n"])
+def test_headers_that_do_not_end_close_the_connection(begun: bytes, trickled: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        writer.write(begun)
+        sending = asyncio.create_task(trickle(writer, trickled))
+        received = await rest(reader, writer)
+        sending.cancel()
+        assert received == b"" or status_of(received) == 400
+        assert not echo.requests or trickled == b"\r\n"
+
+    on_a_server(scenario, header_timeout_seconds=0.2)
+
+
+@pytest.mark.parametrize("trickled", [b"", b"x"])
+def test_a_body_that_stalls_or_trickles_is_answered_408(trickled: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        writer.write(POST + b"Content-Length: 5000\r\n\r\n")
+        sending = asyncio.create_task(trickle(writer, trickled))
+        received = await rest(reader, writer)
+        sending.cancel()
+        assert status_of(received) == 408
+        assert b"connection: close" in received
+        error = error_of(received)
+        assert error["error_type"] == "timeout_reading"
+        assert error["error"] == "the request's body took longer than 0.2 s"
+        assert error["request_id"].encode() in received.partition(b"\r\n\r\n")[0]
+        assert not echo.requests
+
+    on_a_server(scenario, body_timeout_seconds=0.2, max_body_pieces=5000)
+
+
+@pytest.mark.parametrize("begun", [b"", GET[:10]])
+def test_an_idle_connection_is_closed_silently(begun: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        writer.write(GET)
+        assert await answer(reader) == (200, b"ok")
+        writer.write(begun)
+        assert await rest(reader, writer) == b""
+
+    on_a_server(scenario, header_timeout_seconds=0.2)
+
+
+def test_the_time_of_the_app_does_not_count_as_the_clients() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.hold = asyncio.Event()
+        reader, writer = await server.connect()
+        writer.write(POST + b"Content-Length: 2\r\n\r\nab")
+        await until(lambda: echo.requests)
+        asyncio.get_running_loop().call_later(0.25, echo.hold.set)
+        assert await answer(reader) == (200, b"ok")
+        writer.close()
+
+    on_a_server(scenario, header_timeout_seconds=0.1, body_timeout_seconds=0.1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs TCP_USER_TIMEOUT")
+def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.answer = b"x" * 20_000_000
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", server.port))
+            unread.sendall(GET)
+            await until(lambda: established(server.port) == 1)
+            await until(lambda: established(server.port) == 0)
+
+    on_a_server(scenario, body_timeout_seconds=0.2)
+
+
+def established(port: int) -> int:
+    """Return how many connections of a server the kernel knows."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
+
+
+# Size -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (GET[:-2] + b"X: " + b"a" * 100_000 + b"\r\n\r\n",),
+        (GET[:-2] + b"X: " + b"a" * 20_000, b"a" * 10_000, b"a" * 10_000),
+        (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",),
+        (GET[:-2] + b"X: a\r\n" * 101 + b"\r\n",),
+        (GET[:-2] + b"X: a\r\n" * 2000 + b"\r\n",),
+        (GET[:-2], *([b"X: " + b"a" * 100_000] * 20)),
+    ],
+    ids=["a value", "in pieces", "a path", "lines", "many lines", "a flood"],
+)
+def test_headers_beyond_the_limits_are_answered_431_without_a_body(
+    parts: tuple[bytes, ...],
+) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        received = await server.exchange(*parts)
+        assert received == b"" or status_of(received) == 431  # a flood may end in a reset
+        assert received.endswith(b"\r\n\r\n") or len(parts) > 3
+        assert not echo.scopes
+
+    on_a_server(scenario)
+
+
+def test_headers_within_the_limits_pass() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        for more in (b"X: a\r\n" * 99, b"X: " + b"a" * 30_000 + b"\r\n"):
+            writer.write(GET[:-2] + more + b"\r\n")
+            assert await answer(reader) == (200, b"ok")
+        writer.close()
+
+    on_a_server(scenario)
+
+
+def test_a_body_in_too_many_chunks_is_refused_though_it_is_small() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        received = await server.exchange(CHUNKED, b"1\r\nx\r\n" * 51 + END)
+        assert status_of(received) == 413
+        assert "more than 50 chunks" in error_of(received)["error"]
+        assert not echo.requests
+        reader, writer = await server.connect()
+        writer.write(CHUNKED + b"1\r\nx\r\n" * 49 + END)
+        assert await answer(reader) == (200, b"ok")
+        assert echo.requests == [("/first", b"x" * 49)]
+        writer.close()
+
+    on_a_server(scenario)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        POST + b"Content-Length: 10001\r\n\r\n",
+        CHUNKED + b"2000\r\n" + b"x" * 8192 + b"\r\n" + b"2000\r\n" + b"x" * 8192 + b"\r\n",
+    ],
+)
+def test_a_large_body_is_refused_by_its_claim_or_its_bytes(request_bytes: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        received = await server.exchange(request_bytes)
+        assert (status_of(received), error_of(received)["error_type"]) == (413, "too_large")
+        assert b"connection: close" in received
+        assert not echo.requests
+
+    on_a_server(scenario)
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 1_000_000])
+def test_a_body_that_was_answered_before_its_end_is_not_read(body: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.early = True
+        reader, writer = await server.connect()
+        writer.write(POST + b"Content-Length: 9999\r\n\r\n")
+        assert (await answer(reader))[0] == 413
+        writer.write(body)
+        assert await rest(reader, writer) == b""
+
+    on_a_server(scenario)
+
+
+# Framing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        POST + b"Content-Length: 0\r\nContent-Length: 36\r\n\r\n",
+        POST + b"Content-Length: 0, 36\r\n\r\n",
+        POST + b"Content-Length: +0\r\n\r\n",
+        POST + b"Content-Length: 0x0\r\n\r\n",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Content-Length: 99999999999999999999\r\n\r\n",
+        POST + b"Content-Length : 0\r\n\r\n",
+        POST + b"Content-Length\x0b: 0\r\n\r\n",
+        POST + b"Transfer-Encoding: xchunked\r\n\r\n" + END,
+        POST + b"Transfer-Encoding: identity\r\n\r\n" + END,
+        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + END,
+        POST + b"Transfer-Encoding: chunked, identity\r\n\r\n" + END,
+        POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n" + END,
+        POST + b"Transfer-Encoding : chunked\r\n\r\n" + END,
+        POST + b"Transfer-Encoding:\r\n chunked\r\n\r\n" + END,
+        POST + b"X: a\r\n Transfer-Encoding: chunked\r\n\r\n",
+        POST + b"X: a\r\n\tb\r\nContent-Length: 0\r\n\r\n",
+        POST + b"X: a\rb\r\n\r\n",
+        POST + b"X: a\x00b\r\n\r\n",
+        b"POST /first HTTP/1.1\r\n Host: a\r\n\r\n",
+        b"POST /first HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n" + END,
+        b"POST /first HTTP/2.0\r\nHost: a\r\n\r\n",
+        b"GET /first\r\n\r\n",
+        b"POST /first HTTP/1.1\r\n\r\n",
+        POST + b"Host: b\r\n\r\n",
+        CHUNKED + b"5\nhello\r\n" + END,
+        CHUNKED + b"0x1\r\nh\r\n" + END,
+        CHUNKED + b"1\r\nhello\r\n" + END,
+        CHUNKED + b"fffffffffffffffff\r\nh\r\n" + END,
+        CHUNKED + b"1;" + b"a" * 1_000_000,
+        CHUNKED + b"0\r\nX: " + b"a" * 1_000_000,
+        CHUNKED + b"0\r\n" + b"X: a\r\n" * 3000 + b"\r\n",
+        POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_malformed_framing_is_answered_400_and_closed(request_bytes: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        received = await server.exchange(request_bytes + SMUGGLED)
+        assert status_of(received) == 400
+        assert received.count(b"\r\ndate: ") == 1
+        if not received.endswith(b"\r\n\r\n"):  # the parser's refusals have no body
+            assert error_of(received)["error_type"] == "malformed"
+        assert "/smuggled" not in [scope["path"] for scope in echo.scopes]
+        assert ("/first", b"") not in echo.requests
+
+    on_a_server(scenario)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+)
+def test_tunnels_and_http_2_are_closed_without_an_answer(request_bytes: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        assert await server.exchange(request_bytes + SMUGGLED) == b""
+        assert not echo.scopes
+
+    on_a_server(scenario)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+    ],
+)
+def test_chunks_win_over_a_length_and_end_the_connection(headers: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        received = await server.exchange(POST + headers + b"\r\n" + END + SMUGGLED)
+        assert received.count(b"\r\ndate: ") == 1
+        assert echo.requests == [("/first", b"")]
+
+    on_a_server(scenario)
+
+
+def test_a_trailer_does_not_reach_the_app() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        writer.write(CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: Bearer stolen\r\n\r\n")
+        assert await answer(reader) == (200, b"ok")
+        assert b"authorization" not in dict(echo.scopes[0]["headers"])
+        writer.close()
+
+    on_a_server(scenario)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        GET[:-2] + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"GET /first HTTP/1.0\r\n\r\n",
+        POST + b"Transfer-Encoding: Chunked\r\n\r\n" + END,
+    ],
+)
+def test_unusual_requests_are_answered(request_bytes: bytes) -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        writer.write(request_bytes)
+        assert await answer(reader) == (200, b"ok")
+        writer.close()
+
+    on_a_server(scenario)
+
+
+# Ends -----------------------------------------------------------------------------------------
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        reader, writer = await server.connect()
+        writer.write(b"".join(GET.replace(b"first", b"%d" % number) for number in range(50)))
+        assert [await answer(reader) for _ in range(50)] == [(200, b"ok")] * 50
+        assert [path for path, _ in echo.requests] == [f"/{number}" for number in range(50)]
+        writer.close()
+
+    on_a_server(scenario)
+
+
+def test_the_app_learns_that_a_client_hung_up() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.hold = asyncio.Event()
+        _, writer = await server.connect()
+        writer.write(GET)
+        await until(lambda: echo.requests)
+        writer.close()
+        await until(lambda: echo.gone)
+
+    on_a_server(scenario)
+
+
+def test_while_draining_each_answer_ends_its_connection() -> None:
+    async def scenario(server: Running, echo: Echo) -> None:
+        echo.hold = asyncio.Event()
+        idle, busy = await server.connect(), await server.connect()
+        busy[1].write(GET)
+        await until(lambda: echo.requests)
+        server.health.drain()
+        echo.hold.set()
+        assert b"connection: close" in await rest(*busy)
+        idle[1].write(GET)
+        assert b"connection: close" in await rest(*idle)
+        assert status_of(await server.exchange(GET)) == 200  # new connections are accepted
+
+    on_a_server(scenario)
