@@ -31,7 +31,7 @@ from trivet.serve.scheduling.predictions import Draining, Expired, Judged, Overl
         (ClientDisconnect(), 499, "client_gone", {}),
         (HTTPException(404), 404, "not_found", {}),
         (HTTPException(405, headers={"Allow": "GET"}), 405, "method_not_allowed", {"Allow": "GET"}),
-        (RequestError("too_large", "big"), 413, "too_large", {}),
+        (RequestError("too_large", "big"), 413, "too_large", {"Connection": "close"}),
         (ZeroDivisionError("a secret"), 500, "internal", {}),
         (KeyError("question"), 500, "internal", {}),
     ],
