@@ -71,7 +71,8 @@ def count_overlaps(tokenized: TokenizedExample) -> Overlaps:
     question = (by_question / total + relative + relative) / 3
 
     answered = np.flatnonzero(np.isin(ids, answer, kind="table"))
-    sentence, ids, rarity, weight = (each[answered] for each in (sentence, ids, rarity, weight))
+    sentence, ids = sentence[answered], ids[answered]
+    rarity, weight = rarity[answered], weight[answered]
     by_response = np.bincount(sentence, weight, minlength=count)
     best = np.zeros(count)
     found = np.zeros(len(tokenized.response_sentence_spans))

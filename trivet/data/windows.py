@@ -40,6 +40,7 @@ class Plan(NamedTuple):
     Attributes:
         size: Window length.
         chunks: First and one-past-last response token of each chunk.
+        room: Number of positions for context in a window.
         windows: Number of windows, if every slice were full.
         cut: Number of question tokens that do not fit.
         work: Computation of an encoder on these windows, in positions; only ratios are meaningful.
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
 
     size: int
     chunks: list[tuple[int, int]]
+    room: int
     windows: int
     cut: int
     work: float
@@ -107,7 +109,9 @@ class WindowSettings:
             chunks = _cut(
                 tokenized.response_sentence, np.arange(answer), size // RESPONSE_SHARE, overlap=0
             )
-            longest = max(stop - start for start, stop in chunks)
+            longest = 0
+            for start, stop in chunks:
+                longest = max(longest, stop - start)
             room = size - question - longest - FRAME
             # The first slice fills the room; each further one adds what it does not repeat.
             step = room - self.stride_overlap
@@ -120,7 +124,7 @@ class WindowSettings:
                 full, last = room + other, rest + other
                 work += (slices - 1) * full * (full / even + 1) + last * (last / even + 1)
             cut = len(tokenized.question.ids) - question
-            plans.append(Plan(size, chunks, len(chunks) * slices, cut, work))
+            plans.append(Plan(size, chunks, room, len(chunks) * slices, cut, work))
         if len(plans) == 1:
             return plans[0]
         cut = min(plan.cut for plan in plans)
@@ -217,11 +221,10 @@ def lay_out(
     chunks = plan.chunks
     question = tokenized.question.ids[: plan.size // QUESTION_SHARE]
     count, answer = len(tokenized.context.ids), len(tokenized.response.ids)
-    room = plan.size - len(question) - max(stop - start for start, stop in chunks) - FRAME
     # Place of each context token in an endless row that has one separator between passages.
     passage_ends = np.concatenate([[0], np.cumsum(np.diff(tokenized.context_index) != 0)])
     place = np.arange(count) + passage_ends[:count]
-    slices = _cut(tokenized.context_sentence, place, room, settings.stride_overlap)
+    slices = _cut(tokenized.context_sentence, place, plan.room, settings.stride_overlap)
 
     rows: list[IntArray] = []
     segments: list[IntArray] = []
