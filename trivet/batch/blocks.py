@@ -68,7 +68,7 @@ def judge_blocks(
     Args:
         evaluator: The evaluator.
         rows: Rows from the beginning of a block on.
-        settings: What is judged and written.
+        settings: Settings of the run.
         characters: Number of characters that end a block.
         first_block: Number of the first block, counted from 0.
         strict: Whether to stop at the first row that cannot be judged.

@@ -36,7 +36,7 @@ OnBlock = Callable[[Tally, int], None]
 
 @dataclass(frozen=True)
 class ResumePolicy:
-    """What to do with an existing output, and with bad rows.
+    """Treatment of an existing output, and of bad rows.
 
     Attributes:
         restart: Begin anew, whatever the output contains.
@@ -96,9 +96,9 @@ def judge_to_file(
         evaluator: The evaluator.
         log: The rows.
         out: The verdict file; Parquet if its suffix is, else JSON lines. Its record is next to it.
-        settings: What is judged and written.
+        settings: Settings of the run.
         on_block: Callback for progress.
-        policy: What to do with an existing output.
+        policy: Treatment of an existing output.
 
     Returns:
         The record of the finished run.
@@ -193,9 +193,8 @@ def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> R
                 " choose another --out, or replace it with --restart"
             )
         return now
-    is_made = (
-        output.path != out and before.finished and out.exists()
-    )  # Parquet, whose lines are gone
+    # A finished Parquet file, whose lines are gone.
+    is_made = output.path != out and before.finished and out.exists()
     if not output.size and not is_made:
         logger.info("%s: empty or removed; the run begins anew", out)
         return now

@@ -45,7 +45,7 @@ def parse_shard(text: str) -> Shard:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a log is read and what is written for each row.
+    """Settings for reading a log and for writing its verdicts.
 
     Attributes:
         mapping: The log's column names by our field names.

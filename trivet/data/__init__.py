@@ -1,4 +1,1 @@
-"""Text to numbers: sources, tokens, sentences, windows, labels.
-
-The only cutting and the only alignment in the house.
-"""
+"""Text to numbers: tokens, sentences, windows, spans and labels; sources and logs of examples."""

@@ -56,7 +56,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """How long inputs are cut. They belong to the weights: a model reads as it was trained.
+    """Window settings. They belong to the weights: inputs must be cut as in training.
 
     Attributes:
         size: Most positions in a window, at least 32.

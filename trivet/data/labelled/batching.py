@@ -19,7 +19,7 @@ def fill_batches(
 ) -> list[list[int]]:
     """Group examples of similar length into batches of at most ``budget`` windows.
 
-    An example with more windows is a batch of its own. The order depends only on (seed, epoch);
+    An example with more windows gets its own batch. The order depends only on (seed, epoch);
     without a seed the examples are sorted by length. Examples change places only with others of as
     many windows, so every epoch has the same number of batches, which schedules rely on.
 
