@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.records import RagExample
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import transformers
 
     from trivet.bundle.bundle import BundleInfo
-    from trivet.data.segment_tokenizer import SegmentTokenizer
+    from trivet.data.tokenization import SegmentTokenizer
 
 # Read once by the hub's client when it is imported, hence before any fixture.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

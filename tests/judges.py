@@ -16,7 +16,7 @@ from trivet.backends.backend import Backend
 from trivet.backends.graph_choice import LoadedBackend
 from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
 from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator

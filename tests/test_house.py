@@ -30,7 +30,6 @@ HEAVY |= {"omegaconf", "sklearn", "pandas", "pyarrow", "onnx", "onnxscript"}
 LIGHT = (
     "trivet",
     "trivet.records",
-    "trivet.data.segment_tokenizer",
     "trivet.data.sentences",
     "trivet.data.windows",
     "trivet.data.spans",

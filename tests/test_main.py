@@ -23,7 +23,7 @@ import trivet
 from trivet.__main__ import app, main
 from trivet.backends.graph_choice import LoadedBackend
 from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere

@@ -42,7 +42,7 @@ from trivet.calibration.measures import (
 from trivet.calibration.thresholds import UseThreshold, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.sources import load_source
-from trivet.data.segment_tokenizer import BoolArray, SegmentTokenizer
+from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import HeadName

@@ -15,7 +15,7 @@ from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import BundleInfo, GraphInfo, write_bundle
 from trivet.data.logs.log import Log
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation.evaluator import Evaluator
 
 TOY_RUN = Path(__file__).with_name("toy_run.py")

@@ -24,7 +24,7 @@ from trivet.calibration.head_logits import read_heads
 from trivet.configs.schema import Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items, prepare
 from trivet.data.labelled.labelled_jsonl import read_jsonl
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 
 
 @pytest.fixture(scope="session", params=["wordpiece_file", "unigram_file"])

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trivet.data.segment_tokenizer import IntArray, Segment
-from trivet.data.tokenization import TokenizedExample
+from trivet.data.tokenization import IntArray, Segment, TokenizedExample
 from trivet.records import ContextSpan, Span
 
 Sentences = Sequence[Sequence[int]]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.data.examples import Sentences, make_tokenized
 from trivet.data.lexical_overlap import Overlaps, count_overlaps
-from trivet.data.segment_tokenizer import FloatArray
+from trivet.data.tokenization import FloatArray
 
 words = st.lists(st.integers(0, 12).map(lambda number: number * 2500), min_size=1, max_size=8)
 sentences = st.lists(words, max_size=6)

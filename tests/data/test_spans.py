@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.segment_tokenizer import IntArray, SegmentTokenizer
-from trivet.data.spans import mark_tokens, unsupported_spans
+from trivet.data.spans import mark_tokens
+from trivet.data.tokenization import IntArray, SegmentTokenizer
+from trivet.evaluation.postprocessing import unsupported_spans
 from trivet.records import Span
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import TokenizedExample, tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.records import ContextSpan, ExampleError, RagExample, Span
 
 SENTENCES = st.lists(

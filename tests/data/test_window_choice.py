@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data.examples import make_tokenized
-from trivet.data.segment_tokenizer import SpecialTokens
-from trivet.data.tokenization import TokenizedExample
+from trivet.data.tokenization import SpecialTokens, TokenizedExample
 from trivet.data.windows import SLACK, WindowSettings, lay_out, take_windows
 from trivet.records import WindowError
 

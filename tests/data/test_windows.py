@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import make_tokenized
-from trivet.data.segment_tokenizer import FloatArray, IntArray, SpecialTokens
-from trivet.data.tokenization import TokenizedExample
+from trivet.data.tokenization import FloatArray, IntArray, SpecialTokens, TokenizedExample
 from trivet.data.windows import (
     FRAME,
     Layout,

@@ -19,7 +19,7 @@ from tests.relative_attention import RELATIVE
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.bundle.bundle import GRAPH_NAME, BundleInfo, GraphInfo, write_bundle
 from trivet.bundle.self_test import SelfTest
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.exporting.precision import emulated, mixed
 from trivet.model.aggregate import Outputs

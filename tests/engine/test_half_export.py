@@ -14,7 +14,7 @@ from onnx import TensorProto
 from trivet.backends.tensorrt_loading import find_graph
 from trivet.bundle.bundle import BundleInfo, read_bundle, write_bundle
 from trivet.bundle.self_test import read_self_test
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.export import export_onnx
 from trivet.exporting.graph import trace
 from trivet.exporting.int8 import quantize

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from tests.judges import FormulaBackend
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.job import InferenceJob, WorkerPool

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trivet.backends.backend import Backend, workers_of
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import (

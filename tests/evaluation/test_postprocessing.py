@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from trivet.bundle.schema import Thresholds
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import TokenizedExample, tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample

@@ -12,7 +12,7 @@ import pytest
 
 from trivet.bundle.bundle import BundleInfo, GraphInfo, WindowInfo, write_bundle
 from trivet.bundle.schema import parse_info
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere

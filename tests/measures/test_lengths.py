@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import predicted, verdict
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.lengths import bucket_of, count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure

@@ -12,8 +12,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from trivet.data.segment_tokenizer import IntArray, SegmentTokenizer
-from trivet.data.tokenization import tokenize_examples
+from trivet.data.tokenization import IntArray, SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Granularity

@@ -15,7 +15,7 @@ from trivet.bundle.bundle import BundleInfo, read_bundle, write_bundle
 from trivet.bundle.model_card import render_card
 from trivet.bundle.schema import parse_info
 from trivet.bundle.weights import load_rag_model
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.model.architecture import TrunkKind
 from trivet.model.multi_trunk import PartialTrunk, SeparateTrunk
 from trivet.model.trunk import Trunk

@@ -13,7 +13,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.token_head import TokenHead
 from trivet.records import BundleError, ConfigError
 from trivet.training.initialization import initial_model

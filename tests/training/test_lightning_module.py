@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trivet.configs.schema import LossConfig
 from trivet.data.labelled.datamodule import collate_items, prepare
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.model.rag_model import RagModel
 from trivet.records import ConfigError, LabelledExample, Labels, RagExample

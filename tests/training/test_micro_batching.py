@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, collate, lay_out
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.records import RagExample

@@ -15,8 +15,7 @@ import trivet.train
 from trivet.bundle.bundle import WEIGHTS_NAME, WindowInfo, read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, collate, lay_out
 from trivet.model.rag_model import as_tensors
 from trivet.records import ConfigError, RagExample

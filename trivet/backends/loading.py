@@ -10,7 +10,7 @@ from trivet.backends.backend import cores
 from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test, choose_graph
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import TOKENIZER_NAME, Bundle
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.records import BundleError
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trivet.data.segment_tokenizer import BoolArray
+from trivet.data.tokenization import BoolArray
 from trivet.model.architecture import Reduction
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 from trivet.records import DataError

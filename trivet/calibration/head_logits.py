@@ -12,8 +12,8 @@ from torch import Tensor
 
 from trivet.calibration.fit import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.segment_tokenizer import BoolArray, IntArray
 from trivet.data.spans import mark_tokens
+from trivet.data.tokenization import BoolArray, IntArray
 from trivet.model.architecture import HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span

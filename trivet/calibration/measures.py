@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from trivet.calibration.fit import HeadLogits, Map, Probabilities, probabilities
-from trivet.data.segment_tokenizer import BoolArray
+from trivet.data.tokenization import BoolArray
 from trivet.measures.curves import ReliabilityBin, expected_calibration_error, reliability_bins
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction

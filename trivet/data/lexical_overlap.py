@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trivet.data.segment_tokenizer import FloatArray, IntArray
-from trivet.data.tokenization import TokenizedExample
+from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 
 # Vocabularies list their pieces roughly by frequency, the common ones first (in WordPiece after
 # unused entries and single characters, 2,000 in BERT), so by Zipf's law the logarithm of an id

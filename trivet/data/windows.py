@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trivet.data.lexical_overlap import count_overlaps
-from trivet.data.segment_tokenizer import FloatArray, IntArray, SpecialTokens
-from trivet.data.tokenization import TokenizedExample
+from trivet.data.tokenization import FloatArray, IntArray, SpecialTokens, TokenizedExample
 from trivet.records import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.

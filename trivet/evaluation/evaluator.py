@@ -138,8 +138,7 @@ class Evaluator:
             BackendError: The backend failed.
         """
         example = RagExample(question, as_passages(contexts), response, id)
-        job = EvaluationJob(self, [example], allow_empty_contexts)
-        return _only(job.outcomes(to_evaluation))
+        return EvaluationJob(self, [example], allow_empty_contexts).only(to_evaluation)
 
     def evaluate_tokens(
         self,
@@ -157,8 +156,7 @@ class Evaluator:
             the tokens that do not.
         """
         example = RagExample(question, as_passages(contexts), response)
-        job = EvaluationJob(self, [example], allow_empty_contexts)
-        return _only(job.outcomes(to_token_verdicts))
+        return EvaluationJob(self, [example], allow_empty_contexts).only(to_token_verdicts)
 
     def evaluate_many(
         self,
@@ -249,13 +247,19 @@ class EvaluationJob:
             evaluator.limits,
         )
 
-    def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
-        """Wait; return what is read of each example that is no failure, or its error."""
-        return self._evaluator.postprocess(self._preprocessed, self._inference.wait(), reading)
+    def only(self, reading: Reading[T]) -> T:
+        """Wait; return the outcome of the only example, or raise its error."""
+        answers = self._inference.wait()
+        (outcome,) = self._evaluator.postprocess(self._preprocessed, answers, reading)
+        if isinstance(outcome, Refusal):
+            raise outcome
+        return outcome
 
     def results(self) -> list[Evaluation | FailedEvaluation]:
         """Wait; return one result for each example, in order, also for failures."""
-        outcomes = iter(self.outcomes(to_evaluation))
+        answers = self._inference.wait()
+        evaluator, preprocessed = self._evaluator, self._preprocessed
+        outcomes = iter(evaluator.postprocess(preprocessed, answers, to_evaluation))
         return [
             to_result(next(outcomes), example) if isinstance(example, RagExample) else example
             for example in self._examples
@@ -286,14 +290,6 @@ def evaluate(
 @functools.cache
 def _default_evaluator() -> Evaluator:
     return Evaluator()
-
-
-def _only(outcomes: Sequence[T | Refusal]) -> T:
-    """Return the only outcome, or raise it if it is an error."""
-    (outcome,) = outcomes
-    if isinstance(outcome, Refusal):
-        raise outcome
-    return outcome
 
 
 def _blocks(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
-from trivet.data.segment_tokenizer import FloatArray, IntArray
+from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate, take_windows
 from trivet.model.aggregate import Outputs, join, weakest
 from trivet.model.architecture import Reduction

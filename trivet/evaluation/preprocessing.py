@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import TokenizedExample, tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.records import BackendError, ExampleError, FailedEvaluation, RagExample, WindowError
 
@@ -72,7 +71,12 @@ class Preprocessor:
                 checked.append(self._check(example, allow_empty_contexts))
             except ExampleError as error:
                 checked.append(error)
-        tokenized = iter(self._tokenize([each for each in checked if isinstance(each, RagExample)]))
+        accepted = [each for each in checked if isinstance(each, RagExample)]
+        tokenized: Iterator[TokenizedExample | ExampleError]
+        try:
+            tokenized = iter(tokenize_examples(accepted, self.tokenizer))
+        except ExampleError:
+            tokenized = map(self._tokenize, accepted)
         found: list[PreprocessedExample | Refusal] = []
         for example, each in zip(examples, checked, strict=True):
             tokens = next(tokenized) if isinstance(each, RagExample) else each
@@ -118,16 +122,12 @@ class Preprocessor:
             example = replace(example, response="", response_sentences=None)
         return example
 
-    def _tokenize(
-        self, examples: Sequence[RagExample]
-    ) -> Sequence[TokenizedExample | ExampleError]:
-        """Tokenize in one batch; if an example is refused, one by one to find out which."""
+    def _tokenize(self, example: RagExample) -> TokenizedExample | ExampleError:
+        """Tokenize one example of a batch that was refused."""
         try:
-            return tokenize_examples(examples, self.tokenizer)
+            return tokenize_examples([example], self.tokenizer)[0]
         except ExampleError as error:
-            if len(examples) == 1:
-                return [error]
-        return [tokens for example in examples for tokens in self._tokenize([example])]
+            return error
 
     def _lay_out(self, tokens: TokenizedExample, allow_empty_contexts: bool) -> Layout:
         """Cut an example, unless no context token is left or there are too many windows."""

@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import Estimate
 from trivet.measures.metrics import Measured, draws_of, measured_rows, to_figure

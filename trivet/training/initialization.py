@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from trivet.bundle.bundle import TOKENIZER_NAME, BundleInfo, read_bundle
 from trivet.bundle.weights import load_rag_model
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import Granularity, Reduction, TrunkKind

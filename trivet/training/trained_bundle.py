@@ -20,7 +20,7 @@ from trivet.bundle.bundle import (
     write_bundle,
 )
 from trivet.configs.schema import Init, TrainConfig
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.data.labelled.batching import WindowBatches, fill_batches
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.records import ConfigError, RagExample
 

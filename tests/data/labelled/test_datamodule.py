@@ -19,7 +19,7 @@ from trivet.data.labelled.datamodule import (
     prepare,
     truths,
 )
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.records import ConfigError, LabelledExample, Labels, RagExample
 

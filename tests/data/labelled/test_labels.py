@@ -16,9 +16,8 @@ from trivet.data.labelled.labels import (
     align_labels,
     collate_labels,
 )
-from trivet.data.segment_tokenizer import SegmentTokenizer
 from trivet.data.spans import mark_tokens
-from trivet.data.tokenization import TokenizedExample, tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.heads.support import CLASSES
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from torch.utils.data import Sampler
 
-from trivet.data.segment_tokenizer import IntArray
+from trivet.data.tokenization import IntArray
 from trivet.data.windows import Layout
 from trivet.records import ConfigError
 

@@ -19,8 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.labels import Targets, align_labels, collate_labels
-from trivet.data.segment_tokenizer import SegmentTokenizer
-from trivet.data.tokenization import TokenizedExample, tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.records import ConfigError, LabelledExample
 

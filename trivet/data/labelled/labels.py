@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trivet.data.segment_tokenizer import BoolArray, IntArray
 from trivet.data.spans import mark_tokens
-from trivet.data.tokenization import TokenizedExample
+from trivet.data.tokenization import BoolArray, IntArray, TokenizedExample
 from trivet.data.windows import Array, Layout
 from trivet.records import ContextSpan, LabelledExample, Span
 
