@@ -23,7 +23,7 @@ from trivet.backends.backend import Backend, workers_of
 from trivet.backends.graph_choice import Precision
 from trivet.backends.loading import load_backend, load_tokenizer
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
-from trivet.data.segment_tokenizer import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.records import BundleError
