@@ -107,7 +107,7 @@ def write_stock_graph(model: RagModel, file: Path, precision: str) -> Path:
     int8 is ONNX Runtime's dynamic quantization of every constant matmul, one scale an output
     channel.
     """
-    graph = trace(model, int(model.trunk.config.vocab_size), sums_apart=False)
+    graph = trace(model, int(model.trunk.config.vocab_size), fuse_sums=True)
     if precision == "fp32":
         onnx.save(graph, file)
         return file

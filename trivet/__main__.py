@@ -44,8 +44,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns
     pretty_exceptions_enable=False,
 )
-for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, export, info):
+for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, info):
     app.command()(command)
+app.add_typer(export)
 
 
 def main() -> None:

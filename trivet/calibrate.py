@@ -122,7 +122,7 @@ def calibrate(
     model = load_rag_model(bundle).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     window = bundle.info.window
-    settings = WindowSettings(window.size, window.overlap, window.sizes, window.break_even)
+    settings = WindowSettings(window.size, window.stride_overlap, window.sizes, window.break_even)
     items = prepare(_load(specs, split, choices.only), tokenizer, settings)
     logits = read_heads(model, items, tokenizer.special.pad)
 
@@ -141,7 +141,7 @@ def calibrate(
         _put(model, name, found)
     info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
     changed = {"calibration": info, "thresholds": thresholds, "scores": ()}
-    changed |= {"graphs": (), "engines": (), "openvino": None, "quantized": ()}
+    changed |= {"graphs": (), "engines": (), "openvino": None}
     write_bundle(
         folder,
         bundle.info.model_copy(update=changed),
@@ -262,7 +262,7 @@ def _described(
         heads[name] = PlattInfo(
             scale=found.scale * one.scale,
             shift=found.scale * one.shift + found.shift,
-            overlap=found.scale * one.overlap + found.lexical_overlap,
+            lexical_overlap=found.scale * one.lexical_overlap + found.lexical_overlap,
         )
     by_name = {report.name: report.errors[0] for report in reports}
     errors = {

@@ -1,15 +1,13 @@
-"""Export: a trained bundle becomes graphs that engines run, with proof that they answer alike.
+"""Export the ONNX graphs of a trained bundle and compare them with its weights.
 
-- ``model.onnx``: fp32, standard operators only: any engine, any shape
-- ``exporting.int8.onnx``: for ONNX Runtime on CPUs: int8 products, fused attention
-- ``model.attention.onnx``, where asked for: fp32, ONNX's own ``Attention`` (opset 23), which
-  TensorRT fuses
-- ``model.bf16.onnx`` or ``model.fp16.onnx``, where asked for: 16-bit products, for TensorRT
-- ``exporting.int8-qdq.onnx``, ``model.fp8-qdq.onnx``, where ``exporting.quantized`` makes them: a
-  new export removes them
-- ``model.openvino.xml``, where ``exporting.openvino`` finds it best: a new export removes it
-- ``parity.json``: all against the weights in torch, over a grid of shapes
-- ``self_test.json``: small inputs, and what each file answered to them here
+- ``model.onnx``: fp32 in standard operators, any backend and shape
+- ``model.int8.onnx``: int8 matmuls and fused attention, for ONNX Runtime on CPUs
+- ``model.attention.onnx`` (optional): fp32 with ONNX's ``Attention`` (opset 23), for TensorRT
+- ``model.bf16.onnx``, ``model.fp16.onnx`` (optional): 16-bit matmuls, for TensorRT
+- ``parity.json``: differences from the weights in torch, over a grid of shapes
+- ``self_test.json``: small inputs, and the answers of each file to them
+
+A new export removes the OpenVINO model of an earlier one, which may be of other weights.
 """
 
 from __future__ import annotations
@@ -30,11 +28,9 @@ from trivet.backends.int8_sums import keep_int8_sums_exact
 from trivet.bundle.bundle import (
     ATTENTION_NAME,
     BF16_NAME,
-    FP8_QDQ_NAME,
     FP16_NAME,
     GRAPH_NAME,
     INT8_NAME,
-    INT8_QDQ_NAME,
     OPENVINO_NAME,
     OPENVINO_WEIGHTS_NAME,
     PARITY_NAME,
@@ -52,7 +48,7 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.exporting.int8 import quantize
-from trivet.exporting.parity import FP32_TOLERANCE, Engine, ParityReport, compare, grid
+from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed
 from trivet.model.aggregate import Outputs
 from trivet.model.inference.layer import Form
@@ -64,12 +60,12 @@ logger = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "int8", "bf16", "fp16"]
 
-# What one protobuf message, and so one ONNX file, can hold at most.
+# Size limit of a protobuf message, and so of an ONNX file.
 _LARGEST_FILE = 2**31 - 1
 
 
 class _Kind(NamedTuple):
-    """One of the graphs there can be."""
+    """One kind of graph."""
 
     file: str
     precision: Precision
@@ -84,7 +80,7 @@ _KINDS = {
 }
 _HALVES: dict[Half, str] = {"bf16": BF16_NAME, "fp16": FP16_NAME}
 _FILES = {kind.file for kind in _KINDS.values()} | set(_HALVES.values())
-_FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME, INT8_QDQ_NAME, FP8_QDQ_NAME}
+_FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
 
 
 def export_onnx(
@@ -99,25 +95,20 @@ def export_onnx(
 
     Args:
         folder: A bundle with weights.
-        out: Where to write a serving bundle without the weights; ``None`` adds the graphs to
-            ``folder`` itself, whose weights stay.
-        keep: Which graphs to write; ``None`` keeps both in ``folder``, and int8 alone in ``out``.
-            Both are made and compared in any case. A graph of ``folder`` that is not kept goes.
-            ``bf16`` and ``fp16``, with 16-bit products for GPUs, are compared as
-            ``precision.emulated`` runs them on a CPU.
-        form: ``attention`` writes ``model.attention.onnx`` beside them, and takes it for what is
-            kept in bf16 or fp16.
-        threads: Threads of ONNX Runtime; ``None`` takes one for each core.
+        out: Folder for a serving bundle without weights; ``None`` adds the graphs to ``folder``.
+        keep: Precisions to write; ``None`` means fp32 and int8 in ``folder``, int8 alone in
+            ``out``. Both are always made and compared; other graphs of ``folder`` are removed.
+            ``bf16`` and ``fp16`` are compared in emulation (``precision.emulated``).
+        form: ``attention`` also writes ``model.attention.onnx`` and derives bf16 and fp16 from it.
+        threads: Threads of ONNX Runtime; ``None`` uses one per core.
 
     Returns:
-        The parity report, as it also stands in the bundle.
+        The parity report, as written to the bundle.
 
     Raises:
-        BundleError: The bundle is refused, ``out`` is ``folder``, or it holds something that no
-            bundle wrote.
-        BackendError: The fp32 graph differs from the weights by more than 1e-4 somewhere, or a graph
-            answers with something that is not finite, or the weights are too large for one ONNX
-            file. Nothing is written then.
+        BundleError: The bundle is refused, ``out`` is ``folder``, or ``out`` holds other files.
+        BackendError: The fp32 graph differs from the weights by more than 1e-4, an output is not
+            finite, or the weights are too large for one ONNX file. Nothing is written then.
     """
     if out is not None and out.resolve() == folder.resolve():
         raise BundleError(
@@ -135,13 +126,12 @@ def export_onnx(
             kinds[half] = _KINDS[source]._replace(file=_HALVES[half], precision=half)
             paths[half] = Path(scratch) / _HALVES[half]
             onnx.save(mixed(onnx.load(paths[source]), half), paths[half])
-        engines = {path.name: _onnx_engine(path, threads) for path in paths.values()}
-        report = _check_parity(model, engines, bundle.info.window.size)
+        runs = {path.name: _onnx_run(path, threads) for path in paths.values()}
+        report = _check_parity(model, runs, bundle.info.window.size)
         names = (*(keep or (("fp32", "int8") if out is None else ("int8",))), *extra)
         kept = {kinds[name]: paths[name] for name in names}
-        test = _record_self_test(
-            bundle, model, {kind: engines[kind.file] for kind in kept}, out is None
-        )
+        kept_runs = {kind: runs[kind.file] for kind in kept}
+        test = _record_self_test(bundle, model, kept_runs, weights=out is None)
         files: dict[str, bytes | Path] = {kind.file: path for kind, path in kept.items()}
         files[PARITY_NAME] = report.to_json().encode()
         files[SELF_TEST_NAME] = test.to_json().encode()
@@ -156,8 +146,7 @@ def export_onnx(
             )
             for kind in kept
         )
-        # What was chosen for OpenVINO, or given ranges for cards, may be of other weights.
-        changed = {"graphs": graphs, "engines": (), "openvino": None, "quantized": ()}
+        changed = {"graphs": graphs, "engines": (), "openvino": None}
         info = bundle.info.model_copy(update=changed)
         if out is None:
             add_files(folder, files, info, without=_FILES - files.keys())
@@ -169,7 +158,7 @@ def export_onnx(
 
 
 def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> dict[str, Path]:
-    """Trace the model in standard operators, for ONNX Runtime in int8, and in every extra form."""
+    """Trace and write the fp32 graph, the int8 graph and every extra kind."""
     vocab = int(model.trunk.config.vocab_size)
     size = sum(4 * parameter.numel() for parameter in model.parameters())
     if size > _LARGEST_FILE:
@@ -188,12 +177,11 @@ def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> di
     return paths
 
 
-def _check_parity(model: RagModel, engines: Mapping[str, Engine], window: int) -> ParityReport:
-    """Compare, and refuse an fp32 graph that is not the model."""
-    vocab = int(model.trunk.config.vocab_size)
-    cases = [(sizes, make_windows(sizes, vocab, seed)) for seed, sizes in enumerate(grid(window))]
-    report = compare(_torch_engine(model), engines, cases)
-    for file in engines.keys() & {GRAPH_NAME, ATTENTION_NAME}:
+def _check_parity(model: RagModel, runs: Mapping[str, Run], window: int) -> ParityReport:
+    """Compare all graphs with the weights; refuse an fp32 graph that differs too much."""
+    cases = grid_windows(window, int(model.trunk.config.vocab_size))
+    report = compare(_torch_run(model), runs, cases)
+    for file in runs.keys() & {GRAPH_NAME, ATTENTION_NAME}:
         if report.worst[file] > FP32_TOLERANCE:
             largest = {max(row.differences[file].largest.values()): row for row in report.rows}
             raise BackendError(
@@ -205,21 +193,19 @@ def _check_parity(model: RagModel, engines: Mapping[str, Engine], window: int) -
 
 
 def _record_self_test(
-    bundle: Bundle, model: RagModel, engines: Mapping[_Kind, Engine], weights: bool
+    bundle: Bundle, model: RagModel, runs: Mapping[_Kind, Run], weights: bool
 ) -> SelfTest:
-    """Store small windows and what every file that is kept answers to them."""
+    """Return small windows with the answers of every kept file."""
     sizes = Sizes(N=3, L=min(40, bundle.info.window.size), B=2, R=9, K=2, C=23, S=3)
     windows = make_windows(sizes, int(model.trunk.config.vocab_size), seed=7)
-    answers = {
-        kind.file: (str(kind.precision), engine(windows)) for kind, engine in engines.items()
-    }
+    answers = {kind.file: (str(kind.precision), run(windows)) for kind, run in runs.items()}
     if weights:
-        answers[WEIGHTS_NAME] = ("fp32", _torch_engine(model)(windows))
+        answers[WEIGHTS_NAME] = ("fp32", _torch_run(model)(windows))
     return SelfTest.record(windows._asdict(), answers)
 
 
-def _torch_engine(model: RagModel) -> Engine:
-    """Return the model as something that takes and gives arrays."""
+def _torch_run(model: RagModel) -> Run:
+    """Return a function that runs the model in torch on arrays."""
 
     def run(windows: Windows) -> Mapping[str, np.ndarray[Any, Any]]:
         with torch.inference_mode():
@@ -229,8 +215,8 @@ def _torch_engine(model: RagModel) -> Engine:
     return run
 
 
-def _onnx_engine(path: Path, threads: int | None) -> Engine:
-    """Return a graph in ONNX Runtime as something that takes and gives arrays."""
+def _onnx_run(path: Path, threads: int | None) -> Run:
+    """Return a function that runs a graph in ONNX Runtime, 16-bit graphs in emulation."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     keep_int8_sums_exact(options)

@@ -49,7 +49,7 @@ def info(tiny_bert: transformers.BertModel) -> BundleInfo:
         encoder=EncoderInfo(
             model_type="bert", hidden_size=16, layers=2, source="tiny-bert", licence="Apache-2.0"
         ),
-        window=WindowInfo(size=64, overlap=8),
+        window=WindowInfo(size=64, stride_overlap=8),
         faithfulness="weakest_sentence",
         heads=("support", "relevance", "utilization"),
         thresholds=Thresholds(adherence=0.4, sentence=0.5, span=0.3),
@@ -232,7 +232,7 @@ def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], mes
         (("surprise",), 1, "surprise: Extra inputs"),
         (("window", "stride"), 1, r"window\.stride: Extra inputs"),
         (("window", "size"), "64", r"window\.size: Input should be a valid integer"),
-        (("window", "overlap"), 64, r"window\.overlap \(64\) must be below window\.size \(64\)"),
+        (("window", "stride_overlap"), 64, r"window\.stride_overlap \(64\) must be below window\.size \(64\)"),
         (("thresholds", "span"), 1.5, r"thresholds\.span"),
         (("thresholds", "more"), 0.5, r"thresholds\.more"),
         (("heads",), ["support", "mood"], r"heads\.1"),

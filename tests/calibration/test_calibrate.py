@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from trivet.__main__ import app
 from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, read_bundle, write_bundle
-from trivet.bundle.quantized_info import QuantizedInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, Choices, calibrate, fold
 from trivet.calibration import report as calibration_report
@@ -72,12 +71,9 @@ def written(
         for name, weight in model.heads.named_parameters():
             weight.mul_(8 if name.endswith("classifier.weight") else 1)  # large logits
     graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
-    loss: dict[str, Any] = dict.fromkeys(("auroc_loss", "rmse_loss"), 0.0) | {"flipped": 0}
-    loss |= {"data": "rows", "split": "dev", "rows": 9, "calls": 1, "date": "2026-01-31"}
-    lost = QuantizedInfo(file="model.onnx", precision="int8-qdq", half="bf16", **loss)
     write_bundle(
         folder,
-        tiny_info(tokenizer).model_copy(update={"graphs": (graph,), "quantized": (lost,)}),
+        tiny_info(tokenizer).model_copy(update={"graphs": (graph,)}),
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),
@@ -96,7 +92,7 @@ def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, Head
     found = read_bundle(bundle)
     model = load_rag_model(found)
     tokenizer = SegmentTokenizer.from_file(bundle / "tokenizer.json")
-    settings = WindowSettings(found.info.window.size, found.info.window.overlap)
+    settings = WindowSettings(found.info.window.size, found.info.window.stride_overlap)
     items = prepare(read_jsonl(data)[0], tokenizer, settings)
     return model, items, read_heads(model, items, tokenizer.special.pad)
 
@@ -188,7 +184,7 @@ def test_a_bundle_is_calibrated_and_its_old_graph_is_gone(
 
     info = read_bundle(bundle).info
     assert info.calibration == found.info and info.calibration.method == method
-    assert not info.graphs and not info.quantized and not (bundle / "model.onnx").exists()
+    assert not info.graphs and not (bundle / "model.onnx").exists()
     by_name = {report.name: report for report in found.reports}
     fitted = {name for name in logits if by_name[name].found is not None}
     # Scale alone cannot fit a head whose logits are all of one sign.
@@ -256,9 +252,9 @@ def shared(written: Path) -> Path:
 def overlaps(bundle: Path) -> dict[str, float]:
     """Return the weights that bundle.json names, and encoder.json holds."""
     load_rag_model(read_bundle(bundle))
-    held = json.loads((bundle / "encoder.json").read_text(encoding="utf-8")).get("overlap")
+    held = json.loads((bundle / "encoder.json").read_text(encoding="utf-8")).get("lexical_overlap")
     heads = read_bundle(bundle).info.calibration.heads
-    said: dict[str, float] = {name: heads[name].overlap for name in HEADS if name in heads}
+    said: dict[str, float] = {name: heads[name].lexical_overlap for name in HEADS if name in heads}
     assert held == said or (held is None and not any(said.values()))
     return said
 
@@ -271,7 +267,7 @@ def test_overlap_and_isotonic_maps_are_in_bundle_and_graph(bundle: Path, shared:
     check_answers(bundle, shared, logits, maps)
     isotonic = Choices(method="isotonic", heads=("relevance",))
     calibrate(bundle, [f"jsonl:{shared}"], "all", isotonic)
-    assert ", overlap " in (bundle / "README.md").read_text(encoding="utf-8")
+    assert ", lexical overlap " in (bundle / "README.md").read_text(encoding="utf-8")
 
     model = load_rag_model(read_bundle(bundle))
     assert set(model.calibration) == {"relevance"}

@@ -82,7 +82,7 @@ def test_the_call_answers_as_the_weights_do_in_torch(
 
     bundle = read_bundle(tiny_bundle)
     model, tokenizer = load_rag_model(bundle), load_tokenizer(bundle)
-    settings = WindowSettings(bundle.info.window.size, bundle.info.window.overlap)
+    settings = WindowSettings(bundle.info.window.size, bundle.info.window.stride_overlap)
     reads = tokenize_examples(rag_examples, tokenizer)
     layouts = [lay_out(read, settings, tokenizer.special) for read in reads]
     with torch.inference_mode():

@@ -46,7 +46,7 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
 
     bundle = read_bundle(folder)
     info = bundle.info
-    assert (info.window.size, info.window.overlap) == (64, 0)
+    assert (info.window.size, info.window.stride_overlap) == (64, 0)
     assert info.heads == ("support", "relevance", "utilization")
     assert {name: 0 < value < 1 for name, value in vars(info.thresholds).items()} == {
         "adherence": True,

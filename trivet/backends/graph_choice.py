@@ -14,7 +14,7 @@ from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 
-Precision = Literal["fp32", "int8", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
+Precision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class LoadedBackend(NamedTuple):
@@ -65,5 +65,5 @@ def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
             return by_precision[each]
     has = ", ".join(sorted(by_precision)) or "none"
     raise BundleError(
-        f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run `trivet export` on it"
+        f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run `trivet export onnx` on it"
     )

@@ -71,7 +71,7 @@ def load_backend(
 
         if precision == "int8":
             raise BundleError(
-                f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16, fp32 or int8-qdq"
+                f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32"
             )
         return LoadedBackend(load_engine(bundle, precision or "bf16"), precision or "bf16")
     workers = workers or threads or cores()

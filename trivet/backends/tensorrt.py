@@ -101,7 +101,7 @@ class TensorRTBackend:
             raise BackendError(
                 f"TensorRT {tensorrt.__version__} refuses the engine built by "
                 f"{info.target.tensorrt} on {info.target.gpu}; build it again: trivet export "
-                "BUNDLE --backend tensorrt"
+                "tensorrt BUNDLE --data DATA"
             )
         self._check_ends()
         self.workers = contexts

@@ -62,7 +62,7 @@ def find_engine(
     if found is None:
         raise BackendError(
             f"{cache.folder}: no engine of {bundle.folder / graph.file} for {target.gpu} and "
-            f"TensorRT {target.tensorrt}; run `trivet export {bundle.folder} --backend tensorrt` "
+            f"TensorRT {target.tensorrt}; run `trivet export tensorrt {bundle.folder} --data DATA` "
             "on this machine"
         )
     return found
@@ -78,12 +78,8 @@ def find_graph(bundle: Bundle, precision: EnginePrecision) -> GraphInfo:
         graph for graph in bundle.info.graphs if graph.precision == precision and graph.portable
     ]
     if not fitting or not bundle.has(GRAPH_NAME):
-        eight_bits = precision.removesuffix("-qdq")
-        asked = f"--precision {precision}"
-        if eight_bits != precision:
-            asked = f"--data DATA --quantize {eight_bits}"
         raise BundleError(
             f"{bundle.folder}: an engine needs {GRAPH_NAME} and a graph in {precision}; run "
-            f"`trivet export {bundle.folder} --backend tensorrt {asked}` where the weights are"
+            f"`trivet export onnx {bundle.folder} --precision {precision}` where the weights are"
         )
     return max(fitting, key=lambda graph: graph.opset)

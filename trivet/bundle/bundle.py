@@ -3,8 +3,7 @@
 - ``bundle.json``: what the model is (``bundle_info.BundleInfo``)
 - ``tokenizer.json``: text to ids
 - ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
-- ``model.onnx``: the same model as a graph; ``exporting.int8.onnx`` for CPUs; added by export
-- ``exporting.int8-qdq.onnx``, ``model.fp8-qdq.onnx``: for cards, where they were asked for
+- ``model.onnx``: the same model as a graph; ``model.int8.onnx`` for CPUs; added by export
 - ``model.openvino.xml`` and ``.weights``: for OpenVINO, where they are the best choice
 - ``self_test.json``: small inputs and the answers each engine must give to them
 - ``parity.json``: how far the graphs are from the weights, over a grid of shapes
@@ -76,8 +75,6 @@ INT8_NAME = "model.int8.onnx"
 BF16_NAME = "model.bf16.onnx"
 FP16_NAME = "model.fp16.onnx"
 ATTENTION_NAME = "model.attention.onnx"
-INT8_QDQ_NAME = "model.int8-qdq.onnx"
-FP8_QDQ_NAME = "model.fp8-qdq.onnx"
 OPENVINO_NAME = "model.openvino.xml"
 OPENVINO_WEIGHTS_NAME = "model.openvino.weights"
 SELF_TEST_NAME = "self_test.json"
@@ -97,8 +94,6 @@ _OWN_NAMES = frozenset(
         BF16_NAME,
         FP16_NAME,
         ATTENTION_NAME,
-        INT8_QDQ_NAME,
-        FP8_QDQ_NAME,
         OPENVINO_NAME,
         OPENVINO_WEIGHTS_NAME,
         SELF_TEST_NAME,
@@ -220,7 +215,7 @@ def read_bundle(folder: Path) -> Bundle:
         if file not in manifest.files:
             raise BundleError(
                 f"{folder / INFO_NAME}: names the graph {file}, which the bundle does not "
-                "hold; run `trivet export` on it again"
+                "hold; run `trivet export onnx` on it again"
             )
     if not info.graphs and WEIGHTS_NAME not in manifest.files:
         raise BundleError(f"{folder}: holds neither {WEIGHTS_NAME} nor a graph; nothing can answer")

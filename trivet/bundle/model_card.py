@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trivet.bundle.openvino_info import MOST_LOSS, OpenVinoInfo
-from trivet.bundle.quantized_info import QuantizedInfo
-from trivet.bundle.schema import BundleInfo, CalibrationInfo, GraphInfo, ScoreInfo
+from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
 
 _WEAKEST = {
     "weakest_token": "the support of the least supported token of the response",
@@ -54,7 +53,7 @@ def _use(info: BundleInfo) -> str:
         'evaluator = trivet.Evaluator("path/to/this/folder")\n'
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
         f"Inputs are cut in windows of {_lengths(info)} tokens "
-        f"({info.window.overlap} shared between neighbours). The window and the thresholds belong "
+        f"({info.window.stride_overlap} shared between neighbours). The window and the thresholds belong "
         "to the weights; no flag changes them."
     )
 
@@ -86,7 +85,7 @@ def _calibration(calibration: CalibrationInfo) -> str:
     if calibration.heads:
         fitted = ", ".join(
             f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f}"
-            f"{f', overlap {head.overlap:.3f}' if head.overlap else ''})"
+            f"{f', lexical overlap {head.lexical_overlap:.3f}' if head.lexical_overlap else ''})"
             for name, head in sorted(calibration.heads.items())
         )
         parts.append(f"Platt scaling, folded into the weights, of {fitted}")
@@ -143,7 +142,7 @@ def _files(info: BundleInfo) -> str:
             f"`{graph.file}`",
             graph.precision,
             str(graph.opset),
-            _engine(graph),
+            "any with ONNX" if graph.portable else "ONNX Runtime",
             "" if graph.difference is None else f"{graph.difference:.1e}",
         ]
         for graph in info.graphs
@@ -154,26 +153,9 @@ def _files(info: BundleInfo) -> str:
     )
     if rows:
         text += "\n\n" + _table(
-            ["graph", "precision", "opset", "engine", "largest difference from torch"], rows
+            ["graph", "precision", "opset", "backend", "largest difference from torch"], rows
         )
-    text += _openvino(info.openvino) if info.openvino else ""
-    return text + "".join(_quantized(each) for each in info.quantized)
-
-
-def _quantized(made: QuantizedInfo) -> str:
-    return (
-        f"\n\n`{made.file}` is for NVIDIA cards alone: the large products of every layer in "
-        f"{made.precision.removesuffix('-qdq')}, the others in {made.half}. Rounded so on a CPU, "
-        f"it changed AUROC by {-made.auroc_loss:+.4f} and RMSE by {made.rmse_loss:+.4f} against "
-        f"fp32, and {made.flipped:,} verdicts, on {made.rows:,} rows of {made.data} "
-        f"({made.split}), {made.date}; at most {MOST_LOSS} may be lost."
-    )
-
-
-def _engine(graph: GraphInfo) -> str:
-    if graph.precision.endswith("-qdq"):
-        return "TensorRT"
-    return "any ONNX engine" if graph.portable else "ONNX Runtime"
+    return text + (_openvino(info.openvino) if info.openvino else "")
 
 
 def _openvino(kept: OpenVinoInfo) -> str:

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.dataclasses import dataclass
 
 from trivet.bundle.openvino_info import OpenVinoInfo
-from trivet.bundle.quantized_info import QuantizedInfo
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
 from trivet.records import BundleError
@@ -23,7 +22,7 @@ SCHEMA_VERSION = 1
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-GraphPrecision = Literal["fp32", "int8", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
+GraphPrecision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class _Part(BaseModel):
@@ -62,7 +61,7 @@ class WindowInfo(_Part):
 
     Attributes:
         size: Most tokens in a window.
-        overlap: Tokens that neighbouring slices share.
+        stride_overlap: Context tokens that a window repeats from the one before.
         sizes: The lengths it was trained with, rising, among which each example chooses the
             cheapest; empty where ``size`` is the only one.
         break_even: Positions at which attention costs the encoder as much as all else; needed for
@@ -70,7 +69,7 @@ class WindowInfo(_Part):
     """
 
     size: int = Field(gt=0)
-    overlap: int = Field(default=0, ge=0)
+    stride_overlap: int = Field(default=0, ge=0)
     sizes: tuple[int, ...] = ()
     break_even: int | None = Field(default=None, gt=0)
 
@@ -172,7 +171,7 @@ class PlattInfo(_Part):
 
     scale: float = Field(gt=0)
     shift: float
-    overlap: float = 0.0
+    lexical_overlap: float = 0.0
 
 
 class KnotsInfo(_Part):
@@ -269,7 +268,6 @@ class BundleInfo(_Part):
         graphs: The ONNX graphs in the bundle; ``trivet export`` adds them.
         engines: What was built of them on graphics cards; the engines themselves stay there.
         openvino: What OpenVINO runs, where it was chosen on labelled rows.
-        quantized: What graphs with products in eight bits for cards lose on labelled rows.
         inputs: The model's inputs, in order; one meaning for torch and every engine.
         outputs: The model's outputs, in order.
         labels: What each output means.
@@ -294,7 +292,6 @@ class BundleInfo(_Part):
     graphs: tuple[GraphInfo, ...] = ()
     engines: tuple[EngineInfo, ...] = ()
     openvino: OpenVinoInfo | None = None
-    quantized: tuple[QuantizedInfo, ...] = ()
     inputs: tuple[TensorInfo, ...] = INPUTS
     outputs: tuple[TensorInfo, ...] = OUTPUTS
     labels: dict[str, str] = LABELS
@@ -305,9 +302,9 @@ class BundleInfo(_Part):
 
     @model_validator(mode="after")
     def _fits_this_package(self) -> Self:
-        if self.window.overlap >= self.window.size:
+        if self.window.stride_overlap >= self.window.size:
             raise ValueError(
-                f"window.overlap ({self.window.overlap}) must be below window.size "
+                f"window.stride_overlap ({self.window.stride_overlap}) must be below window.size "
                 f"({self.window.size})"
             )
         sizes = self.window.sizes

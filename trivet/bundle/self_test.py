@@ -106,7 +106,7 @@ class SelfTest(BaseModel):
         """Compare what an engine answers now with what it answered at export.
 
         Args:
-            file: The file of the bundle that the engine reads: ``exporting.int8.onnx``.
+            file: The file of the bundle that the engine reads: ``model.int8.onnx``.
             outputs: The fields of ``Outputs`` by name.
 
         Returns:
@@ -119,7 +119,7 @@ class SelfTest(BaseModel):
         if file not in self.expected:
             raise BundleError(
                 f"self_test.json: no answers of {file}, only of "
-                f"{', '.join(sorted(self.expected))}; run `trivet export` on the bundle again"
+                f"{', '.join(sorted(self.expected))}; run `trivet export onnx` on the bundle again"
             )
         expected = self.expected[file]
         worst = 0.0

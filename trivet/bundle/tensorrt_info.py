@@ -1,7 +1,7 @@
-"""What an engine built for one graphics card is: the shapes it takes, and what it was built from.
+"""Description of a TensorRT engine: what it was built from and the shapes it takes.
 
-An engine is no part of a bundle: it holds code for one card and one TensorRT, so it is built where
-it runs and never sent anywhere. The bundle keeps this description, the machine's cache the engine.
+An engine is machine code for one GPU model and one TensorRT version. It stays in the cache of the
+machine that built it; the bundle only holds this description.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-EnginePrecision = Literal["fp32", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
+EnginePrecision = Literal["fp32", "bf16", "fp16"]
 
 
 class ShapeRange(BaseModel):
-    """One optimisation profile: the least, usual and largest size of every dimension by letter.
+    """An optimization profile: sizes of every dimension by letter.
 
     Attributes:
-        least: The smallest sizes the engine takes in this profile.
-        usual: The sizes its kernels are tuned for.
-        most: The largest sizes.
+        least: Smallest sizes.
+        usual: Sizes that the kernels are tuned for.
+        most: Largest sizes.
     """
 
     model_config = _STRICT
@@ -34,12 +34,12 @@ class ShapeRange(BaseModel):
 
 
 class EngineTarget(BaseModel):
-    """Where an engine runs: engines of another TensorRT or another card are refused.
+    """The only TensorRT version and GPU model that an engine runs on.
 
     Attributes:
-        tensorrt: TensorRT's version, all of it.
-        gpu: The card's name.
-        compute_capability: ``8.9`` of an L4.
+        tensorrt: Full version of TensorRT.
+        gpu: Name of the GPU model.
+        compute_capability: Compute capability, such as ``8.9`` for an L4.
     """
 
     model_config = _STRICT
@@ -50,23 +50,20 @@ class EngineTarget(BaseModel):
 
 
 class EngineInfo(BaseModel):
-    """An engine that passed its parity run.
+    """A TensorRT engine that passed the comparison with fp32.
 
     Attributes:
-        graph: The bundle's graph that it was built from.
-        graph_sha256: Of that file.
-        precision: What its large products are computed in, as the graph says.
-        target: Where it runs.
-        profiles: The shapes it takes.
-        engine_sha256: Of the engine itself.
-        build_seconds: How long the building took.
-        date: The day it was built.
-        difference: Largest difference of any probability from fp32 ONNX Runtime, over windows with
-            and without padding.
-        rows: Rows whose verdicts were compared; 0 where none were given.
-        flipped: How many of these verdicts differ.
-        auroc_loss: Most that a hallucination AUROC fell by on these rows; measured in 8 bits only.
-        rmse_loss: Most that an RMSE of relevance, utilization or completeness rose by; likewise.
+        graph: File name of the graph it was built from.
+        graph_sha256: SHA-256 of the graph.
+        precision: Precision of the large matmuls.
+        target: TensorRT version and GPU model.
+        profiles: Shapes it takes.
+        engine_sha256: SHA-256 of the engine.
+        build_seconds: Duration of the build.
+        date: Day of the build.
+        difference: Largest difference of a probability from fp32 ONNX Runtime.
+        rows: Number of rows whose verdicts were compared.
+        flipped: Number of verdicts that changed.
     """
 
     model_config = _STRICT
@@ -82,12 +79,10 @@ class EngineInfo(BaseModel):
     difference: float = Field(ge=0)
     rows: int = Field(default=0, ge=0)
     flipped: int = Field(default=0, ge=0)
-    auroc_loss: float | None = None
-    rmse_loss: float | None = None
 
     @property
     def key(self) -> str:
-        """The name under which the cache keeps it; see ``engine_key``."""
+        """Name of the engine in the cache; see ``engine_key``."""
         return engine_key(self.graph_sha256, self.precision, self.target, self.profiles)
 
 
@@ -97,16 +92,13 @@ def engine_key(
     target: EngineTarget,
     profiles: tuple[ShapeRange, ...],
 ) -> str:
-    """Return a name that differs as soon as anything differs that an engine depends on.
+    """Return a digest of everything an engine depends on, as 64 hexadecimal digits.
 
     Args:
-        graph_sha256: Of the ONNX file.
-        precision: What it computes in.
-        target: Where it runs.
-        profiles: The shapes it takes.
-
-    Returns:
-        64 hexadecimal digits.
+        graph_sha256: SHA-256 of the ONNX file.
+        precision: Precision of the graph.
+        target: TensorRT version and GPU model.
+        profiles: Shapes it takes.
     """
     parts = {
         "graph": graph_sha256,

@@ -26,7 +26,7 @@ _LATER: dict[str, Any] = {
     "granularity": "token",
     "calibration": {},
     "matches": False,
-    "overlap": {},
+    "lexical_overlap": {},
 }
 # With these the library would fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(
@@ -96,7 +96,7 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         ("shared_layers", info.shared_layers, architecture["shared_layers"]),
         ("granularity", info.granularity, architecture["granularity"]),
         ("calibration", _knots(info), architecture["calibration"]),
-        ("overlap", _overlap(info), architecture["overlap"]),
+        ("lexical_overlap", _lexical_overlap(info), architecture["lexical_overlap"]),
     ):
         if said != found:
             raise BundleError(
@@ -106,11 +106,11 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
     return architecture
 
 
-def _overlap(info: BundleInfo) -> dict[str, float]:
+def _lexical_overlap(info: BundleInfo) -> dict[str, float]:
     """Return the weights of overlaps as ``encoder.json`` holds them: all, or none if all are 0."""
     heads = info.calibration.heads
     weights: dict[str, float] = {
-        name: heads[name].overlap if name in heads else 0.0 for name in HEADS
+        name: heads[name].lexical_overlap if name in heads else 0.0 for name in HEADS
     }
     return weights if any(weights.values()) else {}
 

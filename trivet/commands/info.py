@@ -42,7 +42,7 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
         ],
         "Windows": [
             ("size", f"{' or '.join(map(str, window.sizes or (window.size,)))} tokens"),
-            ("stride overlap", f"{window.overlap} tokens"),
+            ("stride overlap", f"{window.stride_overlap} tokens"),
         ],
         "Thresholds": [
             (name, f"{getattr(thresholds, name):.3f}") for name in ("adherence", "sentence", "span")

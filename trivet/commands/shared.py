@@ -20,7 +20,7 @@ BundleOption = Annotated[
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="Threads of the backend; default: one per core.")
 ]
-Precision = Literal["int8", "fp32", "bf16", "fp16", "int8-qdq", "fp8-qdq"]
+Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Precision of the graph; default: the fastest.")
 ]

@@ -101,7 +101,9 @@ class Evaluator:
         self.workers = workers_of(self.backend)
         self._pool = WorkerPool(self.workers)
         window = self.bundle.info.window
-        settings = WindowSettings(window.size, window.overlap, window.sizes, window.break_even)
+        settings = WindowSettings(
+            window.size, window.stride_overlap, window.sizes, window.break_even
+        )
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
 

@@ -1,1 +1,1 @@
-"""What `trivet export` needs: traced graphs, quantization, parity gates and targets."""
+"""Export targets, graph rewriting and the comparison with the trained weights."""

@@ -1,46 +1,42 @@
-"""From a model to an ONNX graph with every dimension open, in fp32.
-
-Traced with ``torch.export``: measured beside the older tracer on a six-layer BERT, its graph is as
-fast, and it cannot bake a length into a reshape without saying so. The inputs are traced once, with
-sizes that all differ, and no size of the trace is left in the graph.
-"""
+"""Trace a model to an fp32 ONNX graph in which every dimension is dynamic."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import onnx
 import torch
-from torch import Tensor, nn
+from onnx import TensorProto
+from torch import nn
 
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
+from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.model.rag_model import as_tensors
 from trivet.records import BackendError
 
 OPSET = 20
-ATTENTION_OPSET = 23  # the first that knows Attention
+ATTENTION_OPSET = 23  # the first with the Attention operator
 
-# Sizes of the trace: all different, none 0 or 1, which torch.export would take for constants.
+# Sizes of the traced inputs: all different, none 0 or 1, which torch.export takes for constants.
 _TRACED = Sizes(N=3, L=24, B=2, R=7, K=4, C=19, S=5)
-# Where the exporter says which module a node comes from.
+# Metadata key under which the exporter records the module of a node.
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def trace(
-    model: nn.Module, vocab: int, opset: int = OPSET, *, sums_apart: bool = True
+    model: nn.Module, vocab: int, opset: int = OPSET, *, fuse_sums: bool = False
 ) -> onnx.ModelProto:
     """Trace a model in eval mode from ``Windows`` to ``Outputs``.
 
     Args:
-        model: Takes the fields of ``Windows`` in order and returns ``Outputs``.
-        vocab: How many token ids there are.
+        model: A model that takes the fields of ``Windows`` in order and returns ``Outputs``.
+        vocab: Number of token ids.
         opset: Version of the standard operators; a model of the form ``attention`` needs
             ``ATTENTION_OPSET``.
-        sums_apart: Whether ONNX Runtime is kept from fusing sums with layer norms, which is slow.
+        fuse_sums: Whether ONNX Runtime may fuse sums with layer norms, which is slow on CPUs.
 
     Returns:
         A graph whose inputs, outputs and dimensions carry the names of ``bundle.json``. The names
@@ -59,7 +55,7 @@ def trace(
             input_names=[info.name for info in INPUTS],
             output_names=[info.name for info in OUTPUTS],
             dynamic_shapes=tuple(
-                _open(info, tensor) for info, tensor in zip(INPUTS, arguments, strict=True)
+                dict.fromkeys(range(len(info.dims)), torch.export.Dim.DYNAMIC) for info in INPUTS
             ),
             verbose=False,
         )
@@ -67,20 +63,14 @@ def trace(
     graph: onnx.ModelProto = program.model_proto
     _name_heads(graph)
     _strip_traces(graph)
-    if sums_apart:
-        _keep_sums_apart(graph.graph)
+    if not fuse_sums:
+        _prevent_sum_fusion(graph.graph)
     name_dimensions(graph)
     return graph
 
 
-def _open(info: TensorInfo, tensor: Tensor) -> dict[int, torch.export.Dim]:
-    """Declare every dimension of an input dynamic."""
-    assert tensor.dim() == len(info.dims)
-    return dict.fromkeys(range(tensor.dim()), torch.export.Dim.DYNAMIC)
-
-
 def _name_heads(graph: onnx.ModelProto) -> None:
-    """Mark what belongs to a head by its name, for the quantizer to leave it alone."""
+    """Prefix the names of head nodes with ``heads.``: quantization skips them."""
     for node in graph.graph.node:
         scopes = next((each.value for each in node.metadata_props if each.key == _SCOPES), "")
         if "'heads" in scopes:
@@ -88,7 +78,7 @@ def _name_heads(graph: onnx.ModelProto) -> None:
 
 
 def _strip_traces(graph: onnx.ModelProto) -> None:
-    """Remove the exporter's notes: source lines and paths of the machine that exported."""
+    """Remove the exporter's metadata: source lines and paths of the exporting machine."""
     for holder in (graph, graph.graph, *graph.graph.node, *graph.graph.value_info):
         del holder.metadata_props[:]
     for holder in (*graph.graph.input, *graph.graph.output, *graph.graph.initializer):
@@ -98,7 +88,7 @@ def _strip_traces(graph: onnx.ModelProto) -> None:
 
 
 def name_dimensions(graph: onnx.ModelProto) -> None:
-    """Give every dimension of the inputs and outputs its letter.
+    """Name every dimension of the inputs and outputs by its letter.
 
     Raises:
         BackendError: The inputs or outputs are not those of ``bundle.json``, or a dimension of an
@@ -119,7 +109,7 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
             letters[size.dim_param] = letter
     for value in graph.graph.value_info:
         for size in value.type.tensor_type.shape.dim:
-            if size.dim_param:  # to write it would erase a constant size
+            if size.dim_param:  # writing it unconditionally would erase a constant size
                 size.dim_param = letters.get(size.dim_param, size.dim_param)
     for info in (*INPUTS, *OUTPUTS):
         sizes = ends[info.name].type.tensor_type.shape.dim
@@ -127,11 +117,10 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
             size.dim_param = letter
 
 
-def _keep_sums_apart(graph: onnx.GraphProto) -> None:
-    """Keep ONNX Runtime from fusing a sum with the layer norm after it, in place.
+def _prevent_sum_fusion(graph: onnx.GraphProto) -> None:
+    """Replace ``Add`` before a layer norm by the equal ``Sum``, in place.
 
-    Its fused kernel is slow on CPUs (ONNX Runtime 1.31). It looks for ``Add``; ``Sum`` of two
-    computes the same.
+    ONNX Runtime 1.31 would fuse an ``Add`` with the layer norm in a kernel that is slow on CPUs.
     """
     made_by = {name: node for node in graph.node for name in node.output}
     for node in graph.node:
@@ -141,14 +130,27 @@ def _keep_sums_apart(graph: onnx.GraphProto) -> None:
                 before.op_type = "Sum"
 
 
+def replace_nodes(
+    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], constants: Mapping[str, TensorProto]
+) -> None:
+    """Replace the nodes of a graph, and its constants by those of ``constants`` that are read."""
+    used = {name for node in nodes for name in node.input}
+    # The new graph is filled before the old one, which owns the parts, is emptied.
+    new = onnx.GraphProto()
+    new.node.extend(nodes)
+    new.initializer.extend(tensor for name, tensor in constants.items() if name in used)
+    del graph.node[:], graph.initializer[:]
+    graph.MergeFrom(new)
+
+
 @contextmanager
 def _known_warnings() -> Iterator[None]:
-    """Silence what the exporter says about its own inside."""
+    """Silence warnings about the internals of the exporter."""
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = registration.level
-    registration.setLevel(logging.ERROR)  # it warns of every operator of a missing torchvision
+    registration.setLevel(logging.ERROR)  # one warning for every operator of a missing torchvision
     with warnings.catch_warnings():
-        # torch's own tree code calls a name that torch itself has deprecated.
+        # torch calls a name that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:
             yield

@@ -1,16 +1,12 @@
-"""From a traced fp32 graph to one for CPUs: int8 weights, activations quantized on the fly.
+"""Rewrite a traced fp32 graph to dynamic int8 for ONNX Runtime on CPUs.
 
-Weights have a scale for every output channel, activations one for every **token**. One scale for
-all activations of a batch, as ONNX Runtime's own quantizer gives, lets the few tokens with very
-large activations set the rounding of all, and an answer depends on what it is batched with. A scale
-for every token costs a little more time, and a batch equals its singles.
+Weights have one scale for every output channel. Activations have one for every token, not one for
+the whole tensor as in ONNX Runtime's quantizer, so an answer does not depend on its batch.
 
-Weights that are multiplied take 129 of the 256 steps. CPUs without VNNI add two products of bytes
-in 16 bits: 2 x 255 x 64 fits, and what fits runs on ONNX Runtime's quick kernels there. On the
-embedded model the other 127 steps gave nothing (docs/experiments.md).
+Matmul weights use 7 bits: CPUs without VNNI add two products of bytes in 16 bits, where
+2 x 255 x 64 fits. The eighth bit gave nothing on the embedded model (docs/experiments.md).
 
-Heads, layer norms, attention and constants that are not two-dimensional (position tables) stay in
-fp32: they are a small part of the work and carry the answer.
+Heads, layer norms, attention and position tables stay in fp32.
 """
 
 from __future__ import annotations
@@ -23,14 +19,16 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-# An embedding table with fewer rows is not worth a scale for each.
+from trivet.exporting.graph import replace_nodes
+
+# Embedding tables with fewer rows stay in fp32.
 _FEWEST_ROWS = 1000
 _RUNTIME_DOMAIN = "com.microsoft"
-# GELU never falls below -0.17: after it, 16 of the 256 steps are enough for the negative side.
+# GELU never falls below -0.17, so 16 of the 256 steps are enough for its negative outputs.
 _GELU_LOWEST = 0.17
 _GELU_ZERO = 16
 _ZERO = 128
-# The largest weight of a product, and of a table that is only read.
+# Largest stored value of a matmul weight, and of an embedding table.
 _LARGEST_FACTOR = 64
 _LARGEST_ENTRY = 127
 
@@ -46,7 +44,7 @@ def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Rewriter:
-    """Replaces products and look-ups of one graph, keeping the order of its nodes."""
+    """Replaces matmuls and look-ups of one graph, keeping the order of its nodes."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.graph = graph
@@ -54,32 +52,25 @@ class _Rewriter:
         self.made_by = {name: node for node in graph.node for name in node.output}
 
     def rewrite(self) -> None:
-        """Rewrite the graph in place; constants that nothing reads any more are dropped."""
+        """Rewrite the graph in place; unused constants are dropped."""
         nodes: list[onnx.NodeProto] = []
         for node in self.graph.node:
-            if self._is_product(node):
-                nodes.extend(self._product(node))
+            if self._is_matmul(node):
+                nodes.extend(self._matmul(node))
             elif self._is_large_lookup(node):
                 nodes.extend(self._lookup(node))
             else:
                 nodes.append(node)
-        used = {name for node in nodes for name in node.input}
-        kept = [tensor for name, tensor in self.constants.items() if name in used]
-        # The new graph is filled before the old one, which owns the parts, is emptied.
-        new = onnx.GraphProto()
-        new.node.extend(nodes)
-        new.initializer.extend(kept)
-        del self.graph.node[:], self.graph.initializer[:]
-        self.graph.MergeFrom(new)
+        replace_nodes(self.graph, nodes, self.constants)
 
-    def _is_product(self, node: onnx.NodeProto) -> bool:
-        """Whether a node multiplies by a constant matrix, outside the heads."""
+    def _is_matmul(self, node: onnx.NodeProto) -> bool:
+        """Return whether a node multiplies by a constant matrix, outside the heads."""
         if node.op_type != "MatMul" or node.name.startswith("heads."):
             return False
         return node.input[1] in self.constants and len(self.constants[node.input[1]].dims) == 2
 
     def _is_large_lookup(self, node: onnx.NodeProto) -> bool:
-        """Whether a node reads rows of a large embedding table."""
+        """Return whether a node reads rows of a large embedding table."""
         table = self.constants.get(node.input[0]) if node.op_type == "Gather" else None
         return (
             table is not None
@@ -88,8 +79,8 @@ class _Rewriter:
             and table.dims[0] >= _FEWEST_ROWS
         )
 
-    def _product(self, node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
-        """Replace x @ W by integers: quantize every row of x, multiply, scale rows and columns."""
+    def _matmul(self, node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
+        """Replace x @ W: quantize every row of x, multiply integers, scale rows and columns."""
         given, out = node.input[0], node.output[0]
         matrix = numpy_helper.to_array(self.constants[node.input[1]])
         rounded, scale = _round(matrix, axis=0, largest=_LARGEST_FACTOR)
@@ -97,9 +88,9 @@ class _Rewriter:
         columns = self._constant(f"{out}_scale", scale.reshape(-1))
         after_gelu = given in self.made_by and self.made_by[given].op_type == "Gelu"
         zero = _GELU_ZERO if after_gelu else _ZERO
-        # Steps above zero, which the largest value of a row must fit in...
+        # Steps above the zero point, which the largest value of a row must fit in.
         steps = float(255 - zero) if after_gelu else 127.0
-        # ... and the smallest size a row is taken for, so that its negative side fits as well.
+        # Smallest assumed range of a row, so that its negative values fit as well.
         floor = _GELU_LOWEST * steps / zero if after_gelu else 1e-6
         name = f"int8_from_{zero}"
         last = self._constant("int8_last_axis", np.array([-1], dtype=np.int64))
@@ -126,7 +117,7 @@ class _Rewriter:
         yield _node("Mul", [f"{out}_shrunk_product", f"{out}_grow"], out)
 
     def _lookup(self, node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
-        """Store an embedding table as int8, with a scale for every row."""
+        """Store an embedding table as int8 with one scale for every row."""
         table, out = node.input[0], node.output[0]
         entries = numpy_helper.to_array(self.constants[table])
         rounded, scale = _round(entries, axis=1, largest=_LARGEST_ENTRY)
@@ -138,7 +129,7 @@ class _Rewriter:
         yield _node("Mul", [f"{out}_floats", f"{out}_row_scales"], out)
 
     def _constant(self, name: str, values: npt.NDArray[Any]) -> str:
-        """Store a constant under ``name``, once, and return the name."""
+        """Store a constant under ``name`` unless it exists, and return the name."""
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(values, name)
         return name
@@ -154,5 +145,5 @@ def _round(
 
 
 def _node(kind: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
-    """Make a node that bears the name of what it makes."""
+    """Make a node named after its output."""
     return helper.make_node(kind, inputs, [output], name=f"{kind}_{output}", **attributes)

@@ -1,20 +1,21 @@
-"""``trivet export --backend openvino``: what OpenVINO may run is measured, and the best is kept.
+"""Measure the candidate models for OpenVINO on labelled rows and keep the best one.
 
-Three candidates (``Method``) judge labelled rows. The fastest of those is kept whose AUROC and RMSE
-are as good as those of the fp32 graph but for 0.005.
+The fastest candidate is kept whose AUROC and RMSE are at most 0.005 worse than those of the fp32
+graph. The rows decide, because a small numerical difference says little about verdicts.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
+import statistics
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trivet.backends.backend import Backend
-from trivet.backends.example_windows import make_windows
 from trivet.backends.int8_sums import quick_sums_overflow
 from trivet.backends.loading import load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
@@ -30,35 +31,52 @@ from trivet.bundle.bundle import (
     add_files,
     read_bundle,
 )
-from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import SelfTest, read_self_test
 from trivet.data.windows import Windows
-from trivet.exporting.openvino_candidates import (
-    Recorder,
-    choose,
-    describe,
-    judge_rows,
-    losses,
-    time_windows,
-)
+from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.openvino_graphs import write_half, write_static
-from trivet.exporting.parity import ParityReport, compare, grid, joined
-from trivet.records import LabelledExample
+from trivet.exporting.parity import ParityReport, compare, grid_windows, merge_into
+from trivet.measures.metrics import measure
+from trivet.measures.predictions import Judged
+from trivet.model.aggregate import Outputs
+from trivet.records import BackendError, DataError, FailedEvaluation, LabelledExample
 
 logger = logging.getLogger(__name__)
 
 METHODS: tuple[Method, ...] = ("static", "dynamic", "half")
-# Calls that find the ranges of static int8.
+# Calls used for the ranges of static int8.
 _CALIBRATION = 100
+# Timed calls, and rounds over them.
+_TIMED, _ROUNDS = 4, 5
+_AUROC = "hallucination_auroc"
+_RMSES = frozenset({"relevance_rmse", "utilization_rmse", "completeness_rmse"})
+
+Values = Mapping[tuple[str, str], float]
+"""Values of measures by their name and source."""
 
 
 @dataclass(frozen=True)
 class _Model:
-    """A candidate that is loaded: its files, and the engine that holds it."""
+    """A loaded candidate with its files."""
 
     file: Path
     weights: Path | None
     backend: OpenVinoBackend
+
+
+class _Recorder:
+    """A backend that keeps the windows of its calls."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name = backend.name
+        self.calls: list[Windows] = []
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the backend; see ``Backend.run``."""
+        self.calls.append(windows)
+        return self._backend.run(windows)
 
 
 def export_openvino(
@@ -70,31 +88,31 @@ def export_openvino(
     keep_fp32: bool = True,
     threads: int | None = None,
 ) -> OpenVinoInfo:
-    """Measure all candidates, keep the best one and note it in the bundle.
+    """Measure all candidates, keep the best one and record it in the bundle.
 
     Args:
-        folder: A bundle that holds ``model.onnx`` and ``exporting.int8.onnx``.
-        rows: Labelled, and not trained on: dev rows.
-        data: What they are called.
-        split: Their split.
-        keep_fp32: Whether ``model.onnx`` stays; a serving bundle does without it.
-        threads: Threads of the engines; ``None`` takes one for each core.
+        folder: A bundle that holds ``model.onnx`` and ``model.int8.onnx``.
+        rows: Labelled rows that were not trained on.
+        data: Name of the rows.
+        split: Split of the rows.
+        keep_fp32: Whether ``model.onnx`` stays; a serving bundle does not need it.
+        threads: Threads of the backends; ``None`` uses one per core.
 
     Returns:
-        What was kept; also in ``bundle.json``.
+        The choice, as recorded in ``bundle.json``.
 
     Raises:
         BundleError: A graph is missing, or OpenVINO refuses it.
         DataError: No AUROC or no RMSE can be measured on these rows.
-        BackendError: OpenVINO or nncf is missing, a row cannot be judged, or no candidate is good
-            enough. The bundle stays as it is then.
+        BackendError: OpenVINO or nncf is missing, a row fails, or no candidate is good enough. The
+            bundle is unchanged then.
     """
     bundle = read_bundle(folder)
     fp32 = OnnxRuntimeBackend(bundle.path(GRAPH_NAME), threads)
     bundle.path(INT8_NAME)
     openvino = load_openvino()
-    recorder = Recorder(fp32)
-    reference = judge_rows(bundle, recorder, rows, data)
+    recorder = _Recorder(fp32)
+    reference = measure_rows(bundle, recorder, rows, data)
     with tempfile.TemporaryDirectory() as scratch:
         models = {
             method: _load(bundle, method, recorder.calls, Path(scratch), threads)
@@ -103,7 +121,7 @@ def export_openvino(
         seconds = time_windows([m.backend for m in models.values()], recorder.calls)
         candidates = []
         for (method, model), taken in zip(models.items(), seconds, strict=True):
-            auroc, rmse = losses(reference, judge_rows(bundle, model.backend, rows, data))
+            auroc, rmse = losses(reference, measure_rows(bundle, model.backend, rows, data))
             candidates.append(
                 OpenVinoCandidate(
                     method=method,
@@ -113,12 +131,18 @@ def export_openvino(
                 )
             )
             logger.info("openvino %s", describe(candidates[-1]))
-        kept = models[choose(candidates).method]
-        report = _compare(bundle, fp32, kept)
+        best = choose(candidates).method
+        kept = models[best]
+        name = f"{kept.file.name} in OpenVINO"
+        report = compare(
+            lambda windows: fp32.run(windows)._asdict(),
+            {name: lambda windows: kept.backend.run(windows)._asdict()},
+            grid_windows(bundle.info.window.size, load_tokenizer(bundle).vocab_size),
+        )
         info = OpenVinoInfo(
             file=kept.file.name,
             weights=kept.weights.name if kept.weights else None,
-            method=choose(candidates).method,
+            method=best,
             difference=max(report.worst.values()),
             data=data,
             split=split,
@@ -132,42 +156,118 @@ def export_openvino(
     return info
 
 
+def measure_rows(
+    bundle: Bundle, backend: Backend, rows: Sequence[LabelledExample], data: str
+) -> Values:
+    """Evaluate labelled rows with a backend and return the overall AUROC and RMSEs.
+
+    Args:
+        bundle: The bundle whose window settings and thresholds apply.
+        backend: The backend.
+        rows: The rows.
+        data: Name of the rows in messages.
+
+    Raises:
+        DataError: No AUROC or no RMSE can be measured on these rows.
+        BackendError: The backend fails on a row.
+    """
+    evaluator = Evaluator(bundle.folder, backend=backend)
+    results = list(evaluator.evaluate_many(row.example for row in rows))
+    for row, result in zip(rows, results, strict=True):
+        if isinstance(result, FailedEvaluation) and result.code == "backend_failed":
+            raise BackendError(f"{backend.name} fails on row {row.example.id}: {result.message}")
+    pairs = [Judged(row, result) for row, result in zip(rows, results, strict=True)]
+    figures = [
+        figure
+        for figure in measure(pairs, resamples=1)
+        if figure.measure in _RMSES | {_AUROC}
+        and figure.generator is None
+        and figure.value is not None
+    ]
+    whole = [each for each in figures if each.source.endswith(("/mean", "/pooled"))]
+    values = {(f.measure, f.source): f.value for f in whole or figures if f.value is not None}
+    names = {name for name, _ in values}
+    if _AUROC not in names or not names & _RMSES:
+        raise DataError(
+            f"{data}: AUROC and RMSE cannot both be measured on these {len(rows)} rows (found: "
+            f"{', '.join(sorted(names)) or 'none'}); give rows with verdicts of both kinds and "
+            "with relevant or utilized sentences"
+        )
+    return values
+
+
+def losses(reference: Values, found: Values) -> tuple[float, float]:
+    """Return the largest decrease of an AUROC and the largest increase of an RMSE.
+
+    Raises:
+        BackendError: A measure is defined with one backend only.
+    """
+    if reference.keys() != found.keys():
+        odd = ", ".join(" of ".join(key) for key in sorted(reference.keys() ^ found.keys()))
+        raise BackendError(f"measured with one backend and not with the other: {odd}")
+    rise = {key: found[key] - reference[key] for key in reference}
+    auroc = max(-value for (name, _), value in rise.items() if name not in _RMSES)
+    return auroc, max(value for (name, _), value in rise.items() if name in _RMSES)
+
+
+def time_windows(backends: Sequence[Backend], calls: Sequence[Windows]) -> list[float]:
+    """Return each backend's median seconds per window over the largest calls.
+
+    The backends take turns, so that other load on the machine affects all of them alike.
+    """
+    largest = sorted(calls, key=lambda call: -call.input_ids.size)[:_TIMED]
+    windows = sum(len(call.input_ids) for call in largest)
+    taken: list[list[float]] = [[] for _ in backends]
+    for _ in range(1 + _ROUNDS):
+        for own, backend in zip(taken, backends, strict=True):
+            started = time.perf_counter()
+            for call in largest:
+                backend.run(call)
+            own.append((time.perf_counter() - started) / windows)
+    return [statistics.median(own[1:]) for own in taken]
+
+
+def choose(candidates: Sequence[OpenVinoCandidate]) -> OpenVinoCandidate:
+    """Return the fastest candidate whose losses are within the limit.
+
+    Raises:
+        BackendError: There is none; the message lists all figures.
+    """
+    fitting = [candidate for candidate in candidates if candidate.fits]
+    if not fitting:
+        raise BackendError(
+            f"no candidate for OpenVINO loses at most {MOST_LOSS} of AUROC and RMSE: "
+            f"{'; '.join(map(describe, candidates))}. Nothing was written; stay with --backend "
+            "onnx, or give more rows if these are few"
+        )
+    return min(fitting, key=lambda candidate: candidate.milliseconds)
+
+
+def describe(candidate: OpenVinoCandidate) -> str:
+    """Return a candidate's figures as text."""
+    return (
+        f"{candidate.method}: {candidate.milliseconds:.1f} ms a window, AUROC "
+        f"{-candidate.auroc_loss:+.4f}, RMSE {candidate.rmse_loss:+.4f}"
+    )
+
+
 def _load(
     bundle: Bundle, method: Method, calls: Sequence[Windows], scratch: Path, threads: int | None
 ) -> _Model:
-    """Write a candidate, where it needs files of its own, and compile it."""
+    """Write a candidate's files, if it needs its own, and compile it."""
     file, weights = bundle.path(INT8_NAME), None
     if method != "dynamic":
         folder = scratch / method
         folder.mkdir()
         if method == "static":
-            write_static(bundle.path(GRAPH_NAME), _some(calls, _CALIBRATION), folder)
+            spread = calls[:: -(-len(calls) // _CALIBRATION)]
+            write_static(bundle.path(GRAPH_NAME), spread, folder)
         else:
             write_half(bundle.path(GRAPH_NAME), folder)
         file, weights = folder / OPENVINO_NAME, folder / OPENVINO_WEIGHTS_NAME
     window = bundle.info.window.size
     backend = OpenVinoBackend(file, weights, window=window, bf16=True, threads=threads)
     return _Model(file, weights, backend)
-
-
-def _some(calls: Sequence[Windows], most: int) -> Sequence[Windows]:
-    """Return at most ``most`` calls, evenly spread."""
-    return calls[:: -(-len(calls) // most)]
-
-
-def _compare(bundle: Bundle, fp32: Backend, kept: _Model) -> ParityReport:
-    """Compare what is kept with the fp32 graph, over the grid of shapes."""
-    vocab = load_tokenizer(bundle).vocab_size
-    cases = [
-        (sizes, make_windows(sizes, vocab, seed))
-        for seed, sizes in enumerate(grid(bundle.info.window.size))
-    ]
-    name = f"{kept.file.name} in OpenVINO"
-    return compare(
-        lambda windows: fp32.run(windows)._asdict(),
-        {name: lambda windows: kept.backend.run(windows)._asdict()},
-        cases,
-    )
 
 
 def _keep(
@@ -179,7 +279,7 @@ def _keep(
     threads: int | None,
 ) -> None:
     """Add files, parity and self-test to the bundle."""
-    test = _record(bundle, info, kept, threads)
+    test = _add_answers(bundle, info, kept, threads)
     graphs, gone = bundle.info.graphs, {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
     if not keep_fp32:
         graphs = tuple(graph for graph in graphs if graph.file != GRAPH_NAME)
@@ -189,14 +289,15 @@ def _keep(
     if kept.weights is not None:
         files |= {kept.file.name: kept.file, kept.weights.name: kept.weights}
     if bundle.has(PARITY_NAME):
-        whole = joined(bundle.path(PARITY_NAME), report)
-        files[PARITY_NAME] = whole.to_json().encode()
+        files[PARITY_NAME] = merge_into(bundle.path(PARITY_NAME), report).to_json().encode()
     changed = bundle.info.model_copy(update={"openvino": info, "graphs": graphs})
     add_files(bundle.folder, files, changed, without=gone - files.keys())
 
 
-def _record(bundle: Bundle, info: OpenVinoInfo, kept: _Model, threads: int | None) -> SelfTest:
-    """Store what is answered to the self-test with bf16, and where a processor has none."""
+def _add_answers(
+    bundle: Bundle, info: OpenVinoInfo, kept: _Model, threads: int | None
+) -> SelfTest:
+    """Return the self-test with the model's answers, with bf16 and without."""
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     windows = Windows(**test.arrays())
     for bf16 in (True, False):

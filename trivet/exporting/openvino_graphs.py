@@ -1,11 +1,4 @@
-"""From the fp32 graph to what OpenVINO may run: static int8, or bf16, each as ``.xml`` and weights.
-
-Static int8 is NNCF's post-training quantization: real windows go through the graph, and every
-activation gets one range for all of its values. Heads stay as they are, as in
-``trivet.exporting.int8``, whose graph is the third candidate and needs no file of its own.
-
-Needs ``trivet[export]`` and ``trivet[openvino]``; nncf is used here alone.
-"""
+"""Convert the fp32 graph to OpenVINO models: static int8 by NNCF, or 16-bit weights."""
 
 from __future__ import annotations
 
@@ -25,17 +18,17 @@ _HEADS = r"heads\..*"
 
 
 def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
-    """Write the graph in int8 with the ranges that its activations take on real windows.
+    """Write the graph in int8 with fixed activation ranges, except the heads.
 
     Args:
-        graph: The fp32 graph, as ``trivet export`` wrote it.
-        calls: Engine calls made of labelled rows; all are run.
-        folder: Where ``model.openvino.xml`` and ``.weights`` go.
+        graph: The fp32 graph.
+        calls: Real calls to find the ranges on; all are run.
+        folder: Folder for ``model.openvino.xml`` and ``.weights``.
 
     Raises:
         BackendError: nncf is not installed.
     """
-    # It would send usage figures to its makers without asking; this is the switch it has.
+    # Turns off nncf's telemetry.
     os.environ.setdefault("NNCF_CI", "1")
     try:
         import nncf
@@ -46,7 +39,7 @@ def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
     model = _read(graph)
     names = [port.any_name for port in model.inputs]
     logging.getLogger("nncf").setLevel(logging.WARNING)
-    with contextlib.redirect_stdout(sys.stderr):  # its bars; stdout is for results
+    with contextlib.redirect_stdout(sys.stderr):  # progress bars; stdout is for results
         quantized = nncf.quantize(
             model,
             nncf.Dataset(calls, lambda call: {name: call._asdict()[name] for name in names}),
@@ -58,12 +51,7 @@ def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
 
 
 def write_half(graph: Path, folder: Path) -> None:
-    """Write the graph with 16-bit weights, for bf16 products; 16 bits of fp16 hold more of them.
-
-    Args:
-        graph: The fp32 graph.
-        folder: As in ``write_static``.
-    """
+    """Write the graph with fp16 weights, for bf16 matmuls; arguments as of ``write_static``."""
     _save(_read(graph), folder, narrow=True)
 
 
@@ -74,7 +62,7 @@ def _read(graph: Path) -> Any:
 
 
 def _save(model: Any, folder: Path, narrow: bool) -> None:
-    """Store a model under the bundle's names: a bundle refuses ``.bin``, as pickles are called."""
+    """Store a model under the bundle's names: a bundle refuses ``.bin``, a suffix of pickles."""
     import openvino
 
     openvino.save_model(model, str(folder / OPENVINO_NAME), compress_to_fp16=narrow)

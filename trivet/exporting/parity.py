@@ -1,4 +1,4 @@
-"""How far an engine's answers are from the model's, over shapes that break careless graphs."""
+"""Compare the answers of exported graphs with a reference, over a grid of shapes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trivet.backends.example_windows import Sizes
+from trivet.backends.example_windows import Sizes, make_windows
 from trivet.bundle.schema import OUTPUTS
 from trivet.data.windows import Windows
 from trivet.records import BackendError, BundleError
 
 PARITY_SCHEMA = 1
-# Largest difference of any probability between the fp32 graph and the weights in torch.
+# Largest difference of a probability between the fp32 graph and the weights in torch.
 FP32_TOLERANCE = 1e-4
 
-Answer = Mapping[str, npt.NDArray[Any]]
-Engine = Callable[[Windows], Answer]
+Arrays = Mapping[str, npt.NDArray[Any]]
+Run = Callable[[Windows], Arrays]
+"""One way to run a model: returns the fields of ``Outputs`` by name."""
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Difference(BaseModel):
-    """Differences of one engine from the model on one shape: largest and mean, by output."""
+    """Largest and mean difference from the reference on one shape, by output."""
 
     model_config = _STRICT
 
@@ -35,7 +36,7 @@ class Difference(BaseModel):
 
 
 class ParityRow(BaseModel):
-    """One shape, and how far each engine was off on it, by file."""
+    """One shape and the differences on it, by file."""
 
     model_config = _STRICT
 
@@ -47,9 +48,9 @@ class ParityReport(BaseModel):
     """The contents of ``parity.json``.
 
     Attributes:
-        schema_version: The version of this layout.
-        reference: What the engines are compared with.
-        fp32_tolerance: What the largest difference in fp32 must not exceed.
+        schema_version: Version of this layout.
+        reference: Description of the reference.
+        fp32_tolerance: Largest difference that an fp32 graph may have.
         worst: Largest difference of any output over all shapes, by file.
         rows: The shapes.
     """
@@ -67,11 +68,11 @@ class ParityReport(BaseModel):
         return self.model_dump_json(indent=1) + "\n"
 
 
-def joined(path: Path, other: ParityReport) -> ParityReport:
-    """Return a stored report with the engines of another one, over the same grid, beside its own.
+def merge_into(path: Path, other: ParityReport) -> ParityReport:
+    """Return the report stored at ``path``, extended by the files of ``other``.
 
     Raises:
-        BundleError: It is no report, or one over another grid.
+        BundleError: The file is not a parity report, or was made over another grid.
     """
     try:
         report = ParityReport.model_validate_json(path.read_bytes())
@@ -79,21 +80,20 @@ def joined(path: Path, other: ParityReport) -> ParityReport:
         raise BundleError(f"{path}: not a parity report: {error}") from error
     if [row.sizes for row in report.rows] != [row.sizes for row in other.rows]:
         raise BundleError(
-            f"{path}: made over another grid; run `trivet export` on the bundle again"
+            f"{path}: made over another grid; run `trivet export onnx` on the bundle again"
         )
     rows = tuple(
         row.model_copy(update={"differences": {**row.differences, **added.differences}})
         for row, added in zip(report.rows, other.rows, strict=True)
     )
-    worst = {**report.worst, **other.worst}
-    return report.model_copy(update={"worst": worst, "rows": rows})
+    return report.model_copy(update={"worst": {**report.worst, **other.worst}, "rows": rows})
 
 
 def grid(window: int) -> tuple[Sizes, ...]:
     """Return shapes in which every dimension is once 1, once odd and once large.
 
     Args:
-        window: The most positions a window of this model has.
+        window: Most positions of a window of this model.
     """
     full, half = window, max(2, window // 2)
     wanted = (
@@ -111,30 +111,34 @@ def grid(window: int) -> tuple[Sizes, ...]:
     return tuple(sizes._replace(L=min(sizes.L, window)) for sizes in wanted)
 
 
+def grid_windows(window: int, vocab: int) -> list[tuple[Sizes, Windows]]:
+    """Return random windows of every shape of ``grid``; arguments as of it and ``make_windows``."""
+    return [(sizes, make_windows(sizes, vocab, seed)) for seed, sizes in enumerate(grid(window))]
+
+
 def compare(
-    reference: Engine, engines: Mapping[str, Engine], cases: Sequence[tuple[Sizes, Windows]]
+    reference: Run, runs: Mapping[str, Run], cases: Sequence[tuple[Sizes, Windows]]
 ) -> ParityReport:
-    """Run every engine on every case and measure how far it is from the reference.
+    """Run everything on every case and measure the differences from the reference.
 
     Raises:
-        BackendError: An answer has another shape or is not finite, the reference's included; the
-            message names the engine, the output and the shape.
+        BackendError: An answer has another shape or is not finite, including the reference's; the
+            message names the file, the output and the shape.
     """
     rows = []
     for sizes, windows in cases:
         expected = reference(windows)
         differences = {
-            file: _difference(file, sizes, expected, engine(windows))
-            for file, engine in engines.items()
+            file: _difference(file, sizes, expected, run(windows)) for file, run in runs.items()
         }
         rows.append(ParityRow(sizes=sizes._asdict(), differences=differences))
     worst = {
-        file: max(max(row.differences[file].largest.values()) for row in rows) for file in engines
+        file: max(max(row.differences[file].largest.values()) for row in rows) for file in runs
     }
     return ParityReport(worst=worst, rows=tuple(rows))
 
 
-def _difference(file: str, sizes: Sizes, expected: Answer, found: Answer) -> Difference:
+def _difference(file: str, sizes: Sizes, expected: Arrays, found: Arrays) -> Difference:
     largest, mean = {}, {}
     for info in OUTPUTS:
         want, have = expected[info.name], found[info.name]
@@ -142,9 +146,9 @@ def _difference(file: str, sizes: Sizes, expected: Answer, found: Answer) -> Dif
             raise BackendError(
                 f"{file}: {info.name} has shape {have.shape} instead of {want.shape} on {sizes}"
             )
-        for whose, values in (("the reference", want), (file, have)):
+        for name, values in (("the reference", want), (file, have)):
             if not np.isfinite(values).all():
-                raise BackendError(f"{whose}: {info.name} is not finite on {sizes}")
+                raise BackendError(f"{name}: {info.name} is not finite on {sizes}")
         off = np.abs(have - want)
         largest[info.name] = float(f"{off.max():.3g}")
         mean[info.name] = float(f"{off.mean():.3g}")

@@ -1,10 +1,9 @@
-"""From a traced fp32 graph to one with 16-bit products: bf16 or fp16 where the work is.
+"""Rewrite a traced fp32 graph to mixed precision (bf16 or fp16) for GPUs.
 
-TensorRT 11 knows no precision flags: an engine computes in what the graph says (strong typing). So
-the casts are written into the graph here. Products of the encoder run in 16 bits, with the bias and
-the GELU after them; layer norms, residual sums, softmax, heads and all joining stay in fp32. bf16
-is the default: it has fp32's range at the same speed, where fp16 can overflow. fp16 rounds eight
-times finer, and wins where nothing overflows (docs/deployment.md).
+TensorRT 11 has no precision flags: an engine computes in the types of the graph (strong typing), so
+the casts are written into the graph. Matmuls of the encoder run in 16 bits, with the bias and GELU
+after them; layer norms, residual sums, softmax, heads and aggregation stay in fp32. bf16, the
+default, has fp32's range; fp16 rounds eight times finer but can overflow.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from trivet.exporting.graph import replace_nodes
 from trivet.records import BackendError
 
 Half = Literal["bf16", "fp16"]
 
 _TYPES: dict[Half, int] = {"bf16": TensorProto.BFLOAT16, "fp16": TensorProto.FLOAT16}
-_PRODUCTS = frozenset({"MatMul", "Gemm", "Attention"})
-# What only moves values, or runs at the end of a product: in the precision of its first input.
+_MATMULS = frozenset({"MatMul", "Gemm", "Attention"})
+# Operators that only move values, or follow a matmul: they keep the precision of their input.
 _FOLLOWERS = frozenset(
     {
         "Expand",
@@ -43,23 +43,23 @@ _FOLLOWERS = frozenset(
 
 
 def mixed(graph: onnx.ModelProto, precision: Half) -> onnx.ModelProto:
-    """Return the graph with its large products in ``precision``; ``graph`` itself is not changed.
+    """Return a copy of the graph with its large matmuls in ``precision``.
 
     Raises:
         BackendError: A weight does not fit in fp16, or an output would not be fp32.
     """
     copied = onnx.ModelProto()
     copied.CopyFrom(graph)
-    _narrow_places(copied.graph)
+    _narrow_indices(copied.graph)
     _Caster(copied.graph, precision).rewrite()
     return copied
 
 
 def emulated(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a mixed graph for engines without 16-bit products: rounded alike, computed in fp32.
+    """Return a copy of a mixed graph that emulates it on a CPU: rounded alike, computed in fp32.
 
-    Inputs and outputs of every 16-bit operator are rounded as they were; sums inside an operator
-    are in fp32, as they are in a GPU's matrix units.
+    Inputs and outputs of every 16-bit operator are rounded as before; sums inside an operator are
+    in fp32, as in a GPU's matrix units.
     """
     copied = onnx.ModelProto()
     copied.CopyFrom(graph)
@@ -79,7 +79,8 @@ def emulated(graph: onnx.ModelProto) -> onnx.ModelProto:
             if name in halves:
                 node.output[index] = f"{node.name}_out_{index}"
                 nodes.append(_cast(node.output[index], name, halves[name]))
-    replace_nodes(copied.graph, nodes)
+    constants = {tensor.name: tensor for tensor in copied.graph.initializer}
+    replace_nodes(copied.graph, nodes, constants)
     return copied
 
 
@@ -91,11 +92,11 @@ class _Caster:
         self.precision: Half = precision
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.types = _types(graph)
-        self.half: set[str] = set()  # tensors that are in 16 bits by now
+        self.half: set[str] = set()  # tensors that are in 16 bits so far
         self.made: set[str] = set()  # casts and rounded constants
 
     def rewrite(self) -> None:
-        """Rewrite the graph in place; constants that nothing reads any more are dropped."""
+        """Rewrite the graph in place; unused constants are dropped."""
         nodes: list[onnx.NodeProto] = []
         for node in self.graph.node:
             runs_half = self._runs_half(node)
@@ -106,8 +107,8 @@ class _Caster:
         wrong = [value.name for value in self.graph.output if value.name in self.half]
         if wrong:
             raise BackendError(
-                f"{', '.join(wrong)} would be answered in {self.precision}; outputs are fp32, made "
-                "by heads and joining"
+                f"{', '.join(wrong)} would come out in {self.precision}; outputs must be fp32, made "
+                "by heads and aggregation"
             )
         for value in self.graph.value_info:
             if value.name in self.half:
@@ -115,10 +116,10 @@ class _Caster:
         replace_nodes(self.graph, nodes, self.constants)
 
     def _runs_half(self, node: onnx.NodeProto) -> bool:
-        """Whether a node computes in 16 bits."""
+        """Return whether a node computes in 16 bits."""
         if node.name.startswith("heads."):
             return False
-        if node.op_type in _PRODUCTS:
+        if node.op_type in _MATMULS:
             return True
         if node.op_type in _FOLLOWERS:
             return node.input[0] in self.half
@@ -132,7 +133,7 @@ class _Caster:
         return False
 
     def _convert_inputs(self, node: onnx.NodeProto, to_half: bool) -> Iterator[onnx.NodeProto]:
-        """Make a node read its floats in its own precision; yield the casts that takes."""
+        """Make a node read floats in its own precision; yield the casts this needs."""
         if node.op_type == "Attention" and to_half:
             others = [each for each in node.attribute if each.name != "softmax_precision"]
             del node.attribute[:]
@@ -173,10 +174,10 @@ class _Caster:
         return numpy_helper.from_array(rounded, name)
 
 
-def _narrow_places(graph: onnx.GraphProto) -> None:
-    """Keep int32 what was widened for ``GatherElements`` alone: half the memory of every layer.
+def _narrow_indices(graph: onnx.GraphProto) -> None:
+    """Keep indices in int32 that are cast to int64 for ``GatherElements`` alone.
 
-    torch gathers by int64 only, so a constant of int32 is cast on its way; ONNX takes both.
+    torch only gathers by int64, ONNX by both; int32 halves the memory of the indices.
     """
     types = _types(graph)
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -187,7 +188,7 @@ def _narrow_places(graph: onnx.GraphProto) -> None:
         if cast.op_type != "Cast" or types.get(cast.input[0]) != TensorProto.INT32:
             continue
         widened, fitting = [cast.output[0]], True
-        for name in widened:  # grows as what only moves places is passed through
+        for name in widened:  # grows while operators that only move values are passed through
             for node in readers.get(name, ()):
                 if node.op_type in ("Expand", "Transpose") and node.input[0] == name:
                     widened.append(node.output[0])
@@ -201,7 +202,7 @@ def _narrow_places(graph: onnx.GraphProto) -> None:
 
 
 def _types(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return the element type of every tensor whose type the graph states."""
+    """Return the element type of every tensor that is typed in the graph."""
     values = (*graph.input, *graph.output, *graph.value_info)
     types = {value.name: value.type.tensor_type.elem_type for value in values}
     types |= {node.output[0]: node.attribute[0].i for node in graph.node if node.op_type == "Cast"}
@@ -210,20 +211,3 @@ def _types(graph: onnx.GraphProto) -> dict[str, int]:
 
 def _cast(name: str, output: str, kind: int) -> onnx.NodeProto:
     return helper.make_node("Cast", [name], [output], name=f"cast_{output}", to=kind)
-
-
-def replace_nodes(
-    graph: onnx.GraphProto,
-    nodes: list[onnx.NodeProto],
-    constants: dict[str, TensorProto] | None = None,
-) -> None:
-    """Put new nodes in a graph, and of ``constants`` those that some node reads."""
-    used = {name for node in nodes for name in node.input}
-    # The new graph is filled before the old one, which owns the parts, is emptied.
-    new = onnx.GraphProto()
-    new.node.extend(nodes)
-    if constants is not None:
-        new.initializer.extend(tensor for name, tensor in constants.items() if name in used)
-        del graph.initializer[:]
-    del graph.node[:]
-    graph.MergeFrom(new)

@@ -92,7 +92,7 @@ class RagModel(nn.Module):
         if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
         if any(self.overlap.values()):
-            architecture["overlap"] = dict(self.overlap)
+            architecture["lexical_overlap"] = dict(self.overlap)
         if self.calibration:
             architecture["calibration"] = {
                 name: {"x": list(one.x), "y": list(one.y)}
@@ -126,7 +126,7 @@ class RagModel(nn.Module):
             pooled_support=architecture["pooled_support"],
             granularity=architecture.get("granularity", "token"),
             calibration=architecture.get("calibration"),
-            overlap=architecture.get("overlap"),
+            overlap=architecture.get("lexical_overlap"),
         )
 
     def read(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> TokenLogits:

@@ -56,7 +56,7 @@ def initial_model(
             "faithfulness": faithfulness,
             "granularity": granularity,
             "calibration": {},  # fitted for the old weights, as the overlap's weights
-            "overlap": {},
+            "lexical_overlap": {},
             "dropout": head_dropout,
         }
         if attention_dropout is not None:

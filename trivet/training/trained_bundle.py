@@ -76,7 +76,7 @@ def write_trained(
         ),
         window=WindowInfo(
             size=config.window.size,
-            overlap=config.window.stride_overlap,
+            stride_overlap=config.window.stride_overlap,
             sizes=tuple(config.window.sizes),
             break_even=break_even(encoder) if config.window.sizes else None,
         ),

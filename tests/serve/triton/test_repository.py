@@ -19,13 +19,11 @@ from trivet.bundle.bundle import (
     ENCODER_NAME,
     GRAPH_NAME,
     INT8_NAME,
-    INT8_QDQ_NAME,
     SELF_TEST_NAME,
     WEIGHTS_NAME,
     add_files,
     read_bundle,
 )
-from trivet.bundle.quantized_info import QuantizedInfo
 from trivet.bundle.self_test import SelfTest, read_self_test
 from trivet.data.windows import Windows
 from trivet.records import BundleError
@@ -80,27 +78,12 @@ def test_the_python_backend_is_asked_with_every_input(tmp_path: Path) -> None:
 def test_weights_and_other_graphs_stay_behind(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(EMBEDDED_BUNDLE, source)
-    lost = QuantizedInfo(
-        file=INT8_QDQ_NAME,
-        precision="int8-qdq",
-        half="bf16",
-        data="rows",
-        split="dev",
-        rows=9,
-        calls=1,
-        auroc_loss=0.0,
-        rmse_loss=0.0,
-        flipped=0,
-        date="2026-01-31",
-    )
-    info = read_bundle(source).info.model_copy(update={"quantized": (lost,)})
-    add_files(source, {WEIGHTS_NAME: b"weights", ENCODER_NAME: b"{}", GRAPH_NAME: b"graph"}, info)
+    add_files(source, {WEIGHTS_NAME: b"weights", ENCODER_NAME: b"{}", GRAPH_NAME: b"graph"})
     out = tmp_path / "repository"
     export_triton(source, out, "onnxruntime", threads=1)
     assert listed(out / "encoder") == {"config.pbtxt", f"1/{INT8_NAME}"}
     copied = read_bundle(out / "trivet" / "1" / "bundle")
     assert not {WEIGHTS_NAME, ENCODER_NAME, GRAPH_NAME} & copied.manifest.files.keys()
-    assert not copied.info.quantized
     assert (out / "encoder" / "1" / INT8_NAME).read_bytes() == (source / INT8_NAME).read_bytes()
 
 

@@ -158,8 +158,7 @@ def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
 
 def _of_one_graph(info: BundleInfo, graph: GraphInfo) -> BundleInfo:
     """Return the description of a bundle with one graph alone."""
-    kept = tuple(each for each in info.quantized if each.file == graph.file)
-    changed = {"graphs": (graph,), "engines": (), "openvino": None, "quantized": kept}
+    changed = {"graphs": (graph,), "engines": (), "openvino": None}
     return info.model_copy(update=changed)
 
 
