@@ -68,7 +68,10 @@ def write_tiny(
         ),
         window=WindowInfo(size=40),
         calibration=CalibrationInfo(
-            heads={name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name]) for name in HEADS}
+            heads={
+                name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name])
+                for name in HEADS
+            }
         ),
         faithfulness="weakest_sentence",
         heads=("support", "relevance", "utilization"),

@@ -328,13 +328,15 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
 
     fake = types.SimpleNamespace(export_onnx=export_onnx)
     monkeypatch.setitem(sys.modules, "trivet.export", fake)
-    code, out, _ = call("export", "in", "--out", "out", "--precision", "fp32", "--threads", "2")
+    code, out, _ = call(
+        "export", "onnx", "in", "--out", "out", "--precision", "fp32", "--threads", "2"
+    )
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
     options = {"form": "portable", "threads": 2}
     assert seen == [(Path("in"), Path("out"), {"keep": ("fp32",), **options})]
     # An engine is compared with fp32, so a graph for one is never written alone.
-    code, _, _ = call("export", "in", "--precision", "bf16", "--form", "attention")
+    code, _, _ = call("export", "onnx", "in", "--precision", "bf16", "--form", "attention")
     assert code == 0
     options = {"form": "attention", "threads": None}
     assert seen[1:] == [(Path("in"), None, {"keep": ("fp32", "int8", "bf16"), **options})]
@@ -345,7 +347,7 @@ def test_a_missing_library_is_named_with_its_extra(
 ) -> None:
     monkeypatch.delitem(sys.modules, "trivet.export", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    code, _, err = call("export", "in")
+    code, _, err = call("export", "onnx", "in")
     assert code == 2
     assert "onnx is not installed; pip install 'trivet[export]'" in err
 

@@ -232,7 +232,11 @@ def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], mes
         (("surprise",), 1, "surprise: Extra inputs"),
         (("window", "stride"), 1, r"window\.stride: Extra inputs"),
         (("window", "size"), "64", r"window\.size: Input should be a valid integer"),
-        (("window", "stride_overlap"), 64, r"window\.stride_overlap \(64\) must be below window\.size \(64\)"),
+        (
+            ("window", "stride_overlap"),
+            64,
+            r"window\.stride_overlap \(64\) must be below window\.size \(64\)",
+        ),
         (("thresholds", "span"), 1.5, r"thresholds\.span"),
         (("thresholds", "more"), 0.5, r"thresholds\.more"),
         (("heads",), ["support", "mood"], r"heads\.1"),

@@ -24,8 +24,13 @@ from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
-from trivet.exporting.openvino import export_openvino
-from trivet.exporting.openvino_candidates import choose, judge_rows, losses, time_windows
+from trivet.exporting.openvino import (
+    choose,
+    export_openvino,
+    losses,
+    measure_rows,
+    time_windows,
+)
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     BackendError,
@@ -166,7 +171,7 @@ def test_nothing_is_written_where_nothing_is_good_enough(
 ) -> None:
     before = (copied / "MANIFEST.json").read_bytes()
     monkeypatch.setattr(openvino_export, "losses", lambda *_: (0.0, 0.2))
-    with pytest.raises(BackendError, match=r"no way of OpenVINO loses at most 0\.005"):
+    with pytest.raises(BackendError, match=r"no candidate for OpenVINO loses at most 0\.005"):
         export_openvino(copied, rows, "tiny", "dev", threads=1)
     assert (copied / "MANIFEST.json").read_bytes() == before
 
@@ -176,11 +181,11 @@ def test_rows_that_measure_nothing_are_refused(
 ) -> None:
     bundle = read_bundle(tiny_bundle)
     engine = OnnxRuntimeBackend(tiny_bundle / "model.onnx", 1)
-    values = judge_rows(bundle, engine, rows, "tiny")
+    values = measure_rows(bundle, engine, rows, "tiny")
     assert ("hallucination_auroc", "tiny/set") in values
     bare = [dataclasses.replace(row, labels=Labels(adherent=True)) for row in rows]
-    with pytest.raises(DataError, match=r"tiny: no AUROC and RMSE .* 3 rows \(found: none\)"):
-        judge_rows(bundle, engine, bare, "tiny")
+    with pytest.raises(DataError, match=r"tiny: AUROC and RMSE cannot .* 3 rows \(found: none\)"):
+        measure_rows(bundle, engine, bare, "tiny")
 
 
 def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
@@ -192,7 +197,9 @@ def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
 
 
 def test_the_command_line_asks_for_rows(copied: Path) -> None:
-    for extra in ([], ["--data", "jsonl:dev.jsonl", "--precision", "int8"]):
-        words = ["export", str(copied), "--backend", "openvino", *extra]
-        answer = CliRunner().invoke(app, words)
-        assert answer.exit_code == 2 and "chooses the precision itself" in answer.output
+    for extra, message in (
+        ([], "Missing option '--data'"),
+        (["--data", "jsonl:dev.jsonl", "--precision", "int8"], "No such option: --precision"),
+    ):
+        answer = CliRunner().invoke(app, ["export", "openvino", str(copied), *extra])
+        assert answer.exit_code == 2 and message in answer.output

@@ -1,7 +1,4 @@
-"""The model card: ``README.md`` of a bundle, made from its ``bundle.json`` and from nothing else.
-
-A card written by hand is out of date with the next training run; this one cannot be.
-"""
+"""Render the model card, a bundle's ``README.md``, from its ``bundle.json``."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _TRUNKS = {
 }
 _DECISIONS = {
     "token": "",
-    "example": "Heads decide once a window, from its first position, for all of its tokens. ",
+    "example": "Heads predict once for each window, from its first position. ",
 }
 
 
@@ -39,10 +36,10 @@ def _summary(info: BundleInfo) -> str:
     encoder = info.encoder
     return (
         f"# {info.name}\n\n"
-        f"Judges answers that were generated from retrieved passages: {', '.join(info.heads)}, in "
+        f"Scores answers that were generated from retrieved passages: {', '.join(info.heads)}, in "
         f"one pass of {_TRUNKS[info.trunk]}. Encoder: {encoder.source} ({encoder.model_type}, "
         f"{encoder.layers} layers, {encoder.hidden_size} wide; licence {encoder.licence}). "
-        f"Written by trivet {info.package_version}; this card is made from `bundle.json`."
+        f"Written by trivet {info.package_version} from `bundle.json`."
     )
 
 
@@ -52,9 +49,9 @@ def _use(info: BundleInfo) -> str:
         "```python\nimport trivet\n\n"
         'evaluator = trivet.Evaluator("path/to/this/folder")\n'
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
-        f"Inputs are cut in windows of {_lengths(info)} tokens "
-        f"({info.window.stride_overlap} shared between neighbours). The window and the thresholds belong "
-        "to the weights; no flag changes them."
+        f"Inputs are split into windows of {_lengths(info)} tokens with a stride overlap of "
+        f"{info.window.stride_overlap}. Window and thresholds belong to the weights; no option "
+        "changes them."
     )
 
 
@@ -90,7 +87,9 @@ def _calibration(calibration: CalibrationInfo) -> str:
         )
         parts.append(f"Platt scaling, folded into the weights, of {fitted}")
     if calibration.knots:
-        parts.append(f"a rising line, in the graph, of {', '.join(sorted(calibration.knots))}")
+        parts.append(
+            f"isotonic regression, in the graph, of {', '.join(sorted(calibration.knots))}"
+        )
     errors = "".join(
         f"; expected calibration error of {name} {error.before:.3f} before and {error.after:.3f} "
         "after, cross-fitted"
@@ -168,11 +167,12 @@ def _openvino(kept: OpenVinoInfo) -> str:
         ]
         for each in kept.candidates
     ]
-    header = ["rounding", "ms a window", "AUROC against fp32", "RMSE against fp32"]
+    header = ["method", "ms per window", "AUROC against fp32", "RMSE against fp32"]
     return (
         f"\n\nFor OpenVINO `{kept.file}`, in {kept.precision} with bf16 for the rest, was chosen "
         f"on {kept.rows:,} rows of {kept.data} ({kept.split}), {kept.date}, OpenVINO "
-        f"{kept.openvino}: the fastest that loses at most {MOST_LOSS}.\n\n{_table(header, rows)}"
+        f"{kept.openvino}: the fastest candidate that loses at most {MOST_LOSS}.\n\n"
+        f"{_table(header, rows)}"
     )
 
 
@@ -181,7 +181,7 @@ def _figure(value: float | None) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; bars inside a cell are escaped."""
+    """Return a Markdown table; bars in cells are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"

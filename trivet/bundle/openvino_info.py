@@ -16,8 +16,8 @@ MOST_LOSS = 0.005
 """What AUROC may fall and RMSE may rise by against fp32."""
 
 Method = Literal["static", "dynamic", "half"]
-"""How a candidate rounds: int8 with one range an activation, found on calibration rows; int8 with a
-range for every token, found as it runs (``exporting.int8``); or no int8, and all products in bf16."""
+"""Static int8 with calibrated activation ranges, dynamic int8 with one range per token
+(``exporting.int8``), or 16-bit matmuls without int8."""
 
 
 class OpenVinoCandidate(BaseModel):

@@ -162,11 +162,11 @@ class ScoreInfo(_Part):
 
 
 class PlattInfo(_Part):
-    """A head answers sigmoid(scale * logit + shift); both are folded into its weights already.
+    """Platt scaling of a head: sigmoid(scale * logit + shift + lexical_overlap * overlap).
 
-    Of the support head, whose three logits are all scaled, the shift is entailment's. A logit also
-    gains ``overlap`` times what ``data.lexical_overlap`` says of its token's sentence; that term is added
-    in the graph.
+    Scale and shift are folded into the weights. The support head scales its three logits and shifts
+    that of entailment. The overlap of the token's sentence (``data.lexical_overlap``) enters in the
+    graph.
     """
 
     scale: float = Field(gt=0)
@@ -245,7 +245,7 @@ LABELS: dict[str, str] = {
     "faithfulness": "support of the weakest part of the response",
     "relevance": "expected share of the context sentences that help to answer the question",
     "utilization": "expected share of the context sentences that the response drew on",
-    "completeness": "of what is relevant, the share that was utilized",
+    "completeness": "share of the relevant context that the response drew on",
 }
 
 

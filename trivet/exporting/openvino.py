@@ -38,7 +38,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.openvino_graphs import write_half, write_static
 from trivet.exporting.parity import ParityReport, compare, grid_windows, merge_into
 from trivet.measures.metrics import measure
-from trivet.measures.predictions import Judged
+from trivet.measures.predictions import Prediction
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, DataError, FailedEvaluation, LabelledExample
 
@@ -176,7 +176,7 @@ def measure_rows(
     for row, result in zip(rows, results, strict=True):
         if isinstance(result, FailedEvaluation) and result.code == "backend_failed":
             raise BackendError(f"{backend.name} fails on row {row.example.id}: {result.message}")
-    pairs = [Judged(row, result) for row, result in zip(rows, results, strict=True)]
+    pairs = [Prediction(row, result) for row, result in zip(rows, results, strict=True)]
     figures = [
         figure
         for figure in measure(pairs, resamples=1)
@@ -294,9 +294,7 @@ def _keep(
     add_files(bundle.folder, files, changed, without=gone - files.keys())
 
 
-def _add_answers(
-    bundle: Bundle, info: OpenVinoInfo, kept: _Model, threads: int | None
-) -> SelfTest:
+def _add_answers(bundle: Bundle, info: OpenVinoInfo, kept: _Model, threads: int | None) -> SelfTest:
     """Return the self-test with the model's answers, with bf16 and without."""
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     windows = Windows(**test.arrays())

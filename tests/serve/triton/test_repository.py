@@ -114,7 +114,9 @@ def test_what_the_bundle_lacks_is_named_and_nothing_is_written(
 
 
 def run(monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> int:
-    monkeypatch.setattr(sys, "argv", ["trivet", "export", str(EMBEDDED_BUNDLE), *arguments])
+    monkeypatch.setattr(
+        sys, "argv", ["trivet", "export", "triton", str(EMBEDDED_BUNDLE), *arguments]
+    )
     with pytest.raises(SystemExit) as raised:
         main()
     return int(raised.value.code or 0)
@@ -124,7 +126,7 @@ def test_the_command_writes_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "repository"
-    assert run(monkeypatch, ["--triton", str(out), "--encoder", "onnxruntime"]) == 0
+    assert run(monkeypatch, ["--out", str(out), "--encoder", "onnxruntime"]) == 0
     assert capsys.readouterr().out == f"{out}\n"
     assert {"trivet", "encoder"} == {path.name for path in out.iterdir()}
 
@@ -132,11 +134,10 @@ def test_the_command_writes_it(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--triton", "OUT"],
+        ["--out", "OUT"],
         ["--encoder", "onnxruntime"],
-        ["--triton", "OUT", "--encoder", "openvino"],
-        ["--triton", "OUT", "--encoder", "onnxruntime", "--backend", "openvino", "--data", "x"],
-        ["--triton", "OUT", "--encoder", "onnxruntime", "--out", "OTHER"],
+        ["--out", "OUT", "--encoder", "openvino"],
+        ["--out", "OUT", "--encoder", "onnxruntime", "--data", "x"],
     ],
     ids=" ".join,
 )

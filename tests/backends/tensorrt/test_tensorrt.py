@@ -1,4 +1,4 @@
-"""What ``serve/engine.py`` does with a card, shown on stand-ins; on a true one, the tests below."""
+"""TensorRTBackend and the engine builder, on fakes of TensorRT and CUDA."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from tests.backends.tensorrt.conftest import FakeContext, FakeEngine
 from trivet.backends.cuda import Buffer
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.profiles import make_profiles
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def built(
     tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
 ) -> tuple[bytes, EngineInfo]:
-    """A plan of the fp32 graph, and what it is."""
+    """A serialized engine of the fp32 graph, and its description."""
     path = tmp_path / "model.onnx"
     onnx.save(tiny_graph, path)
     profiles = make_profiles(WINDOW)
@@ -82,51 +83,51 @@ def test_it_answers_as_the_graph_does(
         for name, want, have in zip(Outputs._fields, expected, backend.run(windows), strict=True):
             np.testing.assert_allclose(have, want, atol=1e-5, err_msg=f"{name} of {sizes}")
             assert have.dtype == np.float32
-    assert backend.name == "tensorrt fp32 on Card"
+    assert backend.name == "tensorrt fp32 on GPU"
 
 
-def test_small_calls_are_recorded_once_and_replayed(
+def test_small_calls_are_captured_once_and_replayed(
     built: tuple[bytes, EngineInfo], fake_cuda: Any
 ) -> None:
     backend = TensorRTBackend(*built, contexts=1)
     for seed in range(4):
         backend.run(make_windows(Sizes(2, 60 + seed % 2, 1, 5 + seed, 2, 20, 1), 100, seed))
-    assert (len(fake_cuda._graphs), fake_cuda._launches) == (1, 4)
+    assert (len(fake_cuda.graphs), fake_cuda.launches) == (1, 4)
     backend.run(make_windows(Sizes(1, 60, 1, 5, 1, 20, 1), 100, 0))
-    assert (len(fake_cuda._graphs), fake_cuda._launches) == (2, 5)
+    assert (len(fake_cuda.graphs), fake_cuda.launches) == (2, 5)
     backend.run(make_windows(Sizes(5, 60, 1, 5, 2, 20, 1), 100, 0))
-    assert (len(fake_cuda._graphs), fake_cuda._launches) == (2, 5)
+    assert (len(fake_cuda.graphs), fake_cuda.launches) == (2, 5)
 
 
-def test_buffers_are_used_again(built: tuple[bytes, EngineInfo], fake_cuda: Any) -> None:
+def test_buffers_are_reused(built: tuple[bytes, EngineInfo], fake_cuda: Any) -> None:
     backend = TensorRTBackend(*built, contexts=1)
     large, small = Sizes(8, 96, 2, 30, 4, 99, 1), Sizes(4, 96, 2, 30, 4, 99, 1)
     backend.run(make_windows(large, 100, 0))
-    before = set(fake_cuda._memory)
+    before = set(fake_cuda.memory)
     for sizes in (small, large):
         backend.run(make_windows(sizes, 100, 1))
-    assert set(fake_cuda._memory) == before
+    assert set(fake_cuda.memory) == before
 
 
-def test_memory_is_given_back(
+def test_memory_is_freed(
     built: tuple[bytes, EngineInfo], fake_cuda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = TensorRTBackend(*built)
     for sizes in (Sizes(2, 96, 1, 30, 1, 99, 1), Sizes(4, 96, 2, 30, 4, 99, 1)):
         backend.run(make_windows(sizes, 100, 0))
-    assert len(fake_cuda._memory) == 2 * 2 * (len(Windows._fields) + len(Outputs._fields))
+    assert len(fake_cuda.memory) == 2 * 2 * (len(Windows._fields) + len(Outputs._fields))
     del backend
     gc.collect()
-    assert not fake_cuda._memory
+    assert not fake_cuda.memory
     full, allocate = (fake_cuda.cudaError_t.cudaErrorInvalidValue, None), fake_cuda.cudaMalloc
     monkeypatch.setattr(fake_cuda, "cudaHostAlloc", lambda size, _: allocate(size))
     monkeypatch.setattr(fake_cuda, "cudaMalloc", lambda size: full)
     with pytest.raises(BackendError, match="CUDA failed"):
         Buffer(fake_cuda, 100)
-    assert not fake_cuda._memory, "its twin"
+    assert not fake_cuda.memory, "its twin"
 
 
-def test_several_threads_are_told_apart(
+def test_calls_of_several_threads_do_not_mix(
     built: tuple[bytes, EngineInfo], tiny_graph: onnx.ModelProto
 ) -> None:
     backend = TensorRTBackend(*built, contexts=2)
@@ -147,7 +148,7 @@ def test_several_threads_are_told_apart(
         np.testing.assert_allclose(answers[number].support_probs, expected.support_probs, atol=1e-5)
 
 
-def test_a_call_that_fails_leaves_the_engine_usable(built: tuple[bytes, EngineInfo]) -> None:
+def test_the_engine_works_after_a_failed_call(built: tuple[bytes, EngineInfo]) -> None:
     backend = TensorRTBackend(*built, contexts=1)
     with pytest.raises(BackendError, match="no profile of the engine takes"):
         backend.run(make_windows(Sizes(17, 96, 1, 1, 1, 1, 1), 100, 0))
@@ -155,38 +156,36 @@ def test_a_call_that_fails_leaves_the_engine_usable(built: tuple[bytes, EngineIn
     assert answer.faithfulness.shape == (1,)
 
 
-def test_what_tensorrt_does_not_give_is_named(
+def test_failing_tensorrt_calls_are_named(
     built: tuple[bytes, EngineInfo], fake_tensorrt: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts, backend = fake_tensorrt._parts, TensorRTBackend(*built)
+    backend = TensorRTBackend(*built)
 
     def fail(self: Any) -> list[str]:
         raise RuntimeError("no shape of node_7")
 
-    monkeypatch.setattr(parts["IExecutionContext"], "infer_shapes", fail)
+    monkeypatch.setattr(FakeContext, "infer_shapes", fail)
     with pytest.raises(BackendError, match=r"no shapes follow from Sizes\(N=3.*node_7"):
         backend.run(make_windows(Sizes(3, 9, 1, 1, 1, 1, 1), 100, 0))
-    monkeypatch.setattr(parts["ICudaEngine"], "create_execution_context", lambda *_: None)
+    monkeypatch.setattr(FakeEngine, "create_execution_context", lambda *_: None)
     with pytest.raises(BackendError, match="no context can be made"):
         TensorRTBackend(*built)
 
 
-def test_what_is_missing_is_named(
+def test_missing_or_old_libraries_are_named(
     built: tuple[bytes, EngineInfo],
     fake_tensorrt: Any,
     fake_cuda: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(
-        BackendError, match=r"11\.1\.0\.106 refuses the engine .* --backend tensorrt"
-    ):
+    with pytest.raises(BackendError, match=r"11\.1\.0\.106 refuses the engine .*export tensorrt"):
         TensorRTBackend(b"other", built[1])
     with pytest.raises(ValueError, match=r"contexts \(0\)"):
         TensorRTBackend(*built, contexts=0)
     fake_tensorrt.__version__ = "10.13.3"
     with pytest.raises(BackendError, match=r"10\.13\.3 is too old: 10\.14"):
         find_target()
-    fake_cuda._cards = 0
+    fake_cuda.gpus = 0
     with pytest.raises(BackendError, match="CUDA failed: cudaErrorNoDevice"):
         TensorRTBackend(*built)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
@@ -197,28 +196,28 @@ def test_what_is_missing_is_named(
         TensorRTBackend(*built)
 
 
-def test_a_graph_that_cannot_be_read_is_said_in_tensorrts_words(
+def test_an_unreadable_graph_is_refused_with_the_parsers_message(
     tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
 ) -> None:
     onnx.save(tiny_graph, tmp_path / "model.onnx")
-    fake_tensorrt._readable = False
+    fake_tensorrt.readable = False
     with pytest.raises(BackendError, match=r"no such thing \(node node_1, Unique\)"):
         build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
 
 
-def test_a_profile_that_is_not_taken_is_named(
+def test_a_refused_profile_is_named(
     tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
 ) -> None:
     onnx.save(tiny_graph, tmp_path / "model.onnx")
-    fake_tensorrt._most_profiles = 2
+    fake_tensorrt.most_profiles = 2
     with pytest.raises(BackendError, match=r"does not take profile 2 \(\{'N': 2, 'L': 96"):
         build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
 
 
-def test_what_was_timed_is_used_by_the_next_build(
+def test_the_timing_cache_is_reused_by_the_next_build(
     tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
 ) -> None:
     onnx.save(tiny_graph, tmp_path / "model.onnx")
     for _ in range(2):
         build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
-    assert fake_tensorrt._timings == [b"", b"timed "]
+    assert fake_tensorrt.timings == [b"", b"timed "]

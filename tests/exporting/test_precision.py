@@ -1,25 +1,123 @@
-"""The 16-bit graph: products in 16 bits, all that is delicate in fp32, and operators that parse."""
+"""16-bit graphs: matmuls in 16 bits, delicate operators in fp32, all readable by TensorRT."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
+import transformers
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.relative_attention import RELATIVE
 from trivet.backends.example_windows import Sizes, make_windows
+from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.exporting.precision import Half, emulated, mixed
 from trivet.model.aggregate import Outputs
+from trivet.model.inference.rag_inference import inference_model
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
 from trivet.records import BackendError
 
 KIND_OF: dict[Half, int] = {"bf16": TensorProto.BFLOAT16, "fp16": TensorProto.FLOAT16}
 HALVES: tuple[Half, ...] = ("bf16", "fp16")
 FP32_ONLY = {"LayerNormalization", "Softmax", "Sigmoid", "ReduceMax", "ReduceMin", "ReduceSum"}
+
+
+NAMES: dict[int, str] = {
+    TensorProto.FLOAT: "FP32",
+    TensorProto.FLOAT16: "FP16",
+    TensorProto.BFLOAT16: "BF16",
+    TensorProto.INT32: "INT32",
+    TensorProto.INT64: "INT64",
+    TensorProto.BOOL: "BOOL",
+}
+
+
+@pytest.fixture(scope="session", params=["bert", "deberta", "deberta-attention"])
+def graph(request: pytest.FixtureRequest) -> onnx.ModelProto:
+    """A traced fp32 graph of each encoder; with trained-size weights, not wild ones."""
+    torch.manual_seed(2)
+    sizes: dict[str, Any] = {
+        "vocab_size": 300,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.1,
+    }
+    if request.param == "bert":
+        encoder: transformers.PreTrainedModel = transformers.BertModel(
+            transformers.BertConfig(type_vocab_size=2, **sizes), add_pooling_layer=False
+        )
+    else:
+        sizes |= RELATIVE
+        encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes))
+    model = RagModel(Trunk(encoder), pooled_support=True).eval()
+    if request.param == "deberta-attention":
+        return trace(inference_model(model, 48, "attention"), 300, ATTENTION_OPSET)
+    return trace(inference_model(model, 48), 300, OPSET)
+
+
+@pytest.fixture(scope="session")
+def types_of() -> Callable[[onnx.ModelProto], dict[str, int]]:
+    """Return a function: the type of every tensor, as ONNX infers it by itself."""
+
+    def infer(graph: onnx.ModelProto) -> dict[str, int]:
+        bare = onnx.ModelProto()
+        bare.CopyFrom(graph)
+        del bare.graph.value_info[:]
+        inferred = onnx.shape_inference.infer_shapes(bare, strict_mode=True).graph
+        values = (*inferred.input, *inferred.output, *inferred.value_info)
+        types = {value.name: value.type.tensor_type.elem_type for value in values}
+        return types | {tensor.name: tensor.data_type for tensor in inferred.initializer}
+
+    return infer
+
+
+@pytest.fixture(scope="session")
+def table() -> Mapping[str, Any]:
+    """What TensorRT's ONNX parser supports."""
+    found: Mapping[str, Any] = json.loads((Path(__file__).parent / "operators.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="session")
+def check_operators(
+    types_of: Callable[[onnx.ModelProto], dict[str, int]], table: Mapping[str, Any]
+) -> Callable[[onnx.ModelProto], None]:
+    """Return a function that fails on a graph that TensorRT's parser would not read."""
+
+    def check(emitted: onnx.ModelProto) -> None:
+        types = types_of(emitted)
+        constants = {tensor.name: tensor for tensor in emitted.graph.initializer}
+        (opset,) = emitted.opset_import
+        assert opset.domain == "" and table["opsets"][0] <= opset.version <= table["opsets"][1]
+        for node in emitted.graph.node:
+            assert node.op_type in table["operators"], node.op_type
+            # The condition of Where is bool, indices and shapes are integers: only values count.
+            values = node.input[1:] if node.op_type == "Where" else node.input[:1]
+            for name in values:
+                assert NAMES[types[name]] in table["operators"][node.op_type], (node.op_type, name)
+            place = table["constant_input"].get(node.op_type)
+            if place is not None and len(node.input) > place:
+                assert node.input[place] in constants, node.name
+            if node.op_type == "LayerNormalization":
+                assert [name for name in node.output if name] == list(node.output[:1])
+            if node.op_type == "Attention":
+                assert len([name for name in node.input if name]) == 4
+                assert {each.name for each in node.attribute} <= {"scale", "softmax_precision"}
+                assert len([name for name in node.output if name]) == 1
+
+    return check
 
 
 def run(graph: onnx.ModelProto, sizes: Sizes) -> Outputs:
@@ -159,7 +257,7 @@ def test_products_of_heads_stay() -> None:
 
 def test_an_output_in_16_bits_is_refused() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
-    with pytest.raises(BackendError, match="y would be answered in bf16"):
+    with pytest.raises(BackendError, match="y would come out in bf16"):
         mixed(small(nodes, w=np.eye(2)), "bf16")
 
 

@@ -1,4 +1,4 @@
-"""The engine that was built here goes into a repository for Triton, and none from elsewhere."""
+"""A Triton repository takes the engine that this machine built."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_engine_that_fails_the_self_test_is_not_handed_on(
     engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any
 ) -> None:
     export_tensorrt(engine_bundle, "bf16")
-    fake_tensorrt._fault = 0.1
+    fake_tensorrt.fault = 0.1
     out = tmp_path / "repository"
     with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ"):
         export_triton(engine_bundle, out, "tensorrt")

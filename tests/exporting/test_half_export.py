@@ -1,4 +1,4 @@
-"""``trivet export --precision bf16``: a graph for TensorRT beside the others, compared as they."""
+"""``trivet export onnx --precision bf16`` writes and compares a graph for TensorRT."""
 
 from __future__ import annotations
 

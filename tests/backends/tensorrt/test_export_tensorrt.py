@@ -1,4 +1,4 @@
-"""An engine is kept only after it answered as fp32 does, and loaded only where it was built."""
+"""Engines are kept only if they answer like fp32, and loaded only where they were built."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_engine_is_built_compared_kept_and_noted(
     info = export_tensorrt(engine_bundle, "bf16", rag_examples)
     assert 0 < info.difference <= 0.01
     assert (info.rows, info.flipped) == (len(rag_examples), 0)
-    assert info.target == EngineTarget(tensorrt="11.1.0.106", gpu="Card", compute_capability="8.9")
+    assert info.target == EngineTarget(tensorrt="11.1.0.106", gpu="GPU", compute_capability="8.9")
     bundle = read_bundle(engine_bundle)
     assert bundle.info.engines == (info,)
     assert info.graph_sha256 == bundle.manifest.files["model.bf16.onnx"].sha256
@@ -46,11 +46,11 @@ def test_an_engine_is_built_compared_kept_and_noted(
 
 def test_the_evaluator_runs_it(engine_bundle: Path, rag_examples: tuple[RagExample, ...]) -> None:
     export_tensorrt(engine_bundle, "bf16")
-    on_card = Evaluator(engine_bundle, backend="tensorrt")
+    on_gpu = Evaluator(engine_bundle, backend="tensorrt")
     on_cpu = Evaluator(engine_bundle, precision="fp32")
-    assert (on_card.backend_name, on_card.precision) == ("tensorrt bf16 on Card", "bf16")
+    assert (on_gpu.backend_name, on_gpu.precision) == ("tensorrt bf16 on GPU", "bf16")
     results = zip(
-        on_cpu.evaluate_many(rag_examples), on_card.evaluate_many(rag_examples), strict=True
+        on_cpu.evaluate_many(rag_examples), on_gpu.evaluate_many(rag_examples), strict=True
     )
     for one, other in results:
         assert isinstance(one, Evaluation) and isinstance(other, Evaluation)
@@ -62,7 +62,7 @@ def test_the_evaluator_runs_it(engine_bundle: Path, rag_examples: tuple[RagExamp
 def test_an_engine_that_is_off_is_not_kept(
     engine_bundle: Path, own_cache: Path, fake_tensorrt: Any
 ) -> None:
-    fake_tensorrt._fault = 0.02
+    fake_tensorrt.fault = 0.02
     with pytest.raises(
         BackendError, match=r"differs from fp32 by 0\.02\d? on .* not kept\. .*fp16"
     ):
@@ -80,11 +80,11 @@ def test_an_engine_that_changes_verdicts_is_not_kept(
     assert export_tensorrt(engine_bundle, "bf16", [rag_example] * 1000).flipped == 1
 
 
-def test_no_engine_of_another_card_graph_or_shape_is_loaded(
+def test_no_engine_of_another_version_graph_or_shape_is_loaded(
     engine_bundle: Path, fake_tensorrt: Any
 ) -> None:
     bundle = read_bundle(engine_bundle)
-    with pytest.raises(BackendError, match=r"no engine of .*model\.bf16\.onnx for Card"):
+    with pytest.raises(BackendError, match=r"no engine of .*model\.bf16\.onnx for GPU"):
         load_engine(bundle)
     export_tensorrt(engine_bundle, "bf16")
     load_engine(bundle)
@@ -93,23 +93,23 @@ def test_no_engine_of_another_card_graph_or_shape_is_loaded(
     with pytest.raises(BackendError, match="no engine"):
         load_engine(bundle, "fp32")
     fake_tensorrt.__version__ = "11.4.0"
-    with pytest.raises(BackendError, match=r"TensorRT 11\.4\.0; run `trivet export"):
+    with pytest.raises(BackendError, match=r"TensorRT 11\.4\.0; run `trivet export tensorrt"):
         load_engine(bundle)
 
 
-def test_an_engine_that_computes_something_else_by_now_is_refused(
+def test_an_engine_whose_answers_changed_is_refused(
     engine_bundle: Path, fake_tensorrt: Any
 ) -> None:
     export_tensorrt(engine_bundle, "bf16")
-    fake_tensorrt._fault = 0.05
+    fake_tensorrt.fault = 0.05
     with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ by 0\.05"):
         load_engine(read_bundle(engine_bundle))
 
 
-def test_a_graph_that_is_not_there_is_asked_for(engine_bundle: Path) -> None:
+def test_a_missing_graph_is_named_with_its_command(engine_bundle: Path) -> None:
     bundle = read_bundle(engine_bundle)
     with pytest.raises(
-        BundleError, match=r"a graph in fp16; run `trivet export .* --precision fp16"
+        BundleError, match=r"a graph in fp16; run `trivet export onnx .* --precision fp16"
     ):
         find_graph(bundle, "fp16")
     with pytest.raises(BackendError, match="no TensorRT engine in int8"):
@@ -165,7 +165,7 @@ def test_a_folder_open_to_others_is_refused(tmp_path: Path) -> None:
             EngineCache(place)
 
 
-def test_an_engine_that_was_replaced_by_half_is_not_found(
+def test_a_half_replaced_engine_is_not_found(
     engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info, cache = export_tensorrt(engine_bundle, "bf16"), EngineCache()
@@ -173,11 +173,11 @@ def test_an_engine_that_was_replaced_by_half_is_not_found(
 
     def write_plan_alone(path: Path, content: bytes) -> None:
         if path.suffix == ".json":
-            raise OSError("no room is left")
+            raise OSError("disk full")
         write(path, content)
 
     monkeypatch.setattr(cache, "_write", write_plan_alone)
-    with pytest.raises(OSError, match="no room is left"):
+    with pytest.raises(OSError, match="disk full"):
         cache.put(b"another", info)
     assert cache.get(info.key) is None
 
@@ -201,7 +201,7 @@ def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path) -> No
         EngineCache().get(info.key)
 
 
-def test_the_key_tells_apart_whatever_an_engine_depends_on() -> None:
+def test_the_key_depends_on_graph_precision_target_and_profiles() -> None:
     target = EngineTarget(tensorrt="11.1", gpu="NVIDIA L4", compute_capability="8.9")
     profiles = make_profiles(128)
     keys = {

@@ -1,0 +1,57 @@
+"""Build, compare and time an engine on a real GPU. Needs TensorRT."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.tensorrt_loading import load_engine
+from trivet.bundle.bundle import read_bundle
+from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.tensorrt import export_tensorrt
+from trivet.records import Evaluation, RagExample
+
+logger = logging.getLogger(__name__)
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 0.01)])
+def test_an_engine_answers_like_fp32(
+    engine_bundle: Path, rag_examples: tuple[RagExample, ...], precision: str, tolerance: float
+) -> None:
+    info = export_tensorrt(engine_bundle, precision, rag_examples)
+    assert info.difference <= tolerance and info.flipped == 0
+    backend = load_engine(read_bundle(engine_bundle), info.precision)
+    reference = OnnxRuntimeBackend(engine_bundle / "model.onnx")
+    for seed, n in enumerate((1, 2, 2, 7)):
+        windows = make_windows(Sizes(N=n, L=61, B=1, R=20, K=n, C=90, S=2), 100, seed)
+        for want, have in zip(reference.run(windows), backend.run(windows), strict=True):
+            np.testing.assert_allclose(have, want, atol=tolerance)
+    on_gpu = Evaluator(engine_bundle, backend="tensorrt", precision=info.precision)
+    on_cpu = Evaluator(engine_bundle)
+    for one, other in zip(
+        on_cpu.evaluate_many(rag_examples), on_gpu.evaluate_many(rag_examples), strict=True
+    ):
+        assert isinstance(one, Evaluation) and isinstance(other, Evaluation)
+        assert one.adherent == other.adherent
+
+
+def test_a_replayed_call_is_no_slower_than_the_first(engine_bundle: Path) -> None:
+    export_tensorrt(engine_bundle, "bf16")
+    backend = load_engine(read_bundle(engine_bundle))
+    windows = make_windows(Sizes(N=2, L=96, B=1, R=20, K=2, C=100, S=1), 100, seed=0)
+    seconds = []
+    for _ in range(50):
+        began = time.perf_counter()
+        first = backend.run(windows)
+        seconds.append(time.perf_counter() - began)
+    assert np.median(seconds[10:]) <= seconds[0]
+    logger.info("two windows of 96: %.3f ms", 1e3 * float(np.median(seconds[10:])))
+    assert np.isfinite(first.support_probs).all()
