@@ -53,7 +53,9 @@ def test_the_precision_decides_on_the_graph(
 def test_fp32_is_taken_where_there_is_no_int8(tiny_bundle: Path, tmp_path: Path) -> None:
     folder = part_of(tiny_bundle, tmp_path / "part", "model.onnx", "self_test.json")
     assert Evaluator(folder).backend_name == "onnxruntime model.onnx"
-    with pytest.raises(BundleError, match=r"no int8 graph \(it has fp32\); run `trivet export onnx`"):
+    with pytest.raises(
+        BundleError, match=r"no int8 graph \(it has fp32\); run `trivet export onnx`"
+    ):
         Evaluator(folder, precision="int8")
 
 

@@ -65,5 +65,6 @@ def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
             return by_precision[each]
     has = ", ".join(sorted(by_precision)) or "none"
     raise BundleError(
-        f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run `trivet export onnx` on it"
+        f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run "
+        "`trivet export onnx` on it"
     )

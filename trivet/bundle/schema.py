@@ -95,8 +95,7 @@ class GraphInfo(_Part):
 
     Attributes:
         file: Its file name.
-        precision: What its large products are computed in; ``int8`` is for CPUs, ``int8-qdq`` and
-            ``fp8-qdq`` are for cards (``exporting.qdq``).
+        precision: Precision of its large matmuls; ``int8`` is for CPUs, bf16 and fp16 for GPUs.
         opset: The version of the standard ONNX operators it is written in.
         portable: Whether standard ONNX operators are all it uses, so that any engine can read it.
         difference: Largest difference of any output from the weights, over the parity grid.

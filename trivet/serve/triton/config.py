@@ -218,7 +218,7 @@ def find_bundle(args: Mapping[str, str], sha256: str) -> Path:
     if found != sha256:
         raise BundleError(
             f"{folder / MANIFEST_NAME}: SHA-256 {found[:12]}... instead of {sha256[:12]}..., which "
-            "config.pbtxt names; write the repository again: trivet export BUNDLE --triton DIR"
+            "config.pbtxt names; write the repository again: trivet export triton BUNDLE --out DIR"
         )
     return folder
 
