@@ -1,6 +1,8 @@
-"""Thresholds for a precision, and when rows justify none: said in words."""
+"""Thresholds for a precision, and the words for rows that justify none."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -67,13 +69,13 @@ def scores(count: int, tell_apart: float) -> list[DevScores]:
     return made
 
 
-def judged(rows: list[DevScores], precision: float | None = None) -> dict[str, UseThreshold]:
+def chosen(rows: list[DevScores], precision: float | None = None) -> dict[str, UseThreshold]:
     columns = threshold_columns(rows)
     return {use.use: use for use in justified_thresholds(columns, rows, precision)}
 
 
 def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
-    found = judged(scores(80, tell_apart=0.6))
+    found = chosen(scores(80, tell_apart=0.6))
     assert set(found) == {"adherence", "sentence", "span"}
     for use in found.values():
         assert use.threshold == pytest.approx(0.5, abs=0.15)
@@ -84,7 +86,7 @@ def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
 
 def test_a_precision_that_is_asked_for_is_reached_with_all_that_can_be_flagged() -> None:
     rows = scores(200, tell_apart=0.25)
-    best, precise = judged(rows)["adherence"], judged(rows, 0.95)["adherence"]
+    best, precise = chosen(rows)["adherence"], chosen(rows, 0.95)["adherence"]
     assert precise.precision is not None and precise.precision >= 0.95
     assert best.precision is not None and best.precision < 0.95
     assert best.threshold is not None and precise.threshold is not None
@@ -92,7 +94,7 @@ def test_a_precision_that_is_asked_for_is_reached_with_all_that_can_be_flagged()
 
 
 def test_rows_that_are_not_told_apart_give_none_and_say_so() -> None:
-    for use in judged(scores(80, tell_apart=0.0)).values():
+    for use in chosen(scores(80, tell_apart=0.0)).values():
         assert use.threshold is None and use.auroc is not None
         assert "no clean separation, AUROC" in use.words()
         assert "includes .5 or less; the threshold is kept" in use.words()
@@ -102,33 +104,25 @@ def test_a_precision_out_of_reach_is_said() -> None:
     rows = scores(200, tell_apart=0.15)
     lowest = min(rows, key=lambda row: row.faithfulness or 0)
     place = rows.index(lowest)
-    right = LabelledExample(
-        lowest.example.example, Labels(unsupported=(), adherent=True), "made/up", "other"
+    supported = Labels(unsupported=(), adherent=True)
+    right = replace(lowest.example, labels=supported, group="other")
+    zero = np.zeros(1)
+    rows[place] = replace(
+        lowest, example=right, faithfulness=0.0, sentence_support=zero, token_support=zero
     )
-    rows[place] = DevScores(
-        right, 0.0, lowest.sentence_spans, np.zeros(1), lowest.token_offsets, np.zeros(1)
-    )
-    found = judged(rows, 1.0)["adherence"]
+    found = chosen(rows, 1.0)["adherence"]
     assert found.threshold is None
     assert "no threshold has a precision of 1" in found.words()
 
 
 def test_one_class_and_one_group_are_said() -> None:
     right = [row for row in scores(40, 0.5) if row.example.labels.adherent]
-    assert "one class or none" in judged(right)["adherence"].words()
-    alone = scores(2, 0.5) + scores(4, 0.5)[2:]
+    assert "one class or none" in chosen(right)["adherence"].words()
     alone = [
-        DevScores(
-            LabelledExample(row.example.example, row.example.labels, "made/up", "one group"),
-            row.faithfulness,
-            row.sentence_spans,
-            row.sentence_support,
-            row.token_offsets,
-            row.token_support,
-        )
-        for row in alone
+        replace(row, example=replace(row.example, group="one group"))
+        for row in scores(2, 0.5) + scores(4, 0.5)[2:]
     ]
-    assert "has no interval: too few groups" in judged(alone)["adherence"].words()
+    assert "has no interval: too few groups" in chosen(alone)["adherence"].words()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, unique=True), st.floats(0, 1))

@@ -50,7 +50,7 @@ def layouts(
 
 
 @torch.inference_mode()
-def judge(model: RagModel, windows: Sequence[object]) -> Outputs:
+def scores_of(model: RagModel, windows: Sequence[object]) -> Outputs:
     outputs: Outputs = model(*as_tensors(windows))
     return outputs
 
@@ -65,7 +65,7 @@ def test_outputs_are_finite_probabilities_of_the_right_shapes(
     model: RagModel, layouts: list[Layout]
 ) -> None:
     windows = collate(layouts, pad=0)
-    outputs = judge(model, windows)
+    outputs = scores_of(model, windows)
     (b, r, _), c = windows.response_at.shape, windows.context_at.shape[1]
     s = windows.sentence_pool.shape[1]
     shapes = [tuple(tensor.shape) for tensor in outputs]
@@ -83,9 +83,9 @@ def test_a_batch_equals_its_singles(
     model: RagModel, layouts: list[Layout], granularity: Granularity
 ) -> None:
     model.granularity = granularity
-    whole = judge(model, collate(layouts, pad=0))
+    whole = scores_of(model, collate(layouts, pad=0))
     for b, layout in enumerate(layouts):
-        own = judge(model, collate([layout], pad=0))
+        own = scores_of(model, collate([layout], pad=0))
         assert_same(Outputs(*(tensor[b : b + 1] for tensor in whole)), own)
 
 
@@ -110,7 +110,7 @@ def test_extra_padding_changes_nothing(model: RagModel, layouts: list[Layout]) -
         context_overlap=np.pad(windows.context_overlap, ((0, 0), (0, 2))),
         sentence_pool=np.pad(windows.sentence_pool, ((0, 0), (0, 1), (0, 2))),
     )
-    assert_same(judge(model, padded), judge(model, windows))
+    assert_same(scores_of(model, padded), scores_of(model, windows))
 
 
 def test_permuting_windows_changes_nothing(model: RagModel, layouts: list[Layout]) -> None:
@@ -130,7 +130,7 @@ def test_permuting_windows_changes_nothing(model: RagModel, layouts: list[Layout
         response_at=moved(windows.response_at),
         context_at=moved(windows.context_at),
     )
-    assert_same(judge(model, shuffled), judge(model, windows))
+    assert_same(scores_of(model, shuffled), scores_of(model, windows))
 
 
 @torch.inference_mode()
@@ -139,7 +139,7 @@ def test_support_is_the_entailment_of_the_window_that_supports_most(
 ) -> None:
     windows = collate(layouts, pad=0)
     logits = model.read(*as_tensors(windows[:3]))
-    outputs = judge(model, windows)
+    outputs = scores_of(model, windows)
     entailed = logits.support.softmax(-1)[..., 0].reshape(-1)
     b = 3  # the long context
     at = torch.from_numpy(windows.response_at[b])
@@ -156,9 +156,9 @@ def test_a_heads_logit_gains_its_weight_times_the_overlap(
 ) -> None:
     model.granularity = granularity
     windows = collate(layouts, pad=0)
-    plain = judge(model, windows)
+    plain = scores_of(model, windows)
     model.overlap = {"support": 0.7, "relevance": 1.5, "utilization": -2.0}
-    weighed = judge(model, windows)
+    weighed = scores_of(model, windows)
     for before, after, overlap, weight, at in (
         (plain[0], weighed[0], windows.context_overlap, 0.7, windows.response_at.max(-1)),
         (plain[1], weighed[1], windows.question_overlap, 1.5, windows.context_at),
@@ -179,9 +179,9 @@ def test_the_weakest_token_is_weaker_than_the_weakest_sentence(
     model: RagModel, layouts: list[Layout]
 ) -> None:
     windows = collate(layouts, pad=0)
-    by_sentence = judge(model, windows)
+    by_sentence = scores_of(model, windows)
     model.faithfulness = "weakest_token"
-    by_token = judge(model, windows)
+    by_token = scores_of(model, windows)
     assert (by_token.faithfulness <= by_sentence.faithfulness + 1e-6).all()
     assert (
         by_token.faithfulness[0]
@@ -215,7 +215,7 @@ def test_the_architecture_builds_the_same_model(model: RagModel, layouts: list[L
     again.load_state_dict(model.state_dict(), strict=True)
     assert again.architecture() == architecture
     windows = collate(layouts, pad=0)
-    assert_same(judge(again, windows), judge(model, windows))
+    assert_same(scores_of(again, windows), scores_of(model, windows))
 
 
 def test_every_part_gets_a_gradient(model: RagModel, layouts: list[Layout]) -> None:
@@ -257,7 +257,7 @@ def test_decisions_are_joined_by_the_best_window_and_the_mean_over_sentences(
     decisive: RagModel, layouts: list[Layout]
 ) -> None:
     windows = collate(layouts, pad=0)
-    outputs = judge(decisive, windows)
+    outputs = scores_of(decisive, windows)
     with torch.inference_mode():
         logits = decisive.read(*as_tensors(windows[:3]))
     entailed = logits.support[:, 0].softmax(-1)[:, 0]

@@ -36,7 +36,6 @@ from trivet.records import (
     Evaluation,
     FailedEvaluation,
     LabelledExample,
-    Span,
     to_json_text,
 )
 
@@ -243,9 +242,10 @@ def score_row(
         flagged = marked_characters(length, result.unsupported)
         known["span_hits"] = int((gold & flagged).sum())
         known["span_flagged"], known["span_gold"] = int(flagged.sum()), int(gold.sum())
-        sentences = [Span(sentence.start, sentence.end) for sentence in result.sentences]
         probs = [1 - sentence.support for sentence in result.sentences]
-        known["support_bins"] = _bins(probs, touched_sentences(sentences, labels.unsupported))
+        known["support_bins"] = _bins(
+            probs, touched_sentences(result.sentences, labels.unsupported)
+        )
     return dataclasses.replace(
         row,
         windows=result.windows,

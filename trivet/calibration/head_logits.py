@@ -12,8 +12,8 @@ from torch import Tensor
 
 from trivet.calibration.fit import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import BoolArray, IntArray
+from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
@@ -139,8 +139,8 @@ def _verdict(item: Item) -> float:
 def _supported(sentences: Sequence[Span], labels: Labels) -> FloatArray:
     if labels.unsupported is None:
         return np.full(len(sentences), np.nan)
-    unsupported = _touched(sentences, labels.unsupported)
-    unclear = _touched(sentences, labels.unclear) & ~unsupported
+    unsupported = touched_sentences(sentences, labels.unsupported)
+    unclear = touched_sentences(sentences, labels.unclear) & ~unsupported
     return np.where(unclear, np.nan, np.where(unsupported, 0.0, 1.0))
 
 
@@ -155,12 +155,5 @@ def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan]) -> B
     for number in {span.context for span in spans}:
         here = context == number
         own = [sentence for sentence in sentences if sentence.context == number]
-        marks[here] = _touched(own, [span for span in spans if span.context == number])
+        marks[here] = touched_sentences(own, [span for span in spans if span.context == number])
     return marks
-
-
-def _touched(
-    sentences: Sequence[Span | ContextSpan], spans: Sequence[Span | ContextSpan]
-) -> BoolArray:
-    offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
-    return mark_tokens(offsets.reshape(-1, 2), [Span(span.start, span.end) for span in spans])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -16,8 +17,19 @@ from trivet.records import (
     LabelledExample,
     Labels,
     Span,
-    UnsupportedSpan,
 )
+
+
+class Interval(Protocol):
+    """Characters of a text."""
+
+    @property
+    def start(self) -> int:
+        """First character."""
+
+    @property
+    def end(self) -> int:
+        """Character after the last one."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,8 @@ def _support_units(rows: Sequence[Prediction]) -> Units:
     probs, positive = [], []
     for row, verdict in zip(kept, verdicts, strict=True):
         probs.append(1 - finite([verdict], [sentence.support for sentence in verdict.sentences]))
-        spans = [Span(sentence.start, sentence.end) for sentence in verdict.sentences]
-        positive.append(touched_sentences(spans, rows[row].example.labels.unsupported or ()))
+        unsupported = rows[row].example.labels.unsupported or ()
+        positive.append(touched_sentences(verdict.sentences, unsupported))
     return _sentence_units(kept, probs, positive, failed)
 
 
@@ -151,13 +163,12 @@ def marked_sentences(verdict: Evaluation, spans: Sequence[ContextSpan]) -> BoolA
     """Return whether a span touches each context sentence, in order."""
     marks = [np.zeros(0, dtype=bool)]
     for number, context in enumerate(verdict.contexts):
-        sentences = [Span(one.start, one.end) for one in context.sentences]
-        here = [Span(span.start, span.end) for span in spans if span.context == number]
-        marks.append(touched_sentences(sentences, here))
+        here = [span for span in spans if span.context == number]
+        marks.append(touched_sentences(context.sentences, here))
     return np.concatenate(marks)
 
 
-def marked_characters(length: int, spans: Sequence[Span | UnsupportedSpan]) -> BoolArray:
+def marked_characters(length: int, spans: Sequence[Interval]) -> BoolArray:
     """Return whether a span covers each character of a text. *Shape:* [length]."""
     marks = np.zeros(length, dtype=bool)
     for span in spans:
@@ -165,7 +176,7 @@ def marked_characters(length: int, spans: Sequence[Span | UnsupportedSpan]) -> B
     return marks
 
 
-def touched_sentences(sentences: Sequence[Span], spans: Sequence[Span]) -> BoolArray:
+def touched_sentences(sentences: Sequence[Interval], spans: Sequence[Interval]) -> BoolArray:
     """Return whether a span touches each sentence. *Shape:* [sentences]."""
     offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
-    return mark_tokens(offsets.reshape(-1, 2), spans)
+    return mark_tokens(offsets.reshape(-1, 2), [Span(span.start, span.end) for span in spans])
