@@ -16,7 +16,7 @@ from trivet.serve.http.docs_page import docs_page
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.openapi import openapi
-from trivet.serve.http.route_list import ROUTES, RouteFacts, adapter
+from trivet.serve.http.route_list import ROUTES, RouteFacts
 from trivet.serve.http.settings import ServerSettings
 
 WITH_BODIES = [route for route in ROUTES if route.body is not None]
@@ -250,8 +250,3 @@ def test_what_the_page_shows_is_escaped() -> None:
     assert "<script>alert" not in page
     assert "&lt;img src=x&gt;" in page
     assert "&lt;b onclick=x&gt;" in page
-
-
-def test_types_of_bodies_know_their_schema() -> None:
-    for route in WITH_BODIES:
-        assert adapter(route.body).json_schema()

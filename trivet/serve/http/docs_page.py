@@ -1,4 +1,4 @@
-"""``/docs``: every route on one page that loads nothing; and ``/openapi.json`` beside it."""
+"""``/docs``, one page that loads nothing, and ``/openapi.json``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import functools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import ChoiceLoader, PackageLoader
 from starlette.concurrency import run_in_threadpool
@@ -22,44 +21,29 @@ from trivet.serve.http.openapi import openapi
 from trivet.serve.http.route_list import ROUTES, RouteFacts
 from trivet.serve.http.settings import ServerSettings
 
-# The report's page, its style and its escaping; ours is the middle.
+# The page, the style and the escaping are the report's.
 _ENVIRONMENT = ENVIRONMENT.overlay(
     loader=ChoiceLoader([PackageLoader("trivet.serve.http"), PackageLoader("trivet.report")])
 )
 _NO_SCRIPT = ""
 _LEAD = (
     "Every error is an object with error (for people), error_type (for programs) and request_id. "
-    "Send X-Request-Id to name a request yourself. Server-Timing says in milliseconds where the "
-    "time went. The numbers on this page are examples."
+    "Send X-Request-Id to set the request_id. Server-Timing lists the milliseconds of each stage. "
+    "The numbers on this page are examples."
 )
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A route as the page has it."""
-
-    name: str
-    anchor: str
-    summary: str
-    notes: str
-    public: bool
-    tables: Sequence[_Table]
-    commands: Sequence[str]
-    answers: Sequence[tuple[str, str]]
-
-
 def docs_routes(settings: ServerSettings) -> list[Route]:
-    """Return the routes of the documentation; it is made when it is first asked for.
+    """Return the routes of the documentation, which is made at the first request.
 
     Args:
-        settings: The limits and the address that it names.
+        settings: Limits and address.
     """
 
     @functools.cache
@@ -70,17 +54,17 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
     def page() -> str:
         return docs_page(document(), settings)
 
-    async def tell(request: Request) -> Response:
+    async def show_schema(request: Request) -> Response:
         text = await run_in_threadpool(lambda: to_json_text(document()))
         return Response(text, media_type="application/json")
 
-    async def show(request: Request) -> Response:
+    async def show_page(request: Request) -> Response:
         headers = {"Content-Security-Policy": content_policy(_NO_SCRIPT)}
         return Response(await run_in_threadpool(page), media_type="text/html", headers=headers)
 
     return [
-        Route("/openapi.json", tell, methods=["GET"]),
-        Route("/docs", show, methods=["GET"]),
+        Route("/openapi.json", show_schema, methods=["GET"]),
+        Route("/docs", show_page, methods=["GET"]),
     ]
 
 
@@ -88,57 +72,58 @@ def docs_page(document: Mapping[str, Any], settings: ServerSettings) -> str:
     """Return the page.
 
     Args:
-        document: ``openapi(settings)``.
-        settings: Say where the server is, and whether it wants a key.
+        document: OpenAPI document of the same settings.
+        settings: Address, and whether keys are required.
     """
     routes = [_show(route, document, settings) for route in ROUTES]
-    parts = document["components"]["schemas"]
-    shown = {table.title.rpartition(" ")[2] for route in routes for table in route.tables}
+    shown = {table.title.rpartition(" ")[2] for route in routes for table in route["tables"]}
+    parts = document["components"]["schemas"].items()
     return _ENVIRONMENT.get_template("docs.html").render(
         script=_NO_SCRIPT,
         content_policy=content_policy(_NO_SCRIPT),
         title="Trivet: HTTP routes",
         lead=_LEAD,
         routes=routes,
-        types=[_table(name, part) for name, part in parts.items() if name not in shown],
+        types=[_table(name, part) for name, part in parts if name not in shown],
     )
 
 
-def _show(route: RouteFacts, document: Mapping[str, Any], settings: ServerSettings) -> _Shown:
+def _show(
+    route: RouteFacts, document: Mapping[str, Any], settings: ServerSettings
+) -> dict[str, Any]:
+    """Return a route for the template."""
     operation = document["paths"][route.path][route.method.lower()]
     parts = document["components"]["schemas"]
-    tables = []
+    contents = {"Answer": operation["responses"]["200"]["content"].get("application/json", {})}
     if "requestBody" in operation:
-        schema = operation["requestBody"]["content"]["application/json"]["schema"]
-        tables += [_table(f"Request: {name}", parts[name]) for name in _named(schema)]
-    good = operation["responses"]["200"]["content"].get("application/json", {}).get("schema", {})
-    tables += [_table(f"Answer: {name}", parts[name]) for name in _named(good)]
-    refusals = [(str(STATUSES[name]), name) for name in route.refusals]
-    tables.append(_Table("Refusals", ("status", "error_type"), sorted(refusals)))
-    return _Shown(
-        name=f"{route.method} {route.path}",
-        anchor=operation["operationId"],
-        summary=route.summary,
-        notes=route.notes,
-        public=route.public,
-        tables=tables,
-        commands=_commands(route, settings),
-        answers=[(name, json.dumps(value, indent=2)) for name, value in route.answers],
-    )
-
-
-def _named(schema: Mapping[str, Any]) -> list[str]:
-    """Return the names of the parts that a schema is one of."""
-    choices = schema.get("oneOf") or schema.get("anyOf") or [schema]
-    return [choice["$ref"].rpartition("/")[2] for choice in choices if "$ref" in choice]
+        body = operation["requestBody"]["content"]["application/json"]
+        contents = {"Request": body, **contents}
+    tables = []
+    for kind, content in contents.items():
+        schema = content.get("schema", {})
+        for choice in schema.get("oneOf") or schema.get("anyOf") or [schema]:
+            if "$ref" in choice:
+                name = choice["$ref"].rpartition("/")[2]
+                tables.append(_table(f"{kind}: {name}", parts[name]))
+    refusals = sorted((str(STATUSES[name]), name) for name in route.refusals)
+    return {
+        "name": f"{route.method} {route.path}",
+        "anchor": operation["operationId"],
+        "summary": route.summary,
+        "notes": route.notes,
+        "public": route.public,
+        "tables": [*tables, _Table("Refusals", ("status", "error_type"), refusals)],
+        "commands": _commands(route, settings),
+        "answers": [(name, json.dumps(value, indent=2)) for name, value in route.answers],
+    }
 
 
 def _table(title: str, part: Mapping[str, Any]) -> _Table:
-    """Return the fields of a part."""
-    needed = part.get("required", ())
+    """Return the fields of a schema."""
+    required = part.get("required", ())
     rows = [
         (
-            name if name in needed else f"{name} (optional)",
+            name if name in required else f"{name} (optional)",
             _type(about),
             str(about.get("description", "")),
         )
@@ -148,7 +133,7 @@ def _table(title: str, part: Mapping[str, Any]) -> _Table:
 
 
 def _type(about: Mapping[str, Any]) -> str:
-    """Say a schema's type in few words."""
+    """Return a schema's type in words."""
     if "$ref" in about:
         return str(about["$ref"].rpartition("/")[2])
     choices = about.get("anyOf") or about.get("oneOf")
@@ -161,13 +146,9 @@ def _type(about: Mapping[str, Any]) -> str:
 
 
 def _commands(route: RouteFacts, settings: ServerSettings) -> list[str]:
-    """Return lines for a shell that try the route."""
-    scheme = "http" if settings.tls_cert is None else "https"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    url = f"{scheme}://{host}:{settings.port}{route.path}"
-    key = ""
-    if settings.keys_file is not None and not route.public:
-        key = '-H "Authorization: Bearer $TRIVET_KEY" '
-    if not route.requests:
-        return [f"curl {key}{url}"]
-    return [f"curl {key}{url} -d {shlex.quote(json.dumps(body))}" for _, body in route.requests]
+    """Return shell commands that try the route."""
+    needs_key = settings.keys_file is not None and not route.public
+    key = '-H "Authorization: Bearer $TRIVET_KEY" ' if needs_key else ""
+    command = f"curl {key}{settings.url}{route.path}"
+    bodies = [f"{command} -d {shlex.quote(json.dumps(body))}" for _, body in route.requests]
+    return bodies or [command]

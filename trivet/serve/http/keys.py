@@ -1,7 +1,4 @@
-"""API keys from a file: one a line, read again when the file changes.
-
-Keys are never kept, logged or compared as they are: only their digests stay in memory.
-"""
+"""API keys from a file, read again when it changes; only digests are kept, never logged."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _GONE: _State = (0, 0, 0)
 
 
 class KeyRing:
-    """The keys that open the server; several at a time, so that one can follow another."""
+    """API keys; several are valid at a time, so that they can be rotated."""
 
     def __init__(self, path: Path, digests: tuple[bytes, ...], seen: _State) -> None:
         self._path = path
@@ -29,14 +26,14 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: Path) -> KeyRing:
-        """Read a file of keys: one a line; empty lines and those that begin with # are skipped.
+        """Read a file with one key a line; empty lines and lines that begin with # are skipped.
 
         Args:
-            path: The file. One that every user of the machine can read is warned of.
+            path: File; a warning is logged if every user of the machine can read it.
 
         Raises:
-            ConfigError: It cannot be read, holds no key, or one that no header can carry; the
-                message names the line and never the key.
+            ConfigError: The file cannot be read, holds no key, or a key that no header can carry;
+                the message names the line and never the key.
         """
         ring = cls(path, *_read(path))
         if path.stat().st_mode & stat.S_IROTH:
@@ -49,28 +46,27 @@ class KeyRing:
     def accepts(self, authorization: str | None) -> bool:
         """Return whether a request may pass.
 
-        The file is read again first if it changed; where that fails the keys stay as they were.
+        The file is read again first if it changed; if that fails the keys stay as they were.
 
         Args:
-            authorization: The value of its ``Authorization`` header: ``Bearer KEY``.
+            authorization: Value of the ``Authorization`` header: ``Bearer KEY``.
         """
-        self._read_again()
+        self._reload()
         scheme, _, key = (authorization or "").partition(" ")
         given = _digest(key.strip())
         # All are compared, so that the time taken does not tell which one was nearly right.
-        fits = [hmac.compare_digest(given, known) for known in self._digests]
-        return scheme.lower() == "bearer" and any(fits)
+        matches = [hmac.compare_digest(given, known) for known in self._digests]
+        return scheme.lower() == "bearer" and any(matches)
 
-    def _read_again(self) -> None:
-        """Take up what the file holds now."""
+    def _reload(self) -> None:
+        """Read the file again if it changed."""
         try:
             seen = _state(self._path)
         except OSError:
             seen = _GONE
         if seen == self._seen:
             return
-        # Whatever comes of it: a broken file is complained of once, not at every request.
-        self._seen = seen
+        self._seen = seen  # also if reading fails: a broken file is logged once
         try:
             self._digests, self._seen = _read(self._path)
         except ConfigError as error:
@@ -80,7 +76,7 @@ class KeyRing:
 
 
 def _read(path: Path) -> tuple[tuple[bytes, ...], _State]:
-    """Return the digests of a file's keys, and how the file looked."""
+    """Return the digests of a file's keys, and the state of the file."""
     try:
         seen = _state(path)
         text = path.read_text(encoding="utf-8-sig")

@@ -7,51 +7,53 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 import trivet
 from trivet import records
-from trivet.serve.http import examples, response_models
+from trivet.serve.http import response_models
 from trivet.serve.http.errors import STATUSES
-from trivet.serve.http.route_list import ROUTES, RouteFacts, adapter
+from trivet.serve.http.route_list import EXAMPLES, ROUTES, RouteFacts
 from trivet.serve.http.settings import ServerSettings
 
 _JSON = "application/json"
-_REF = "#/components/schemas/{model}"
-_SAID = {
-    400: "What was sent is no JSON, or no text.",
-    401: "A key is needed.",
-    408: "The request took too long to come.",
+_DESCRIPTIONS = {
+    400: "The request is malformed, not JSON or not Unicode.",
+    401: "An API key is required.",
+    408: "The body took too long to arrive.",
     413: "The body is too large.",
     422: "A field is missing, unknown, empty, too long or of another type.",
-    429: "Too much to do; Retry-After says in how many seconds to come back.",
-    500: "The engine failed, or the server.",
-    503: "The server cannot answer now: it starts, shuts down or is broken.",
-    504: "The request's time ran out.",
+    429: "The server is overloaded; retry after the seconds in Retry-After.",
+    500: "The backend or the server failed.",
+    503: "The server starts, drains or is unhealthy.",
+    504: "The timeout of the request passed.",
 }
-# An attribute of a docstring: its name, then what is said of it, over lines indented further.
+# An attribute in a docstring: its name, and its text over lines indented further.
 _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12,}.+)*)", re.MULTILINE)
 
 
 def openapi(settings: ServerSettings) -> dict[str, Any]:
-    """Return the whole document.
+    """Return the OpenAPI document.
 
     Args:
-        settings: The limits it names.
+        settings: Limits, and whether keys are required.
     """
-    kinds = [("body", route.path, "validation", route.body) for route in ROUTES if route.body]
+    error = response_models.ErrorAnswer
+    kinds: list[Any] = [("body", r.path, "validation", r.body) for r in ROUTES if r.body]
     kinds += [
-        ("answer", route.path, "serialization", route.answer)
-        for route in ROUTES
-        if not isinstance(route.answer, str)
+        ("answer", r.path, "serialization", r.answer)
+        for r in ROUTES
+        if not isinstance(r.answer, str)
     ]
-    kinds.append(("answer", "", "serialization", response_models.ErrorAnswer))
-    found, definitions = adapter(response_models.ErrorAnswer).json_schemas(
-        [((end, path), mode, adapter(kind)) for end, path, mode, kind in kinds],  # type: ignore[misc]
-        ref_template=_REF,
+    kinds.append(("answer", "", "serialization", error))
+    found, definitions = TypeAdapter.json_schemas(
+        [((end, path), mode, TypeAdapter(kind)) for end, path, mode, kind in kinds],
+        ref_template="#/components/schemas/{model}",
     )
-    schemas = {key: schema for (key, _), schema in found.items()}
+    schemas: Any = {key: schema for (key, _), schema in found.items()}
     parts = definitions["$defs"]
     _describe(parts)
-    _limit(parts, settings)
+    _add_limits(parts, settings)
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         operation = _operation(route, schemas, settings)
@@ -61,7 +63,7 @@ def openapi(settings: ServerSettings) -> dict[str, Any]:
         "info": {
             "title": "Trivet",
             "version": trivet.__version__,
-            "summary": "Judges RAG answers: faithfulness, relevance, utilization, completeness.",
+            "summary": "Evaluates RAG answers: faithfulness, relevance, utilization, completeness.",
         },
         "paths": paths,
         "components": {"schemas": parts},
@@ -90,50 +92,43 @@ def _operation(
         answer: dict[str, Any] = {route.answer: {"schema": {"type": "string"}}}
     else:
         answer = {_JSON: _content(schemas["answer", route.path], route.answers)}
-    told: dict[str, Any] = {"200": {"description": "Done.", "content": answer}}
-    error = {_JSON: _content(schemas["answer", ""], [("error", examples.ERROR)])}
-    for status in sorted({STATUSES[refusal] for refusal in route.refusals}):
-        told[str(status)] = {"description": _SAID[status], "content": error}
-    operation["responses"] = told
+    error = {_JSON: _content(schemas["answer", ""], [("error", EXAMPLES["error"])])}
+    operation["responses"] = {"200": {"description": "Success.", "content": answer}} | {
+        str(status): {"description": _DESCRIPTIONS[status], "content": error}
+        for status in sorted({STATUSES[refusal] for refusal in route.refusals})
+    }
     return operation
 
 
 def _content(schema: dict[str, Any], shown: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    content: dict[str, Any] = {"schema": schema}
     values = {name: {"value": value} for name, value in shown}
-    return {**content, "examples": values} if values else content
+    return {"schema": schema, "examples": values} if values else {"schema": schema}
 
 
 def _describe(parts: Mapping[str, dict[str, Any]]) -> None:
-    """Put what the records' docstrings say of each attribute where the schema wants it."""
+    """Add the descriptions of attributes in the docstrings of records."""
     for name, schema in parts.items():
         schema.pop("title", None)
         kind = getattr(response_models, name, None) or getattr(records, name, None)
-        said = _attributes(kind) if dataclasses.is_dataclass(kind) else {}
+        texts: dict[str, str] = {}
+        if dataclasses.is_dataclass(kind):
+            for base in reversed(kind.__mro__):  # type: ignore[union-attr]
+                texts |= dict(_ATTRIBUTE.findall(base.__doc__ or ""))
         for field, about in schema.get("properties", {}).items():
             about.pop("title", None)
-            if field in said:
-                about.setdefault("description", said[field])
+            if field in texts:
+                about.setdefault("description", _plain(texts[field]))
         if "description" in schema:
             schema["description"] = _plain(schema["description"].partition("\n\n")[0])
 
 
-def _attributes(kind: Any) -> dict[str, str]:
-    """Return what the docstrings of a record and of its bases say of its attributes."""
-    said: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        for name, text in _ATTRIBUTE.findall(base.__doc__ or ""):
-            said[name] = _plain(text)
-    return said
-
-
 def _plain(text: str) -> str:
-    """Return a docstring's text as a reader of JSON knows it."""
+    """Return a docstring's text without its markup."""
     return " ".join(text.replace("``None``", "null").replace("``", "").replace("**", "").split())
 
 
-def _limit(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -> None:
-    """Name the limits of this server where a request would meet them."""
+def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -> None:
+    """Add the limits of the settings to the fields of requests."""
     limits = {
         "contexts": ("maxItems", settings.max_contexts),
         "examples": ("maxItems", settings.max_examples),
@@ -141,13 +136,9 @@ def _limit(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -> Non
         "response": ("maxLength", settings.max_characters),
         "answer": ("maxLength", settings.max_characters),
     }
-    for name in (
-        "EvaluateOne",
-        "EvaluateMany",
-        "ExampleBody",
-        "RelevanceBody",
-        "LettuceDetectBody",
-    ):
-        for field, (keyword, limit) in limits.items():
-            if field in parts[name]["properties"]:
-                parts[name]["properties"][field][keyword] = limit
+    names = ("EvaluateOne", "EvaluateMany", "ExampleBody", "RelevanceBody", "LettuceDetectBody")
+    for name in names:
+        for field, about in parts[name]["properties"].items():
+            if field in limits:
+                keyword, limit = limits[field]
+                about[keyword] = limit

@@ -1,6 +1,6 @@
-"""Log lines as JSON, and one line for each request: never its text, never a key.
+"""Log lines, and one line for each request: never its text, never a key.
 
-An exception is named by its type and place alone: its message may quote what was asked.
+An exception is logged by its type and place alone: its message may quote a request.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from trivet.serve.http.settings import LogFormat
 
 logger = logging.getLogger(__name__)
 
-# Where a record carries what stands in a line of its own keys.
-_FIELDS = "trivet_fields"
+_FIELDS = "trivet_fields"  # attribute of a log record: further keys of its line
 
 
 def set_up_logging(
     log_format: LogFormat, *, access_log: bool = True, stream: TextIO | None = None
 ) -> None:
-    """Send every logger's lines to one place, in one format.
+    """Send the lines of all loggers to one stream.
 
     Args:
-        log_format: ``json``, one object a line; or ``text``.
-        access_log: Whether requests have a line each.
-        stream: Where to; stderr if not given.
+        log_format: ``json`` for one object a line, or ``text``.
+        access_log: Whether to log each request.
+        stream: Stream; stderr if ``None``.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
@@ -45,15 +44,15 @@ def log_request(
     milliseconds: float,
     windows: int | None = None,
 ) -> None:
-    """Write one request's line, as a warning where the server failed.
+    """Log a request, as a warning where the server failed.
 
     Args:
-        request_id: As the caller got it.
-        method: ``POST``.
-        route: The route's own path, such as ``/v1/evaluate``; never what the caller wrote.
-        status: Of the answer.
-        milliseconds: From the request's headers to the answer's end.
-        windows: How many the request had; ``None`` where it came to none.
+        request_id: Id in the answer.
+        method: HTTP method.
+        route: Path of the route, never the path in the request.
+        status: Status of the answer.
+        milliseconds: Time from the request's headers to the end of the answer.
+        windows: Number of windows, if any were made.
     """
     fields: dict[str, Any] = {
         "request_id": request_id,
@@ -69,7 +68,7 @@ def log_request(
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and what else a record carries."""
+    """One JSON object a line: time, level, logger, message, and further keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
@@ -82,12 +81,12 @@ class JsonLines(logging.Formatter):
         }
         line |= getattr(record, _FIELDS, {})
         if record.exc_info and record.exc_info[1] is not None:
-            line["exception"], line["at"] = _name_and_place(record.exc_info[1])
+            line["exception"], line["at"] = _name_and_places(record.exc_info[1])
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
 class TextLines(logging.Formatter):
-    """``LEVEL message key=value``, for a person."""
+    """``LEVEL message key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
@@ -95,12 +94,12 @@ class TextLines(logging.Formatter):
         parts = [record.levelname, record.getMessage().strip().replace("\n", "\\n")]
         parts += [f"{key}={value}" for key, value in fields.items()]
         if record.exc_info and record.exc_info[1] is not None:
-            name, places = _name_and_place(record.exc_info[1])
+            name, places = _name_and_places(record.exc_info[1])
             parts.append(f"{name} at {' < '.join(reversed(places))}")
         return " ".join(parts)
 
 
-def _name_and_place(error: BaseException) -> tuple[str, list[str]]:
-    """Return an exception's type and the places it came through, the innermost last."""
+def _name_and_places(error: BaseException) -> tuple[str, list[str]]:
+    """Return an exception's type, and its places from the outermost to the innermost."""
     frames = traceback.extract_tb(error.__traceback__)
     return type(error).__name__, [f"{f.filename}:{f.lineno} {f.name}" for f in frames]
