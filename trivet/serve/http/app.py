@@ -37,16 +37,9 @@ def build_app(
     keys: KeyRing | None = None,
     telemetry: Telemetry | None = None,
 ) -> Starlette:
-    """Return the app; the caller starts and stops the batcher.
+    """Return the app; the caller starts and stops the batcher in the app's event loop.
 
-    Args:
-        evaluator: Evaluator that the app describes.
-        batcher: Batcher of all requests, started in the event loop of the app.
-        health: State of the probes.
-        metrics: Metrics of this app alone.
-        settings: Limits of requests.
-        keys: API keys; ``None`` allows every client.
-        telemetry: Exporter of spans and scores.
+    Without ``keys`` every client is allowed; without ``telemetry`` no spans are exported.
     """
     metrics.describe(
         version=trivet.__version__,

@@ -7,7 +7,6 @@ import dataclasses
 import logging
 import resource
 import socket
-import ssl
 
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
@@ -43,30 +42,34 @@ class GranianServer(Server):
             ConfigError: The certificate or its key cannot be read, or the limit of open files is
                 too low.
         """
-        _check_certificate(settings)
         most = most_connections(settings.max_connections)
         host, port = bound.getsockname()[:2]
         self.url = dataclasses.replace(settings, host=host, port=port).url
-        super().__init__(
-            app,
-            address=host,
-            port=port,
-            interface=Interfaces.ASGINL,
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=max(128, most),
-            backpressure=most,
-            runtime_threads=1,
-            runtime_blocking_threads=1,
-            http1_settings=HTTP1Settings(
-                header_read_timeout=int(1000 * settings.header_timeout_seconds),
-                max_buffer_size=_HEADER_BYTES,
-            ),
-            log_enabled=False,
-            ssl_cert=settings.tls_cert,
-            ssl_key=settings.tls_key,
-            ssl_protocol_min=SSLProtocols.tls12,
-        )
+        try:
+            super().__init__(
+                app,
+                address=host,
+                port=port,
+                interface=Interfaces.ASGINL,
+                http=HTTPModes.http1,
+                websockets=False,
+                backlog=max(128, most),
+                backpressure=most,
+                runtime_threads=1,
+                runtime_blocking_threads=1,
+                http1_settings=HTTP1Settings(
+                    header_read_timeout=int(1000 * settings.header_timeout_seconds),
+                    max_buffer_size=_HEADER_BYTES,
+                ),
+                log_enabled=False,
+                ssl_cert=settings.tls_cert,
+                ssl_key=settings.tls_key,
+                ssl_protocol_min=SSLProtocols.tls12,
+            )
+        except OSError as error:  # includes ssl.SSLError
+            raise ConfigError(
+                f"TLS cannot be set up with {settings.tls_cert} and {settings.tls_key}: {error}"
+            ) from error
         # Accepted connections inherit the options. The timeout drops clients that do not read.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -155,16 +158,3 @@ def most_connections(wanted: int) -> int:
         "the process may open %d files: at most %d connections, not %d", soft, most, wanted
     )
     return most
-
-
-def _check_certificate(settings: ServerSettings) -> None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # The empty password refuses an encrypted key instead of asking on the terminal.
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
-    except OSError as error:  # includes ssl.SSLError
-        raise ConfigError(
-            f"TLS cannot be set up with {settings.tls_cert} and {settings.tls_key}: {error}"
-        ) from error

@@ -218,3 +218,8 @@ def probe_route(path: str, probe: Callable[[], str | None], answer: dict[str, An
         return Response(text, media_type="application/json")
 
     return Route(path, respond, methods=["GET"])
+
+
+def constant_route(path: str, answer: dict[str, Any]) -> Route:
+    """Return a route that always answers the same."""
+    return probe_route(path, lambda: None, answer)

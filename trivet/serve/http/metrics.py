@@ -90,12 +90,7 @@ class Metrics:
 
     def describe(self, **facts: str) -> None:
         """Set the labels of ``trivet_build_info``: versions and names."""
-        info = Gauge(
-            "trivet_build_info",
-            "Versions and names.",
-            tuple(facts),
-            registry=self.registry,
-        )
+        info = Gauge("trivet_build_info", "Versions.", tuple(facts), registry=self.registry)
         info.labels(**facts).set(1)
 
     def read_queue_from(self, state: Callable[[], BatcherState]) -> None:

@@ -16,30 +16,28 @@ from starlette.routing import Route
 import trivet
 from trivet.records import Evaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError
-from trivet.serve.http.health import Health, probe_route
-from trivet.serve.http.open_inference_models import (
-    InferBody,
-    InferOptions,
-    InputName,
-    OutputName,
-)
+from trivet.serve.http.health import Health, constant_route, probe_route
 from trivet.serve.http.request_models import parser
 from trivet.serve.http.request_service import RequestService, timing_header
-from trivet.serve.http.tensors import LENGTH_HEADER, read_tensors, write_tensors
+from trivet.serve.http.tensors import (
+    LENGTH_HEADER,
+    InferBody,
+    InferOptions,
+    OutputName,
+    read_tensors,
+    write_tensors,
+)
 from trivet.verdict_json import SCORES
 
 NAME, VERSION = "trivet", "1"
 NO_SCORE = -1.0
 OUTPUTS: tuple[str, ...] = get_args(OutputName)
-_INPUTS: Mapping[InputName, list[int]] = {
+_INPUTS: Mapping[str, list[int]] = {
     "question": [1],
     "contexts": [-1],
     "response": [1],
     "options_json": [1],
 }
-_OPTIONAL = frozenset({"options_json"})
-_MODEL = f"/v2/models/{NAME}"
-_BINARY, _BINARY_ALL = "binary_data", "binary_data_output"
 
 _parse_options = parser(InferOptions)
 
@@ -73,58 +71,40 @@ def open_inference_routes(service: RequestService, health: Health) -> list[Route
         headers[LENGTH_HEADER] = str(len(text))
         return Response(text + behind, media_type="application/octet-stream", headers=headers)
 
-    return [
-        _constant_route("/v2", _server()),
-        _constant_route(_MODEL, _model()),
-        _constant_route(f"{_MODEL}/versions/{VERSION}", _model()),
-        probe_route(f"{_MODEL}/ready", health.ready, _ready()),
-        probe_route(f"{_MODEL}/versions/{VERSION}/ready", health.ready, _ready()),
-        Route(f"{_MODEL}/infer", infer, methods=["POST"]),
-        Route(f"{_MODEL}/versions/{VERSION}/infer", infer, methods=["POST"]),
-    ]
-
-
-def _server() -> dict[str, Any]:
-    return {"name": NAME, "version": trivet.__version__, "extensions": ["binary_tensor_data"]}
-
-
-def _ready() -> dict[str, Any]:
-    return {"name": NAME, "ready": True}
-
-
-def _model() -> dict[str, Any]:
-    outputs = [{"name": name, "datatype": "FP32", "shape": [1]} for name in SCORES]
-    return {
+    server = {"name": NAME, "version": trivet.__version__, "extensions": ["binary_tensor_data"]}
+    scores = [{"name": name, "datatype": "FP32", "shape": [1]} for name in SCORES]
+    model = {
         "name": NAME,
         "versions": [VERSION],
         "platform": "trivet",
         "inputs": [{"name": n, "datatype": "BYTES", "shape": s} for n, s in _INPUTS.items()],
-        "outputs": [*outputs, {"name": "verdict", "datatype": "BYTES", "shape": [1]}],
+        "outputs": [*scores, {"name": "verdict", "datatype": "BYTES", "shape": [1]}],
     }
-
-
-def _constant_route(path: str, fields: dict[str, Any]) -> Route:
-    text = to_json_text(fields)
-
-    async def tell(request: Request) -> Response:
-        return Response(text, media_type="application/json")
-
-    return Route(path, tell, methods=["GET"])
+    routes = [constant_route("/v2", server)]
+    for path in (f"/v2/models/{NAME}", f"/v2/models/{NAME}/versions/{VERSION}"):
+        routes += [
+            constant_route(path, model),
+            probe_route(f"{path}/ready", health.ready, {"name": NAME, "ready": True}),
+            Route(f"{path}/infer", infer, methods=["POST"]),
+        ]
+    return routes
 
 
 def _wanted(body: InferBody) -> list[tuple[str, bool]]:
     """Return the requested outputs, and whether each is binary."""
-    as_binary = body.parameters.get(_BINARY_ALL) is True
+    as_binary = body.parameters.get("binary_data_output") is True
     if not body.outputs:
         return [(name, as_binary) for name in OUTPUTS]
-    return [(each.name, each.parameters.get(_BINARY, as_binary) is True) for each in body.outputs]
+    return [
+        (each.name, each.parameters.get("binary_data", as_binary) is True) for each in body.outputs
+    ]
 
 
 def _example(
     body: InferBody, texts: Mapping[str, Sequence[str]]
 ) -> tuple[RagExample, InferOptions]:
     """Return the example and its options."""
-    missing = [name for name in _INPUTS if name not in texts and name not in _OPTIONAL]
+    missing = [name for name in _INPUTS if name not in texts and name != "options_json"]
     if missing:
         raise RequestError("validation", f"inputs: {', '.join(missing)} must be given")
     for tensor in body.inputs:
@@ -162,7 +142,7 @@ def _written(
     values: dict[str, float | str] = {
         name: NO_SCORE if score is None else score for name, score in scores.items()
     }
-    if any(name == "verdict" for name, _ in wanted):
+    if "verdict" in dict(wanted):
         values["verdict"] = verdict.to_json()
     fields, behind = write_tensors(head, [(name, values[name], binary) for name, binary in wanted])
     return to_json_text(fields).encode(), behind

@@ -35,13 +35,8 @@ def run_server(
     """Serve until SIGTERM or SIGINT, finish accepted work, and end the process.
 
     The exit code is 0, or 1 if accepted work was not answered within the grace period. A second
-    signal ends the process at once.
-
-    Args:
-        load: Function that loads and tests the evaluator.
-        settings: Address, limits and timeouts.
-        announce: Function called with the URL once the server is ready.
-        telemetry: Exporter of spans and scores; closed at the end.
+    signal ends the process at once. ``load`` loads and tests the evaluator; ``announce`` is called
+    with the URL once the server is ready.
 
     Raises:
         BundleError: The bundle is refused.

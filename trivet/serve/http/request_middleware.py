@@ -50,11 +50,11 @@ class RequestMiddleware:
 
         Args:
             app: App that answers.
-            health: Tells whether the server drains; each connection then ends with its response.
-            metrics: Counts requests.
+            health: State of the probes; while draining, each response ends its connection.
+            metrics: Metrics of requests.
             keys: API keys; ``None`` allows every client.
             settings: Limits of a body.
-            max_body_pieces: Limit of the chunks of a body; each costs time, however small.
+            max_body_pieces: Most chunks of a body; each costs time, however small.
         """
         self._app = app
         self._health = health

@@ -52,11 +52,7 @@ class RequestService:
         return await asyncio.to_thread(parse, raw) if len(raw) > _LARGE_BYTES else parse(raw)
 
     def check_number(self, examples: int) -> None:
-        """Refuse a request with too many examples.
-
-        Raises:
-            RequestError: There are more than ``max_examples``.
-        """
+        """Raise ``RequestError`` if a request has more than ``max_examples`` examples."""
         most = self._settings.max_examples
         if examples > most:
             raise RequestError(
@@ -127,11 +123,7 @@ class RequestService:
         *,
         allow_empty_contexts: bool = False,
     ) -> tuple[Judged, Evaluation]:
-        """Evaluate a request's only example; arguments and errors as in ``evaluate``.
-
-        Raises:
-            RequestError: Also where the example fails.
-        """
+        """Evaluate a request's only example, as ``evaluate``; its failure is an error, too."""
         predictions = await self.evaluate(
             request, [example], timeout_ms, allow_empty_contexts=allow_empty_contexts
         )
@@ -141,23 +133,14 @@ class RequestService:
         return predictions, result
 
     async def respond(self, predictions: Judged, fields: Callable[[], dict[str, Any]]) -> Response:
-        """Return a response in JSON.
-
-        Args:
-            predictions: Verdicts; their times go into the headers.
-            fields: Function that returns the content; called in a thread where it is large.
-
-        Raises:
-            RequestError: A number is not finite.
-        """
+        """Return a response in JSON, with the times of ``predictions``; errors as in ``write``."""
         text = await self.write(predictions, lambda: to_json_text(fields()))
         return Response(text, 200, timing_header(predictions.seconds), "application/json")
 
     async def write(self, predictions: Judged, make: Callable[[], T]) -> T:
         """Return the result of ``make``, called in a thread where there are many windows.
 
-        Raises:
-            RequestError: A number is not finite.
+        A number that is not finite raises ``RequestError``.
         """
         try:
             large = predictions.windows > _LARGE_WINDOWS

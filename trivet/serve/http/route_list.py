@@ -9,13 +9,8 @@ from typing import Any, TypeAlias
 
 from trivet.serve.http import response_models
 from trivet.serve.http.health import PUBLIC
-from trivet.serve.http.open_inference_models import (
-    InferAnswer,
-    InferBody,
-    ModelAnswer,
-    ServerAnswer,
-)
 from trivet.serve.http.request_models import EvaluateBody, LettuceDetectBody, RelevanceBody
+from trivet.serve.http.tensors import InferAnswer, InferBody, ModelAnswer, ServerAnswer
 
 _BODY_REFUSALS = (
     "invalid_json",

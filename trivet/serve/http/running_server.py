@@ -45,14 +45,7 @@ class RunningServer:
         keys: KeyRing | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        """Build the parts without starting them.
-
-        Args:
-            evaluator: Loaded evaluator.
-            settings: Limits and timeouts.
-            keys: API keys; ``None`` allows every client.
-            telemetry: Exporter of spans and scores.
-        """
+        """Build the parts without starting them; arguments as in ``build_app``."""
         self._settings = settings
         metrics = Metrics()
         self.health = Health(

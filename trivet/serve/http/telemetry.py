@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import trivet
-from trivet.records import Evaluation, FailedEvaluation
+from trivet.records import Evaluation
 from trivet.serve.http.metrics import STAGES
 from trivet.serve.scheduling.predictions import Judged
 from trivet.verdict_json import SCORES
@@ -58,14 +58,7 @@ class Telemetry:
         content: bool = False,
         close: tuple[Callable[[], object], ...] = (),
     ) -> None:
-        """Use existing providers.
-
-        Args:
-            traces: Provider of spans.
-            logs: Provider of events.
-            content: Whether events quote unsupported spans.
-            close: Functions that shut the providers down, each called in a thread.
-        """
+        """Export to the providers; ``close`` shuts them down, each function in a thread."""
         self.content = content
         self._tracer = traces.get_tracer("trivet", trivet.__version__)
         self._events = logs.get_logger("trivet", trivet.__version__)
@@ -145,19 +138,17 @@ class Telemetry:
         state = scope.get("state", {})
         if "request_id" in state:
             span.set_attribute("trivet.request_id", state["request_id"])
-        if "predictions" in state:
-            self._note_predictions(span, state["predictions"])
-
-    def _note_predictions(self, span: Span, predictions: Judged) -> None:
-        failed = [result for result in predictions.results if isinstance(result, FailedEvaluation)]
+        predictions: Judged | None = state.get("predictions")
+        if predictions is None:
+            return
+        verdicts = [each for each in predictions.results if isinstance(each, Evaluation)]
         span.set_attribute("trivet.examples", len(predictions.results))
-        span.set_attribute("trivet.failed_examples", len(failed))
+        span.set_attribute("trivet.failed_examples", len(predictions.results) - len(verdicts))
         span.set_attribute("trivet.windows", predictions.windows)
         for stage in STAGES:
             span.set_attribute(f"trivet.{stage}_seconds", getattr(predictions.seconds, stage))
-        for result in predictions.results:
-            if isinstance(result, Evaluation):
-                self._emit(result)
+        for verdict in verdicts:
+            self._emit(verdict)
 
     def _emit(self, verdict: Evaluation) -> None:
         """Emit an event for each score of a verdict."""

@@ -7,7 +7,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from trivet.evaluation.postprocessing import lettucedetect_spans
-from trivet.records import RagExample, to_json_text
+from trivet.records import RagExample
+from trivet.serve.http.health import constant_route
 from trivet.serve.http.request_models import (
     EvaluateBody,
     EvaluateMany,
@@ -32,7 +33,6 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
         service: Evaluates requests.
         info: Answer of ``/v1/info``.
     """
-    info_text = to_json_text(info.model_dump(mode="json"))
     parse_evaluate, parse_relevance = parser(EvaluateBody), parser(RelevanceBody)
     parse_lettucedetect = parser(LettuceDetectBody)
 
@@ -77,12 +77,9 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
             lambda: {"predictions": lettucedetect_spans(verdict, "hallucination_score")},
         )
 
-    async def describe(request: Request) -> Response:
-        return Response(info_text, media_type="application/json")
-
     return [
         Route("/v1/evaluate", evaluate, methods=["POST"]),
         Route("/v1/relevance", relevance, methods=["POST"]),
         Route("/v1/lettucedetect/spans", lettucedetect, methods=["POST"]),
-        Route("/v1/info", describe, methods=["GET"]),
+        constant_route("/v1/info", info.model_dump(mode="json")),
     ]
