@@ -22,13 +22,9 @@ class RequestBatcher:
     """Evaluates together what was requested while the judge was busy; repeats cost nothing.
 
     Its methods may be called from any thread and any event loop.
-
-    Attributes:
-        judge: Judge that evaluates the examples.
     """
 
     def __init__(self, judge: Judge | None = None) -> None:
-        """Set the judge; ``None`` uses the embedded bundle."""
         self.judge = judge or default_judge()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trivet")
         self._lock = threading.Lock()

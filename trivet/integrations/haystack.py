@@ -27,7 +27,6 @@ def _component() -> Any:
         """Evaluates answers; its outputs are the metrics of an ``EvaluationRunResult``."""
 
         def __init__(self, bundle: str | None = None, threads: int | None = None) -> None:
-            """Choose the bundle; ``None`` is the embedded one."""
             self.bundle, self.threads = bundle, threads
             self.judge: Any = None
 

@@ -15,14 +15,9 @@ from trivet.integrations.rows import example
 
 
 class HallucinationDetector:
-    """Finds the parts of an answer that the contexts do not support.
-
-    Attributes:
-        judge: Judge that evaluates the answers.
-    """
+    """Finds the parts of an answer that the contexts do not support."""
 
     def __init__(self, judge: Judge | None = None) -> None:
-        """Set the judge; ``None`` uses the embedded bundle."""
         self.judge = judge or default_judge()
 
     def predict(
@@ -37,7 +32,7 @@ class HallucinationDetector:
 
         Args:
             context: Passages.
-            answer: Response to check.
+            answer: Response.
             question: Question, if any.
             output_format: ``spans`` for ``start``, ``end`` (characters of the answer),
                 ``confidence`` and ``text`` of unsupported spans; ``tokens`` for ``token``, ``pred``

@@ -28,9 +28,8 @@ def score(
 
     Args:
         dataset: ``ray.data.Dataset`` with a question, contexts and a response.
-        load: Function that loads the judge in an actor, such as
-            ``functools.partial(trivet.Evaluator, bundle, threads=4)``; ``None`` loads the embedded
-            bundle on one thread.
+        load: Loads the judge in an actor, such as ``functools.partial(trivet.Evaluator, bundle)``;
+            ``None`` loads the embedded bundle on one thread.
         actors: Number of processes that evaluate.
         cpus: CPUs that Ray reserves for each; the rest read and write the data.
         batch_size: Rows that are evaluated together.
@@ -70,9 +69,8 @@ class RowActor:
     """Callable that Ray runs in each actor."""
 
     def __init__(self, scoring: RowScoring) -> None:
-        """Load the judge before the first batch."""
         self._scoring = scoring
-        scoring.score([])
+        scoring.score([])  # loads the judge before the first batch
 
     def __call__(self, batch: Any) -> Any:
         """Return a ``pyarrow.Table`` with the columns added."""

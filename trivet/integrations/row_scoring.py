@@ -30,15 +30,9 @@ COLUMNS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class RowScoring:
-    """Picklable description of how rows are scored.
+    """Picklable description of how rows are scored."""
 
-    Attributes:
-        load: Pickled function that loads a judge, once per process; judges cannot be pickled.
-        mapping: Field names that replace the known ones.
-        prefix: Prefix of the added columns.
-    """
-
-    load: bytes
+    load: bytes  # pickled function that loads a judge, which cannot be pickled, once per process
     mapping: Mapping[str, str]
     prefix: str
 

@@ -17,11 +17,7 @@ _TEXTS = ("page_content", "content", "text", "context")
 
 
 def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None) -> RagExample:
-    """Read a row with the field names of any common tool.
-
-    Args:
-        fields: Values by field name: a question, contexts, a response and perhaps an id.
-        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
+    """Read a row with the field names of any common tool, or those of ``mapping``.
 
     Raises:
         ExampleError: A field is missing or has a value of the wrong type.

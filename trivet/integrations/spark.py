@@ -27,9 +27,9 @@ def score(
 
     Args:
         frame: ``DataFrame`` with a question, contexts and a response.
-        load: Function that loads the judge in a worker, such as
-            ``functools.partial(trivet.Evaluator, bundle, threads=1)`` with a path that is valid on
-            every node; ``None`` loads the embedded bundle on one thread.
+        load: Loads the judge in a worker, such as ``functools.partial(trivet.Evaluator, bundle)``
+            with a path that is valid on every node; ``None`` loads the embedded bundle on one
+            thread.
         mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
         prefix: Prefix of the added columns.
 

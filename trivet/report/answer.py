@@ -17,7 +17,7 @@ from trivet.verdict_json import read_evaluation, read_scores
 
 _MAX_CHARACTERS = 20_000  # of one text on a page
 _MAX_CONTEXT_CHARACTERS = 60_000  # of all contexts of one answer
-
+_OTHER_TEXT = "the log's {} differ from the evaluated text; shown are the sentences of the verdict"
 
 TextSpan = SentenceVerdict | ContextSentence | UnsupportedSpan
 SpanT = TypeVar("SpanT", bound=TextSpan)
@@ -25,17 +25,11 @@ SpanT = TypeVar("SpanT", bound=TextSpan)
 
 @dataclass(frozen=True, slots=True)
 class ResponsePiece:
-    """A piece of a response.
-
-    Attributes:
-        text: Its characters.
-        probability: Probability of the enclosing unsupported span; ``None`` outside of any.
-        ends: Whether that span ends here.
-    """
+    """A piece of a response, inside or outside of an unsupported span."""
 
     text: str
-    probability: float | None
-    ends: bool
+    probability: float | None  # of the enclosing span
+    ends: bool  # whether that span ends here
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +50,25 @@ class ContextPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownContext:
-    """A context on a page.
+    """A context on a page."""
 
-    Attributes:
-        name: Number from 1, followed by the context's own name if it has one.
-        relevance: Relevance; ``None`` without tokens.
-        utilization: Utilization; ``None`` without tokens or without a response.
-        parts: Sentences and the text between them.
-        left_out: Number of characters that are not shown.
-    """
-
-    name: str
+    name: str  # number from 1, followed by the context's own name if it has one
     relevance: float | None
     utilization: float | None
     parts: Sequence[ContextPart]
-    left_out: int
+    left_out: int  # number of characters that are not shown
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Everything a page shows about one row.
-
-    Attributes:
-        row: Row with identifier and metadata.
-        scores: The four scores by name.
-        question: Question; ``None`` if its text is not available.
-        response: Parts of the response; empty if there is none.
-        contexts: Contexts in order.
-        notes: Sentences about windows, cuts and rebuilt texts.
-    """
+    """Everything a page shows about one row."""
 
     row: VerdictRow
     scores: dict[str, float | None]
-    question: str | None = None
+    question: str | None = None  # None if its text is not available
     response: Sequence[ResponsePart] = ()
     contexts: Sequence[ShownContext] = ()
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # sentences about windows, cuts and rebuilt texts
 
 
 def read_answer(row: VerdictRow) -> Answer:
@@ -164,10 +141,7 @@ def cut_response(
 ) -> list[ResponsePart]:
     """Cut a response at its sentences, and each sentence at its unsupported spans.
 
-    Args:
-        text: Response.
-        sentences: Sentences in order; an earlier one wins where two overlap.
-        unsupported: Spans, likewise. Sentences and spans are clipped to the text.
+    Both are in order and clipped to the text; an earlier one wins where two overlap.
     """
     return [
         ResponsePart(tuple(_pieces(text, begin, end, unsupported)), sentence)
@@ -231,9 +205,6 @@ def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str,
         rebuilt_response(verdict) if response is None else response,
         rebuilt_contexts(verdict) if contexts is None else contexts,
     )
-
-
-_OTHER_TEXT = "the log's {} differ from the evaluated text; shown are the sentences of the verdict"
 
 
 def _shown_contexts(

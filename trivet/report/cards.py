@@ -14,38 +14,23 @@ from trivet.report.verdict_files import VerdictRow
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Values that the page's filters offer.
+    """Values that the page's filters offer."""
 
-    Attributes:
-        kinds: Names of the labels on cards.
-        scores: Names of a card's numbers, in order.
-        columns: Metadata columns.
-        good: Kinds that are not failures.
-    """
-
-    kinds: Sequence[str]
-    scores: Sequence[str]
+    kinds: Sequence[str]  # labels on cards
+    scores: Sequence[str]  # names of a card's numbers, in order
     columns: Sequence[Column]
-    good: Sequence[str] = ()
+    good: Sequence[str]  # kinds that are not failures
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One answer, or the answers of two runs side by side.
+    """One answer, or the answers of two runs side by side."""
 
-    Attributes:
-        answers: One or two answers; the first one gives title and metadata.
-        kinds: Labels of the card.
-        scores: Numbers of the card, ``None`` for a missing one.
-        codes: Index of the value in each metadata column, -1 for none.
-        labels: Names of two answers.
-    """
-
-    answers: Sequence[Answer]
+    answers: Sequence[Answer]  # the first one gives title and metadata
     kinds: Sequence[str]
     scores: Sequence[float | None]
-    codes: Sequence[int]
-    labels: Sequence[str] = ()
+    codes: Sequence[int]  # index of the value in each metadata column, -1 for none
+    labels: Sequence[str] = ()  # names of two answers
 
 
 def to_html(verdict: Evaluation) -> str:

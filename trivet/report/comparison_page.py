@@ -33,35 +33,26 @@ _SAME = "same kinds"
 
 @dataclass(frozen=True)
 class Pairing:
-    """Rows that two runs have in common; m is their number.
-
-    Attributes:
-        first: Paired rows of the first run.
-        second: Paired rows of the second run, in the same order.
-        places: Indices of the pairs in all rows of either run. *Shape:* [m] each.
-        by: ``id``, or ``row`` if identifiers are missing or repeated.
-        alone: Number of unpaired rows in the first and in the second run.
-    """
+    """The m rows that two runs have in common, in the same order."""
 
     first: Tally
     second: Tally
-    places: tuple[IntArray, IntArray]
-    by: str
-    alone: tuple[int, int]
+    places: tuple[IntArray, IntArray]  # indices in all rows of either run, [m] each
+    by: str  # "id", or "row" if identifiers are missing or repeated
+    alone: tuple[int, int]  # number of unpaired rows in either run
 
     @property
     def evaluated(self) -> BoolArray:
-        """True for pairs with both verdicts. *Shape:* [m]."""
+        """True for pairs with both verdicts, [m]."""
         return ~(self.first.failed | self.second.failed)
 
     def difference(self, score: str) -> FloatArray:
-        """Return second minus first, NaN if either is missing. *Shape:* [m]."""
+        """Return second minus first, NaN if either is missing, [m]."""
         return self.second.scores[score] - self.first.scores[score]
 
-    def mean_difference(self, score: str, among: BoolArray | None = None) -> Mean:
+    def mean_difference(self, score: str, among: BoolArray | slice = slice(None)) -> Mean:
         """Return the mean of the paired differences, over all pairs or over some."""
-        chosen = slice(None) if among is None else among
-        return mean_of(self.difference(score)[chosen], self.first.groups[chosen], (-1.0, 1.0))
+        return mean_of(self.difference(score)[among], self.first.groups[among], (-1.0, 1.0))
 
     def other_questions(self) -> int:
         """Return the number of pairs whose questions are known and differ."""
@@ -109,16 +100,7 @@ def render_comparison(
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> str:
-    """Return the page of two runs.
-
-    Args:
-        runs: Rows of each run, iterated over twice in the same order.
-        names: Names of the runs.
-        abouts: Facts about each run.
-        remarks: Sentences about both runs.
-        limits: Limits of the kinds of failure.
-        by: Metadata columns of the first run to group by; by default all with 2 to 20 values.
-        shown: Number of pairs on the page, those with the largest changes.
+    """Return the page of two runs, with arguments as for `render_verdicts`.
 
     Raises:
         DataError: A run is empty, they have no row in common, or no row has a column of ``by``.

@@ -21,28 +21,18 @@ MIN_GROUPS = 6  # below, the series for Student's distribution is inaccurate
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean with its 95 % interval.
+    """A mean with its 95 % interval."""
 
-    Attributes:
-        value: Mean; ``None`` without values.
-        low: Lower end; ``None`` with fewer than `MIN_GROUPS` groups.
-        high: Upper end; likewise.
-        n: Number of values.
-    """
-
-    value: float | None
-    low: float | None
+    value: float | None  # None without values
+    low: float | None  # None with fewer than MIN_GROUPS groups
     high: float | None
-    n: int
+    n: int  # number of values
 
 
 def mean_of(values: FloatArray, groups: IntArray, bounds: tuple[float, float] = (0.0, 1.0)) -> Mean:
-    """Return the mean of the values that are not NaN.
+    """Return the mean of the values [n] that are not NaN, with its interval clipped to ``bounds``.
 
-    Args:
-        values: Values. *Shape:* [n].
-        groups: Group of each row, from 0; rows of one group are dependent. *Shape:* [n].
-        bounds: Range of a value; the interval is clipped to it.
+    Rows of one group [n], numbered from 0, are dependent.
     """
     known = np.isfinite(values)
     found, own = values[known], groups[known]

@@ -22,15 +22,7 @@ def render_measures(
     about: Mapping[str, str],
     lengths: Mapping[str, int] | None = None,
 ) -> str:
-    """Return the page.
-
-    Args:
-        rows: Predictions.
-        figures: Figures of `trivet.measures.metrics` and, by length, `trivet.measures.lengths`.
-        report: Counts of rows read and left out.
-        about: Names of bundle, backend, data and split.
-        lengths: Number of rows of each length.
-    """
+    """Return the page of all predictions, their figures and the number of rows by length."""
     sections = [_summary(rows, report, about)]
     for source in dict.fromkeys(figure.source for figure in figures):
         own = [figure for figure in figures if figure.source == source and not figure.length]

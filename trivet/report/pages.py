@@ -33,23 +33,16 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class Section:
     """A part of a page; empty fields are left out.
 
-    Attributes:
-        title: Heading.
-        paragraphs: Plain text above the table.
-        header: Names of the table's columns.
-        rows: Cells of the table, plain text, one for each column.
-        svgs: Drawings below the table, ``<svg ...>...</svg>`` with escaped texts.
-
     Raises:
         ValueError: A row does not have one cell for each column, or a drawing is not SVG, runs
             something or loads something.
     """
 
     title: str
-    paragraphs: Sequence[str] = ()
+    paragraphs: Sequence[str] = ()  # plain text above the table
     header: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    svgs: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()  # plain text
+    svgs: Sequence[str] = ()  # drawings below the table, with escaped texts
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -68,12 +61,9 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 
 
 def render(template: str, script: str | None = None, /, **values: object) -> str:
-    """Return a page.
+    """Return a page of a template that extends ``page.html``.
 
-    Args:
-        template: File in ``templates/`` that extends ``page.html``.
-        script: File of the only script that may run, allowed by its hash.
-        values: Variables of the template.
+    Only the file ``script`` may run, which is allowed by its hash.
     """
     code = "" if script is None else ENVIRONMENT.get_template(script).render()
     return ENVIRONMENT.get_template(template).render(

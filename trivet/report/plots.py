@@ -11,11 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 import numpy as np
-import numpy.typing as npt
 
 from trivet.measures.curves import ReliabilityBin, expected_calibration_error
-
-FloatArray = npt.NDArray[np.float64]
+from trivet.report.estimates import FloatArray
 
 _SIDE = 240  # of a square plot
 _LEFT, _TOP, _BELOW, _RIGHT = 46, 30, 40, 14  # margins
@@ -30,12 +28,7 @@ def reliability_svg(
 ) -> str:
     """Draw the share of true predictions over the predicted probability.
 
-    Bars show the distribution of the predictions.
-
-    Args:
-        bins: Bins as `trivet.measures.curves.reliability_bins` returns them.
-        title: Title of the plot.
-        before: Bins before a calibration, drawn as a dashed curve.
+    Bars show the distribution of the predictions; ``before`` a calibration is a dashed curve.
     """
     parts = _square("predicted probability", "share that is true")
     most = max((one.weight for one in bins), default=1.0)
@@ -60,12 +53,7 @@ def reliability_svg(
 
 
 def roc_svg(curves: Mapping[str, tuple[FloatArray, FloatArray]], title: str) -> str:
-    """Draw ROC curves, with their areas in the legend.
-
-    Args:
-        curves: Name to false and true positive rates, from `trivet.measures.curves.roc_points`.
-        title: Title of the plot.
-    """
+    """Draw ROC curves of `trivet.measures.curves.roc_points`, with their areas in the legend."""
     parts = _square("false positive rate", "true positive rate")
     foot = _TOP + _SIDE + _BELOW + 6
     width = float(_LEFT + _SIDE + _RIGHT)
@@ -88,13 +76,9 @@ def interval_svg(
     unit: str,
     around: float | None = None,
 ) -> str:
-    """Draw a dot for each row, with its interval if there is one.
+    """Draw a dot for each row (name, value, low, high), with its interval if there is one.
 
-    Args:
-        rows: Name, value, lower and upper end; both ends may be None.
-        title: Title of the plot.
-        unit: Label of the axis.
-        around: Value that the axis must contain, such as 0 for differences.
+    The axis contains ``around``, such as 0 for differences.
 
     Raises:
         ValueError: A number is not finite.
@@ -129,19 +113,12 @@ def interval_svg(
     return _svg(left + wide + 24, foot + 40, title, parts)
 
 
-def histogram_svg(values: FloatArray, title: str, unit: str, bins: int = 20) -> str:
-    """Draw a histogram.
-
-    Args:
-        values: Values in [0, 1]. *Shape:* [n].
-        title: Title of the plot.
-        unit: Label of the counts.
-        bins: Number of bars, of equal width.
-    """
-    counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
+def histogram_svg(values: FloatArray, title: str, unit: str) -> str:
+    """Draw a histogram of values in [0, 1]; ``unit`` is the label of the counts."""
+    counts, _ = np.histogram(values, bins=20, range=(0.0, 1.0))
     most = max(int(counts.max()), 1)
     wide, high = 200, 90
-    step = wide / bins
+    step = wide / len(counts)
     foot = _TOP + high
     parts, fill = [], f'style="fill:{_colour(0)}"'
     for place, count in enumerate(counts.tolist()):

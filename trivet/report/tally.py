@@ -31,17 +31,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Scores below which an answer has a kind of failure; in [0, 1].
+    """Scores below which an answer has a kind of failure; in [0, 1]."""
 
-    Attributes:
-        faithfulness: Limit for "made up"; ``None`` uses the verdict's ``adherent``.
-        relevance: Limit for "retrieval poor"; low, for relevance is a share of all sentences.
-        utilization: Limit for "context ignored".
-        completeness: Limit for "context ignored".
-    """
-
-    faithfulness: float | None = None
-    relevance: float = 0.1
+    faithfulness: float | None = None  # None uses the verdict's ``adherent``
+    relevance: float = 0.1  # low, for relevance is a share of all sentences
     utilization: float = 0.05
     completeness: float = 0.5
 
@@ -73,12 +66,7 @@ class Limits:
     def kinds(
         self, scores: Mapping[str, float | None], adherent: bool | None = None
     ) -> tuple[str, ...]:
-        """Return the kinds of failure of an answer.
-
-        Args:
-            scores: Scores as `read_scores` returns them.
-            adherent: Adherence by the bundle's threshold, if known.
-        """
+        """Return the kinds of failure of an answer; ``adherent`` is by the bundle's threshold."""
         poor = _below(scores["relevance"], self.relevance)
         ignored = _below(scores["utilization"], self.utilization) or _below(
             scores["completeness"], self.completeness
@@ -98,50 +86,29 @@ def _below(score: float | None, limit: float) -> bool:
 
 @dataclass(frozen=True)
 class Column:
-    """A metadata column.
-
-    Attributes:
-        name: Name in the input.
-        values: Values as text, the most frequent first.
-        codes: Index of each row's value, -1 for none. *Shape:* [n].
-    """
+    """A metadata column."""
 
     name: str
-    values: Sequence[str]
-    codes: IntArray
+    values: Sequence[str]  # as text, the most frequent first
+    codes: IntArray  # index of each row's value, -1 for none, [n]
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of all rows; n includes failed ones.
+    """Numbers of all n rows, failed ones included."""
 
-    Attributes:
-        rows: Row numbers in the input. *Shape:* [n].
-        ids: Identifiers or ``None``.
-        failed: True for rows without a verdict. *Shape:* [n].
-        scores: Values of each score, NaN for none. *Shape:* [n] each.
-        kinds: Membership in each kind of failure. *Shape:* [n] each.
-        questions: Hash of the question within this process; 0 if not available. *Shape:* [n].
-        groups: Group of each row; rows of one question share a group. *Shape:* [n].
-        columns: Columns to group by.
-        wide: Names of columns with too many values.
-        codes: Number of failures for each error code.
-        failures: First failures, with their row numbers.
-        with_texts: Number of rows with a response or contexts.
-    """
-
-    rows: IntArray
+    rows: IntArray  # row numbers in the input, [n]
     ids: Sequence[str | None]
-    failed: BoolArray
-    scores: dict[str, FloatArray]
-    kinds: dict[str, BoolArray]
-    questions: IntArray
-    groups: IntArray
-    columns: Sequence[Column]
-    wide: Sequence[str]
-    codes: Counter[str]
-    failures: Sequence[tuple[int, FailedEvaluation]]
-    with_texts: int
+    failed: BoolArray  # rows without a verdict, [n]
+    scores: dict[str, FloatArray]  # NaN for none, [n] each
+    kinds: dict[str, BoolArray]  # membership in each kind of failure, [n] each
+    questions: IntArray  # hash of the question within this process, 0 if not available, [n]
+    groups: IntArray  # rows of one question share a group, [n]
+    columns: Sequence[Column]  # columns to group by
+    wide: Sequence[str]  # names of columns with too many values
+    codes: Counter[str]  # number of failures for each error code
+    failures: Sequence[tuple[int, FailedEvaluation]]  # the first ones, with their row numbers
+    with_texts: int  # number of rows with a response or contexts
 
     def take(self, places: IntArray) -> Tally:
         """Return the tally of some rows, for figures of each row."""
@@ -157,19 +124,13 @@ class Tally:
             columns=[replace(column, codes=column.codes[places]) for column in self.columns],
         )
 
-    def mean(self, score: str, among: BoolArray | None = None) -> Mean:
+    def mean(self, score: str, among: BoolArray | slice = slice(None)) -> Mean:
         """Return the mean of a score over all rows, or over those where ``among`` is true."""
-        values, groups = self.scores[score], self.groups
-        return mean_of(values, groups) if among is None else mean_of(values[among], groups[among])
+        return mean_of(self.scores[score][among], self.groups[among])
 
 
 def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) -> Tally:
-    """Count all rows.
-
-    Args:
-        rows: Rows, read once.
-        limits: Limits of the kinds of failure.
-        by: Metadata columns to group by; by default all with 2 to `MAX_VALUES` values.
+    """Count all rows, grouped by these columns or by all with 2 to `MAX_VALUES` values.
 
     Raises:
         DataError: There is no row, no row has a column of ``by``, or it has too many values.
@@ -225,17 +186,13 @@ def _scores(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation 
 
 
 class _Columns:
-    """Metadata of the rows read so far.
-
-    Attributes:
-        wide: Columns dropped for too many values.
-    """
+    """Metadata of the rows read so far."""
 
     def __init__(self, by: Sequence[str]) -> None:
         self._by = tuple(by)
         self._names: dict[str, None] = {}
         self._found: dict[str, tuple[dict[str, int], array[int]]] = {}
-        self.wide: list[str] = []
+        self.wide: list[str] = []  # columns dropped for too many values
 
     def add(self, row: VerdictRow, place: int) -> None:
         """Add the values of the row with index ``place``."""

@@ -32,11 +32,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_result(path: Path, content: bytes) -> None:
-    """Write a result file.
-
-    Raises:
-        DataError: The file cannot be written.
-    """
+    """Write a result file, or raise `DataError`."""
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -27,45 +27,24 @@ _METADATA_COLUMN = "metadata."  # prefix of metadata columns in Parquet
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """A row with its verdict or its error, and with its texts if they are available.
+    """A row with its verdict or its error, and with its texts if they are available."""
 
-    Attributes:
-        row: Row number in the input, from 1.
-        id: Identifier, if the row has one.
-        question: Question; ``None`` if the text is not available.
-        contexts: Contexts; likewise.
-        response: Response; likewise.
-        verdict: `Evaluation.to_dict()`, possibly with fewer fields; ``None`` for a failed row.
-        error: Reason for a missing verdict.
-        metadata: Column names and values, for grouping.
-        context_ids: Identifiers of the contexts, if they have any.
-    """
-
-    row: int
+    row: int  # number in the input, from 1
     id: str | None = None
     question: str | None = None
     contexts: tuple[str, ...] | None = None
     response: str | None = None
-    verdict: Mapping[str, Any] | None = None
-    error: FailedEvaluation | None = None
+    verdict: Mapping[str, Any] | None = None  # `Evaluation.to_dict()`, perhaps with fewer fields
+    error: FailedEvaluation | None = None  # reason for a missing verdict
     metadata: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     context_ids: tuple[str | None, ...] = ()
 
 
 class VerdictFile:
-    """Rows of a verdict file; each iteration reads the file again.
-
-    Attributes:
-        path: JSON lines or Parquet, plain or compressed.
-        facts: Record of the run that wrote the file.
-    """
+    """Rows of a verdict file, JSON lines or Parquet; each iteration reads the file again."""
 
     def __init__(self, path: Path, log: str | None = None) -> None:
-        """Find the verdict file and the evaluated log.
-
-        Args:
-            path: Verdict file.
-            log: Log with the texts; by default the one named in the run's record, if it exists.
+        """Find the file and the log with the texts, by default that of the run's record.
 
         Raises:
             DataError: The verdict file or the given log does not exist.
@@ -173,23 +152,14 @@ def _metadata(record: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Record of the run that wrote a verdict file.
+    """Record of the run that wrote a verdict file."""
 
-    Attributes:
-        about: Names and values, for a table.
-        remarks: Sentences that a reader needs before any figure.
-        input: Path of the evaluated log; ``None`` for stdin.
-        mapping: Our field names to the log's.
-        format: Format of the log, if it was given.
-        judge: Hash of the bundle's manifest, and the precision.
-    """
-
-    about: dict[str, str]
-    remarks: tuple[str, ...]
-    input: str | None = None
+    about: dict[str, str]  # names and values, for a table
+    remarks: tuple[str, ...]  # sentences that a reader needs before any figure
+    input: str | None = None  # path of the evaluated log; None for stdin
     mapping: Mapping[str, str] | None = None
     format: str | None = None
-    judge: tuple[str, ...] = ()
+    judge: tuple[str, ...] = ()  # hash of the bundle's manifest, and the precision
 
 
 def read_run_facts(verdicts: Path) -> RunFacts:

@@ -37,7 +37,7 @@ def render_verdicts(
 
     Args:
         rows: Rows, iterated over twice in the same order; all are counted.
-        about: Facts about the run: bundle, backend, input.
+        about: Facts about the run, for a table.
         title: Title of the document.
         remarks: Sentences about the run.
         limits: Limits of the kinds of failure.
