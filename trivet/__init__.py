@@ -1,7 +1,7 @@
 """Trivet: one encoder, three heads, every score of a RAG answer from one pass.
 
-The door of the package. It is lazy: ``import trivet`` loads the standard library alone, the engine
-comes with the first ``trivet.evaluate`` or ``trivet.Evaluator``, and torch never.
+Imports are lazy: ``import trivet`` loads the standard library alone, the first ``trivet.evaluate``
+or ``trivet.Evaluator`` loads the backend, and torch is never loaded.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CLIENTS = {"Client": "client", "AsyncClient": "async_client"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is heavy when it is first asked for."""
+    """Import heavy modules at their first use."""
     if name in ("Evaluator", "evaluate"):
         from trivet.evaluation import evaluator
 

@@ -1,7 +1,7 @@
-"""Plain data that flows through the house: what goes in, what is known of it, what comes out.
+"""Plain data: examples, labels, verdicts and errors. Imports the standard library alone.
 
-Ground floor: standard library only. Every offset in this file counts **characters**, that is
-Unicode code points of the caller's own string, start included and end excluded.
+Offsets count **characters** (Unicode code points) of the caller's own string, start included and
+end excluded.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class ContextSpan:
 
 @dataclass(frozen=True, slots=True)
 class RagExample:
-    """One question, the passages retrieved for it and the response that was generated.
+    """A question, the retrieved passages and the generated response.
 
     Attributes:
-        question: What was asked; may be empty.
-        contexts: The retrieved passages, in the order given to the generator.
-        response: The generated answer; empty means "not generated yet", and then relevance alone is
-            judged.
-        id: The caller's own name for the example; comes back in the verdict.
-        context_sentences: The sentences of each context, where the data brings its own; ``None``
-            lets the sentence splitter decide.
-        response_sentences: The sentences of the response, likewise.
+        question: Question; may be empty.
+        contexts: Retrieved passages, in the order given to the generator.
+        response: Generated answer; if it is empty ("not generated yet"), only relevance is
+            evaluated.
+        id: Name of the example, repeated in the verdict.
+        context_sentences: Sentences of each context, if the data has its own; ``None`` means those
+            of the sentence splitter.
+        response_sentences: Sentences of the response, likewise.
     """
 
     question: str
@@ -66,10 +66,10 @@ class RagExample:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A supported stretch of the response and the context stretches that support it.
+    """A supported span of the response and the context spans that support it.
 
-    ``contexts`` is empty for what is supported by no passage in particular: transitions, "the
-    passages do not say".
+    ``contexts`` is empty for text that no passage in particular supports, such as transitions and
+    "the passages do not say".
     """
 
     response: Span
@@ -78,19 +78,18 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What is known of an example. ``None`` means unknown; an empty tuple means known to be none.
+    """Labels of an example. ``None`` means unknown; an empty tuple means known to be none.
 
     Attributes:
-        unsupported: Stretches of the response that no context supports.
+        unsupported: Spans of the response that no context supports.
         adherent: Whether the whole response is supported.
-        relevant: Stretches of the contexts that help to answer the question.
-        utilized: Stretches of the contexts that the response drew on.
-        evidence: For every supported stretch of the response, where its support stands.
-        relevance: The annotators' own example score in [0, 1], where the data brings one.
+        relevant: Spans of the contexts that help to answer the question.
+        utilized: Spans of the contexts that the response uses.
+        evidence: Support of every supported span of the response.
+        relevance: Score of the annotators in [0, 1], if the data has one.
         utilization: Likewise.
         completeness: Likewise.
-        unclear: Where ``unsupported`` is known: stretches of which it is not known all the same
-            whether they are supported.
+        unclear: Spans of the response whose support is unknown although ``unsupported`` is known.
     """
 
     unsupported: tuple[Span, ...] | None = None
@@ -106,16 +105,16 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class LabelledExample:
-    """An example with what is known of it.
+    """An example with its labels.
 
     Attributes:
-        example: The texts.
-        labels: What is known.
-        source: The data set, and the component set where there are several: ``ragbench/covidqa``.
-        group: The source document; examples of one group never stand on both sides of a split.
-        generator: The model that wrote the response, where known.
-        split: The publisher's own name for the split, where there is one.
-        weight: How much the example counts in the loss, >= 0.
+        example: Texts.
+        labels: Labels.
+        source: Data set, with the component set if there are several: ``ragbench/covidqa``.
+        group: Source document; examples of one group are never on both sides of a split.
+        generator: Model that wrote the response, if known.
+        split: Name of the split by its publisher, if any.
+        weight: Weight in the loss, >= 0.
     """
 
     example: RagExample
@@ -129,13 +128,13 @@ class LabelledExample:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedSpan:
-    """A stretch of the response that nothing supports.
+    """A span of the response that no context supports.
 
     Attributes:
         start: First character.
         end: One past the last character.
         text: ``response[start:end]``.
-        probability: Mean probability, over the tokens of the span, that they are **unsupported**.
+        probability: Mean probability of its tokens to be **unsupported**.
     """
 
     start: int
@@ -146,7 +145,7 @@ class UnsupportedSpan:
 
 @dataclass(frozen=True, slots=True)
 class SentenceVerdict:
-    """One sentence of the response: its mean support probability and the verdict on it."""
+    """A sentence of the response, with its mean support probability and its verdict."""
 
     start: int
     end: int
@@ -157,7 +156,7 @@ class SentenceVerdict:
 
 @dataclass(frozen=True, slots=True)
 class TokenVerdict:
-    """One token of the response: its support probability and whether that is enough."""
+    """A token of the response, with its support probability and its verdict."""
 
     start: int
     end: int
@@ -168,7 +167,7 @@ class TokenVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ContextSentence:
-    """One sentence of a context; ``utilization`` is ``None`` where there is no response."""
+    """A sentence of a context; ``utilization`` is ``None`` without a response."""
 
     start: int
     end: int
@@ -179,7 +178,7 @@ class ContextSentence:
 
 @dataclass(frozen=True, slots=True)
 class ContextVerdict:
-    """One context: the mean over its sentences, ``None`` where it has no token; the sentences."""
+    """A context, with the means over its sentences (``None`` without a token)."""
 
     relevance: float | None
     utilization: float | None
@@ -191,25 +190,25 @@ class Evaluation:
     """The verdict on one example. Frozen; every number is finite or ``None``, never NaN.
 
     Attributes:
-        id: The example's own id.
-        faithfulness: In [0, 1]: support of the weakest part of the response. ``None`` without a
+        id: Name of the example.
+        faithfulness: Support of the weakest part of the response, in [0, 1]. ``None`` without a
             response.
         supported_share: Share of the response's sentences that are supported.
         relevance: Expected share of the context sentences that help to answer the question.
             ``None`` without contexts.
-        utilization: Expected share of the context sentences that the response drew on.
-            ``None`` without contexts or without a response.
-        completeness: Of what is relevant, the share that was utilized. ``None`` as utilization.
-        adherent: Whether faithfulness reaches the bundle's threshold.
-        unsupported: Stretches of the response that nothing supports.
-        sentences: The sentences of the response.
-        contexts: One verdict a context, in order.
-        windows: How many windows the encoder read.
-        window_size: The most tokens that each of them could hold.
-        cut_question_tokens: How many tokens of the question did not fit and were **not** read.
-        response_chunks: In how many chunks the response was read (1: whole).
-        replaced_characters: How many characters could not be encoded (lone surrogates) and were
-            read as U+FFFD.
+        utilization: Expected share of the context sentences that the response uses. ``None``
+            without contexts or without a response.
+        completeness: Share of the relevant context that the response uses. ``None`` as utilization.
+        adherent: Whether faithfulness reaches the threshold of the bundle.
+        unsupported: Spans of the response that no context supports.
+        sentences: Sentences of the response.
+        contexts: One verdict for each context, in order.
+        windows: Number of windows that the encoder read.
+        window_size: Maximum tokens of a window.
+        cut_question_tokens: Number of question tokens that did not fit and were **not** read.
+        response_chunks: Number of chunks in which the response was read (1: whole).
+        replaced_characters: Number of characters that could not be encoded (lone surrogates) and
+            were read as U+FFFD.
     """
 
     id: str | None
@@ -238,19 +237,16 @@ class Evaluation:
         return to_json_text(self.to_dict())
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows, drawn as in a report."""
+        """Return the display in a notebook, drawn as in a report."""
         return str(_renderers["notebook"](self))
 
     def __rich__(self) -> Any:
-        """Return what a terminal shows through `rich.print`."""
+        """Return the display in a terminal, for `rich.print`."""
         return _renderers["terminal"](self)
 
 
 def _plain(value: Any) -> Any:
-    """Return records as dictionaries: ``dataclasses.asdict`` without its deep copies.
-
-    Every row of a log comes through here, and its numbers and texts cannot change.
-    """
+    """Return records as dictionaries: ``dataclasses.asdict`` without its slow deep copies."""
     if isinstance(value, tuple):
         return tuple(_plain(each) for each in value)
     fields = getattr(value, "__dataclass_fields__", None)
@@ -272,7 +268,7 @@ def set_renderers(notebook: _Renderer, terminal: _Renderer) -> None:
 
 
 def to_json_text(record: dict[str, Any]) -> str:
-    """Return a record as one line of JSON that UTF-8 can hold.
+    """Return a record as one line of JSON that can be encoded as UTF-8.
 
     Raises:
         ValueError: A number is NaN or infinite.
@@ -281,7 +277,7 @@ def to_json_text(record: dict[str, Any]) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8; escaped, the line is plain ASCII and means the same.
+        # A lone surrogate has no UTF-8, but can be escaped in ASCII.
         return json.dumps(record, allow_nan=False)
     return text
 
@@ -290,20 +286,20 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def replace_surrogates(text: str) -> tuple[str, int]:
-    """Replace each lone surrogate by U+FFFD, so that offsets hold; return text and count."""
-    if text.isascii():  # known without a look at the text
+    """Replace each lone surrogate by U+FFFD, which keeps all offsets; return text and count."""
+    if text.isascii():  # a fast check
         return text, 0
     return _SURROGATES.subn("\ufffd", text)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedEvaluation:
-    """An example that could not be judged, in the place where its verdict would stand.
+    """An example that could not be evaluated, in place of its verdict.
 
     Attributes:
-        id: The example's own id, where it could be read.
-        code: A short, stable name of the reason: ``empty_contexts``, ``invalid_row``...
-        message: What was wrong, with the numbers, and the way out.
+        id: Name of the example, if it could be read.
+        code: Short, stable name of the reason: ``empty_contexts``, ``invalid_row``...
+        message: Description of the error, with numbers and a way out.
     """
 
     id: str | None
@@ -312,12 +308,12 @@ class FailedEvaluation:
 
     @classmethod
     def of(cls, error: Exception, id: str | None = None) -> Self:  # noqa: A002
-        """Build the failure that stands for ``error``."""
+        """Return the failure for an error."""
         return cls(id=id, code=getattr(error, "code", "invalid_row"), message=str(error))
 
 
 class ExampleError(ValueError):
-    """The example itself cannot be judged; ``code`` names the reason for programs."""
+    """The example cannot be evaluated; ``code`` names the reason for programs."""
 
     def __init__(self, message: str, code: str = "invalid_row") -> None:
         super().__init__(message)
@@ -329,7 +325,7 @@ class DataError(ValueError):
 
 
 class WindowError(ValueError):
-    """Window settings leave no room for what must stand in a window."""
+    """Window settings leave no room for context."""
 
 
 class ConfigError(ValueError):
@@ -337,15 +333,15 @@ class ConfigError(ValueError):
 
 
 class BundleError(ValueError):
-    """A bundle is refused before it is used; the message names the file."""
+    """A bundle is refused; the message names the file."""
 
 
 class DivergedError(RuntimeError):
-    """A loss or a gradient of training is NaN or infinite; the message names where to look."""
+    """A loss or a gradient is NaN or infinite; the message names the place."""
 
 
 class BackendError(RuntimeError):
-    """An engine failed, or answered with something that is not a probability; ``code`` says."""
+    """A backend failed, or answered with no probability; ``code`` names which."""
 
     def __init__(self, message: str, code: str = "backend_failed") -> None:
         super().__init__(message)
@@ -353,14 +349,14 @@ class BackendError(RuntimeError):
 
 
 class ServerError(RuntimeError):
-    """A server gave no verdict, for a reason that lies in no example.
+    """A server gave no verdict, for a reason that is not in an example.
 
     Attributes:
-        status: The HTTP status; ``None`` where no answer came.
-        error_type: What the server calls the reason, such as ``overloaded`` or ``unauthorized``;
-            without an answer ``unreachable`` or ``timeout``, and ``invalid_answer`` where what
-            answered is no Trivet server.
-        request_id: The name under which the server's log has the request.
+        status: HTTP status; ``None`` without an answer.
+        error_type: Reason as the server names it, such as ``overloaded`` or ``unauthorized``;
+            ``unreachable`` or ``timeout`` without an answer, and ``invalid_answer`` if the other
+            side is no Trivet server.
+        request_id: Id of the request in the server's log.
     """
 
     def __init__(

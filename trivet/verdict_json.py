@@ -1,7 +1,7 @@
-"""Verdicts read back from plain dictionaries, with every check.
+"""Reading of verdicts from plain dictionaries, as they come from files and networks.
 
-Verdicts pass through files and networks, so nothing in them is believed: a number that is no
-probability, or a span that does not fit its text, is an error that names it.
+Every field is checked: a number that is no probability, or a span that does not fit its text, is an
+error that names the field.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from trivet.records import (
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 Part = TypeVar("Part")
-_LONGEST = 10_000_000  # characters; no text of a verdict is longer, and no memory is spent on one
+_LONGEST = 10_000_000  # characters; longer texts of a verdict are refused
 
 
 def read_scores(verdict: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the four scores; a field that was left out is ``None``.
+    """Return the four scores; a missing field is ``None``.
 
     Raises:
         DataError: One is neither a probability nor null.
@@ -34,7 +34,7 @@ def read_scores(verdict: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
-    """Read a verdict back from its dictionary; fields that were left out are empty.
+    """Read a verdict from its dictionary; missing fields are empty.
 
     Raises:
         DataError: A field is not what `Evaluation` says; the message names it.

@@ -18,7 +18,7 @@ from trivet.records import BackendError, Evaluation, FailedEvaluation
 from trivet.serve.http.errors import STATUSES, RequestError, failure_error, request_error
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.predictions import Draining, Expired, Judged, Overloaded
+from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Predictions
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_nobody_expected_is_internal_and_tells_nothing(
     async def break_(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr(server.batcher, "judge", break_)
+    monkeypatch.setattr(server.batcher, "evaluate", break_)
     answer = server.post("/v1/evaluate", example, {"X-Request-Id": "r-9"})
     status, error_type, message = refusal(answer)
     assert (status, error_type) == (500, "internal")
@@ -217,16 +217,16 @@ def test_no_answer_holds_what_json_has_no_word_for(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     server = serve(backend=EvenBackend())
-    judge = server.batcher.judge
+    judge = server.batcher.evaluate
 
-    async def judge_wrongly(*given: Any, **named: Any) -> Judged:
+    async def judge_wrongly(*given: Any, **named: Any) -> Predictions:
         judged = await judge(*given, **named)
         (verdict,) = judged.results
         assert isinstance(verdict, Evaluation)
         broken = dataclasses.replace(verdict, relevance=float("nan"))
         return dataclasses.replace(judged, results=(broken,))
 
-    monkeypatch.setattr(server.batcher, "judge", judge_wrongly)
+    monkeypatch.setattr(server.batcher, "evaluate", judge_wrongly)
     assert refusal(server.post(path, PATHS[path]))[:2] == (500, "non_finite")
 
 

@@ -89,7 +89,7 @@ def with_health(
         health = Health(canary_seconds=canary_seconds, hung_seconds=hung_seconds, watch=watch)
         batcher = Batcher(Evaluator(backend=backend), watch=health, **bounds)
         await batcher.start()
-        await batcher.judge([CANARY])
+        await batcher.evaluate([CANARY])
         health.warmed(batcher)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -165,7 +165,7 @@ def test_a_call_that_hangs_is_not_ready_without_any_check_and_dead_after_three(
 ) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
         backend.go.clear()
-        asked = asyncio.create_task(batcher.judge([CANARY]))
+        asked = asyncio.create_task(batcher.evaluate([CANARY]))
         await until(lambda: (batcher.state().call_seconds or 0) > 0.2)
         ready = health.ready()
         assert ready is not None
@@ -196,7 +196,7 @@ def test_a_long_queue_that_moves_is_healthy(backend: MoodyBackend) -> None:
     # No call is long, but the canary waits through ten checks for its turn.
     async def scenario(health: Health, batcher: Batcher) -> None:
         example = RagExample(CANARY.question, ("river " * 1800,), CANARY.response)
-        work = [asyncio.create_task(batcher.judge([example])) for _ in range(2)]
+        work = [asyncio.create_task(batcher.evaluate([example])) for _ in range(2)]
         await until(lambda: batcher.state().windows > 4)
         while not all(task.done() for task in work):
             await health.check()
@@ -213,7 +213,7 @@ def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
     async def scenario(health: Health, batcher: Batcher) -> None:
         backend.go.clear()
         example = RagExample(CANARY.question, ("river " * 1800,), CANARY.response)
-        full = asyncio.create_task(batcher.judge([example]))
+        full = asyncio.create_task(batcher.evaluate([example]))
         await until(lambda: batcher.state().windows > 1)
         await health.check()  # refused, and the last call was a moment ago
         assert (health.ready(), health.live()) == (None, None)
@@ -236,10 +236,10 @@ def test_calls_that_fail_are_no_sign_of_life_where_no_canary_gets_in(
     async def scenario(health: Health, batcher: Batcher) -> None:
         await asyncio.sleep(0.6)  # nothing was asked: that is no failure
         backend.broken = True
-        await batcher.judge([CANARY])  # fails, just now
+        await batcher.evaluate([CANARY])  # fails, just now
         backend.broken = False
         backend.go.clear()
-        full = asyncio.create_task(batcher.judge([CANARY]))
+        full = asyncio.create_task(batcher.evaluate([CANARY]))
         await until(lambda: batcher.state().call_seconds is not None)
         await health.check()
         assert health.ready() is not None
@@ -255,7 +255,7 @@ def test_a_canary_that_is_never_run_is_a_dead_engine(backend: MoodyBackend) -> N
     class Deaf(Batcher):
         """A batcher whose engine thread took the work and is gone."""
 
-        async def judge(self, *given: Any, **more: Any) -> Any:
+        async def evaluate(self, *given: Any, **more: Any) -> Any:
             await asyncio.Event().wait()
 
     async def scenario() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.serve.http.metrics import Metrics
-from trivet.serve.scheduling.predictions import BatcherState, Judged, StageSeconds
+from trivet.serve.scheduling.predictions import BatcherState, Predictions, StageSeconds
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -38,7 +38,7 @@ def test_what_the_batcher_did_is_counted(embedded: Evaluator) -> None:
     cut = dataclasses.replace(found, cut_question_tokens=3, faithfulness=0.95, relevance=None)
     failed = FailedEvaluation("q", "backend_failed", "it broke")
     seconds = StageSeconds(tokenize=0.002, queue=0.03, infer=0.2, finish=0.0005)
-    metrics.evaluated(Judged((found, cut, failed), seconds, 3))
+    metrics.evaluated(Predictions((found, cut, failed), seconds, 3))
     assert value(metrics, "trivet_cut_total") == 1
     assert value(metrics, "trivet_failed_examples_total", code="backend_failed") == 1
     assert value(metrics, "trivet_windows_per_request_sum") == 3

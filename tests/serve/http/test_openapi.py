@@ -152,7 +152,7 @@ def test_fields_are_explained(document: Any) -> None:
             assert about.get("description"), f"{name}.{field}"
     said = parts["Verdict"]["properties"]["faithfulness"]["description"]
     assert said == (
-        "In [0, 1]: support of the weakest part of the response. null without a response."
+        "Support of the weakest part of the response, in [0, 1]. null without a response."
     )
     assert "Attributes" not in json.dumps(parts)
 

@@ -18,7 +18,7 @@ import trivet
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Draining, Judged
+from trivet.serve.scheduling.predictions import Draining, Predictions
 
 MILL = RagExample(
     "When was the old mill built?",
@@ -48,14 +48,14 @@ class Tally:
 
 def judge_together(
     evaluator: Evaluator, requests: Sequence[Sequence[RagExample]], **settings: Any
-) -> list[Judged]:
+) -> list[Predictions]:
     """Judge requests that come at the same time."""
 
-    async def all_at_once() -> list[Judged]:
+    async def all_at_once() -> list[Predictions]:
         batcher = Batcher(evaluator, **settings)
         await batcher.start()
         try:
-            return list(await asyncio.gather(*(batcher.judge(each) for each in requests)))
+            return list(await asyncio.gather(*(batcher.evaluate(each) for each in requests)))
         finally:
             await batcher.close()
 
@@ -138,10 +138,10 @@ def test_nothing_asked_is_answered_with_nothing(judge: Evaluator) -> None:
 
 
 def test_a_response_may_be_judged_against_nothing_where_that_is_asked_for(judge: Evaluator) -> None:
-    async def ask() -> Judged:
+    async def ask() -> Predictions:
         batcher = Batcher(judge)
         await batcher.start()
-        answer = await batcher.judge([EMPTY], allow_empty_contexts=True)
+        answer = await batcher.evaluate([EMPTY], allow_empty_contexts=True)
         await batcher.close()
         return answer
 
@@ -179,7 +179,7 @@ def test_closing_leaves_no_thread_and_no_request_without_an_answer(
         tally = Tally()
         batcher = Batcher(gated_judge, watch=tally)
         await batcher.start()
-        tasks = [asyncio.create_task(batcher.judge([MILL])) for _ in range(3)]
+        tasks = [asyncio.create_task(batcher.evaluate([MILL])) for _ in range(3)]
         await gated.begun(1)
         assert set(threading.enumerate()) > before
         closing = asyncio.create_task(batcher.close())
@@ -190,7 +190,7 @@ def test_closing_leaves_no_thread_and_no_request_without_an_answer(
         assert len(gated.calls) == 1
         await batcher.close()
         with pytest.raises(Draining):
-            await batcher.judge([MILL])
+            await batcher.evaluate([MILL])
         assert tally.reasons == ["draining"] * 4
 
     asyncio.run(ask())
@@ -201,7 +201,7 @@ def test_a_batcher_is_started_once_before_it_judges(judge: Evaluator) -> None:
     async def ask() -> None:
         batcher = Batcher(judge)
         with pytest.raises(RuntimeError, match=r"await batcher.start\(\) first"):
-            await batcher.judge([MILL])
+            await batcher.evaluate([MILL])
         await batcher.start()
         with pytest.raises(RuntimeError, match="started once"):
             await batcher.start()

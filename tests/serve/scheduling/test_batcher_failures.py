@@ -15,7 +15,7 @@ from trivet.evaluation.preprocessing import Preprocessor
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Judged
+from trivet.serve.scheduling.predictions import Predictions
 from trivet.serve.scheduling.window_queue import WindowQueue
 
 GOOD, BAD = "oven", "lamp"
@@ -34,7 +34,7 @@ def token(evaluator: Evaluator, word: str) -> int:
     return int(segment.ids[0])
 
 
-def code(judged: Judged, number: int = 0) -> str | None:
+def code(judged: Predictions, number: int = 0) -> str | None:
     """Return the code of a failure, ``None`` for a verdict."""
     result = judged.results[number]
     if isinstance(result, FailedEvaluation):
@@ -67,9 +67,9 @@ def test_an_error_of_a_call_is_that_of_its_examples_alone(
 
     async def test(batcher: Batcher) -> None:
         mixed, alone, fine = await asyncio.gather(
-            batcher.judge([example(GOOD), example(BAD), example(GOOD, 9)]),
-            batcher.judge([example(BAD, 9)]),
-            batcher.judge([example(GOOD)]),
+            batcher.evaluate([example(GOOD), example(BAD), example(GOOD, 9)]),
+            batcher.evaluate([example(BAD, 9)]),
+            batcher.evaluate([example(GOOD)]),
         )
         assert [code(mixed, number) for number in range(3)] == [None, "backend_failed", None]
         assert [result.id for result in mixed.results] == [GOOD, BAD, GOOD]
@@ -88,7 +88,7 @@ def test_the_other_windows_of_a_failed_example_do_not_run(
     formula.raises_on = bad
 
     async def test(batcher: Batcher) -> None:
-        failing = asyncio.create_task(batcher.judge([example(BAD, 40), example(GOOD)]))
+        failing = asyncio.create_task(batcher.evaluate([example(BAD, 40), example(GOOD)]))
         await gated.begun(1)
         assert batcher.state().windows > 4
         gated.let(10_000)
@@ -105,7 +105,7 @@ def test_what_is_no_probability_befalls_its_own_example_in_a_shared_call(
     formula.nan_on = token(judge, BAD)
 
     async def test(batcher: Batcher) -> None:
-        judged = await batcher.judge([example(GOOD), example(BAD), example(BAD, 9)])
+        judged = await batcher.evaluate([example(GOOD), example(BAD), example(BAD, 9)])
         assert [code(judged, n) for n in range(3)] == [None, "non_finite", "non_finite"]
         (broken,) = [r for r in judged.results[1:2] if isinstance(r, FailedEvaluation)]
         assert "support_probs = nan" in broken.message
@@ -141,11 +141,11 @@ def test_the_unexpected_in_a_call_ends_no_thread(
     evaluator = Evaluator(judge.bundle.folder, backend=engine)
 
     async def test(batcher: Batcher) -> None:
-        assert code(await batcher.judge([example(GOOD)])) == "backend_failed"
+        assert code(await batcher.evaluate([example(GOOD)])) == "backend_failed"
         assert batcher.state().last_error == f"the backend call met {type(error).__name__}: {error}"
         assert batcher.state().call_seconds is None
         engine.error = None
-        assert code(await batcher.judge([example(GOOD)])) is None
+        assert code(await batcher.evaluate([example(GOOD)])) is None
 
     with_batcher(evaluator, test)
 
@@ -154,10 +154,10 @@ def test_the_unexpected_outside_a_call_ends_no_thread_either(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.judge([example(GOOD)]))
+        first = asyncio.create_task(batcher.evaluate([example(GOOD)]))
         await gated.begun(1)
-        second = asyncio.create_task(batcher.judge([example(GOOD)]))
-        third = asyncio.create_task(batcher.judge([example(GOOD)]))
+        second = asyncio.create_task(batcher.evaluate([example(GOOD)]))
+        third = asyncio.create_task(batcher.evaluate([example(GOOD)]))
         await until(lambda: batcher.state().windows == 2)
 
         def broken(*_: object) -> None:
@@ -170,7 +170,7 @@ def test_the_unexpected_outside_a_call_ends_no_thread_either(
             assert code(lost) == "backend_failed"
         await first
         assert "LookupError: no such line" in str(batcher.state().last_error)
-        assert code(await batcher.judge([example(GOOD)])) is None
+        assert code(await batcher.evaluate([example(GOOD)])) is None
         assert batcher.state().requests == 0
 
     with_batcher(gated_judge, test)
@@ -190,7 +190,7 @@ def test_the_unexpected_outside_the_engine_is_raised_to_who_asked(
 
     monkeypatch.setattr(Preprocessor if stage == "preprocess" else Evaluator, stage, broken)
 
-    async def ask(work: Coroutine[Any, Any, Judged]) -> Judged | Exception:
+    async def ask(work: Coroutine[Any, Any, Predictions]) -> Predictions | Exception:
         try:
             return await work
         except (ZeroDivisionError, RuntimeError) as raised:
@@ -198,12 +198,12 @@ def test_the_unexpected_outside_the_engine_is_raised_to_who_asked(
 
     async def test(batcher: Batcher) -> None:
         fine, raised = await asyncio.gather(
-            ask(batcher.judge([example(GOOD)])), ask(batcher.judge([example(BAD)]))
+            ask(batcher.evaluate([example(GOOD)])), ask(batcher.evaluate([example(BAD)]))
         )
-        assert isinstance(fine, Judged)
+        assert isinstance(fine, Predictions)
         assert code(fine) is None
         assert str(error) in str(raised)
-        assert not isinstance(raised, Judged)
+        assert not isinstance(raised, Predictions)
         assert (batcher.state().requests, batcher.state().windows) == (0, 0)
 
     with_batcher(judge, test)
@@ -219,7 +219,7 @@ def test_a_watch_that_fails_stops_no_engine(judge: Evaluator) -> None:
 
     async def test(batcher: Batcher) -> None:
         for _ in range(2):
-            assert code(await batcher.judge([example(GOOD)])) is None
+            assert code(await batcher.evaluate([example(GOOD)])) is None
         await until(lambda: batcher.state().last_error)
         assert batcher.state().last_error == "the watch met ValueError: cannot count"
 

@@ -15,7 +15,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.records import Evaluation, RagExample
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Draining, Expired, Judged, Overloaded
+from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Predictions
 
 # Words by which the windows of a request are known again: single tokens of the tiny vocabulary.
 LONG, SHORT, OTHER = "garden", "oven", "lamp"
@@ -57,11 +57,11 @@ class Room:
         self.reasons: list[str] = []
         self._evaluator = evaluator
 
-    def ask(self, *examples: RagExample, **settings: Any) -> asyncio.Task[Judged]:
+    def ask(self, *examples: RagExample, **settings: Any) -> asyncio.Task[Predictions]:
         """Ask; the answer may come later."""
-        return asyncio.create_task(self.batcher.judge(examples, **settings))
+        return asyncio.create_task(self.batcher.evaluate(examples, **settings))
 
-    async def hold(self) -> asyncio.Task[Judged]:
+    async def hold(self) -> asyncio.Task[Predictions]:
         """Let a small request occupy the engine."""
         held = self.ask(example("boat"))
         await self.gated.begun(1)
@@ -133,7 +133,7 @@ def test_a_long_request_is_answered_while_short_ones_keep_coming(
             async def client() -> None:
                 nonlocal answered
                 while not long_one.done():
-                    await at.batcher.judge([example(SHORT)])
+                    await at.batcher.evaluate([example(SHORT)])
                     answered += 1
 
             clients = [asyncio.create_task(client()) for _ in range(50)]
@@ -161,7 +161,7 @@ def test_what_has_expired_is_answered_at_once_and_never_runs(
             assert sum(at.windows_with(LONG)) == 0
             assert at.reasons == ["deadline"]
             with pytest.raises(Expired, match="leaves no time"):
-                await at.batcher.judge([example(OTHER)], timeout_seconds=0)
+                await at.batcher.evaluate([example(OTHER)], timeout_seconds=0)
             assert sum(at.windows_with(OTHER)) == 0
 
     asyncio.run(test())
@@ -224,7 +224,7 @@ def test_one_request_too_many_is_refused_before_it_is_tokenized(
             prepared: list[Any] = []
             monkeypatch.setattr(Preprocessor, "preprocess", lambda *given: prepared.append(given))
             with pytest.raises(Overloaded, match="3 requests are being served") as caught:
-                await at.batcher.judge([example(SHORT)])
+                await at.batcher.evaluate([example(SHORT)])
             assert caught.value.reason == "requests"
             assert caught.value.retry_after_seconds > 0
             assert prepared == []
@@ -250,7 +250,7 @@ def test_windows_are_bounded_when_they_are_known(
             one = at.ask(example(OTHER))
             await at.waiting(1)
             with pytest.raises(Overloaded, match=f"these are {windows} more") as caught:
-                await at.batcher.judge([dense])
+                await at.batcher.evaluate([dense])
             assert caught.value.reason == "windows"
             assert at.reasons == ["windows"]
             gated.let(2)
@@ -271,7 +271,7 @@ def test_more_windows_than_may_wait_are_accepted_while_none_wait(
             windows = at.count_windows(example(LONG, 20))
             await at.waiting(windows)
             with pytest.raises(Overloaded, match=f"about {windows} windows wait"):
-                await at.batcher.judge([example(SHORT)])
+                await at.batcher.evaluate([example(SHORT)])
             gated.let(10_000)
             await asyncio.gather(held, large)
             assert sum(at.windows_with(LONG)) == windows > 4
@@ -290,7 +290,7 @@ def test_what_is_obviously_too_long_for_the_queue_is_not_tokenized(
             await at.waiting(1)
             monkeypatch.setattr(Preprocessor, "preprocess", lambda *_: pytest.fail("tokenized"))
             with pytest.raises(Overloaded, match="10000 characters make at least") as caught:
-                await at.batcher.judge([RagExample("", ("x" * 10_000,), "")])
+                await at.batcher.evaluate([RagExample("", ("x" * 10_000,), "")])
             assert caught.value.reason == "windows"
             gated.let(10_000)
             await asyncio.gather(held, one)
@@ -308,7 +308,7 @@ def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
             draining = asyncio.create_task(at.batcher.drain(60))
             await until(lambda: at.batcher.state().draining)
             with pytest.raises(Draining):
-                await at.batcher.judge([example(OTHER)])
+                await at.batcher.evaluate([example(OTHER)])
             assert not draining.done()
             gated.let(10_000)
             assert await draining is True

@@ -174,7 +174,7 @@ class Health:
 
 async def _evaluate_canary(batcher: Batcher) -> str | None:
     """Return the fault of the canary's verdict, or ``None``."""
-    (result,) = (await batcher.judge([CANARY])).results
+    (result,) = (await batcher.evaluate([CANARY])).results
     if isinstance(result, FailedEvaluation):
         return f"the canary failed: {result.code}: {result.message}"
     return None

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.scheduling.predictions import BatcherState, Judged
+from trivet.serve.scheduling.predictions import BatcherState, Predictions
 from trivet.verdict_json import SCORES
 
 STAGES = ("tokenize", "queue", "infer", "finish")
@@ -77,7 +77,7 @@ class Metrics:
         if status in _REASONS:
             self.rejected(_REASONS[status])
 
-    def evaluated(self, predictions: Judged) -> None:
+    def evaluated(self, predictions: Predictions) -> None:
         """Count the times, windows and scores of a request."""
         for stage in STAGES:
             self._stages.labels(stage).observe(getattr(predictions.seconds, stage))

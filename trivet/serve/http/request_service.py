@@ -16,7 +16,7 @@ from trivet.serve.http.errors import RequestError, failure_error
 from trivet.serve.http.metrics import STAGES, Metrics
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Expired, Judged, StageSeconds
+from trivet.serve.scheduling.predictions import Expired, Predictions, StageSeconds
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class RequestService:
         timeout_ms: float | None,
         *,
         allow_empty_contexts: bool = False,
-    ) -> Judged:
+    ) -> Predictions:
         """Evaluate a request's examples; stop when its client hangs up.
 
         Args:
@@ -93,10 +93,10 @@ class RequestService:
         whole_ms = timeout_ms or self._settings.default_timeout_ms or most_ms
         too_long = [self._too_long(example) for example in examples]
         short = [each for each, failed in zip(examples, too_long, strict=True) if failed is None]
-        predictions = Judged((), _NO_TIME, 0)
+        predictions = Predictions((), _NO_TIME, 0)
         if short:
             left_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
-            work = self._batcher.judge(
+            work = self._batcher.evaluate(
                 short,
                 timeout_seconds=max(0.0, left_seconds),
                 allow_empty_contexts=allow_empty_contexts,
@@ -122,7 +122,7 @@ class RequestService:
         timeout_ms: float | None,
         *,
         allow_empty_contexts: bool = False,
-    ) -> tuple[Judged, Evaluation]:
+    ) -> tuple[Predictions, Evaluation]:
         """Evaluate a request's only example, as ``evaluate``; its failure is an error, too."""
         predictions = await self.evaluate(
             request, [example], timeout_ms, allow_empty_contexts=allow_empty_contexts
@@ -132,12 +132,14 @@ class RequestService:
             raise failure_error(result)
         return predictions, result
 
-    async def respond(self, predictions: Judged, fields: Callable[[], dict[str, Any]]) -> Response:
+    async def respond(
+        self, predictions: Predictions, fields: Callable[[], dict[str, Any]]
+    ) -> Response:
         """Return a response in JSON, with the times of ``predictions``; errors as in ``write``."""
         text = await self.write(predictions, lambda: to_json_text(fields()))
         return Response(text, 200, timing_header(predictions.seconds), "application/json")
 
-    async def write(self, predictions: Judged, make: Callable[[], T]) -> T:
+    async def write(self, predictions: Predictions, make: Callable[[], T]) -> T:
         """Return the result of ``make``, called in a thread where there are many windows.
 
         A number that is not finite raises ``RequestError``.

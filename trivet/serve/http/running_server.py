@@ -121,7 +121,7 @@ class RunningServer:
         """Evaluate examples, again while requests that came in early fill the queue."""
         while True:
             try:
-                return (await self.batcher.judge(examples)).results
+                return (await self.batcher.evaluate(examples)).results
             except Overloaded:
                 await asyncio.sleep(_RETRY_SECONDS)
 

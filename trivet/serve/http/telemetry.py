@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import trivet
 from trivet.records import Evaluation
 from trivet.serve.http.metrics import STAGES
-from trivet.serve.scheduling.predictions import Judged
+from trivet.serve.scheduling.predictions import Predictions
 from trivet.verdict_json import SCORES
 
 EVENT = "gen_ai.evaluation.result"
@@ -138,7 +138,7 @@ class Telemetry:
         state = scope.get("state", {})
         if "request_id" in state:
             span.set_attribute("trivet.request_id", state["request_id"])
-        predictions: Judged | None = state.get("predictions")
+        predictions: Predictions | None = state.get("predictions")
         if predictions is None:
             return
         verdicts = [each for each in predictions.results if isinstance(each, Evaluation)]

@@ -14,7 +14,7 @@ from trivet.evaluation.packing import WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.records import BackendError, Evaluation, RagExample
-from trivet.serve.scheduling.predictions import Judged, StageSeconds
+from trivet.serve.scheduling.predictions import Predictions, StageSeconds
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class BatchedRequest:
         self.laid_out_at = float("inf")
         self.over = False
         self.accumulators: list[WindowAccumulator] = []
-        self.future: asyncio.Future[Judged] = loop.create_future()
+        self.future: asyncio.Future[Predictions] = loop.create_future()
         self._evaluator = evaluator
         self._allow_empty_contexts = allow_empty_contexts
         self._loop = loop
@@ -111,7 +111,7 @@ class BatchedRequest:
             panic = RuntimeError(f"{type(error).__name__}: {error}")
             self.answer(error if isinstance(error, Exception) else panic)
 
-    def answer(self, outcome: Judged | BaseException) -> None:
+    def answer(self, outcome: Predictions | BaseException) -> None:
         """Answer from any thread; only the first answer counts."""
         self.over = True
         try:
@@ -131,12 +131,12 @@ class BatchedRequest:
             infer=self._infer_seconds,
             finish=now - started,
         )
-        self.answer(Judged(results, seconds, self._windows))
+        self.answer(Predictions(results, seconds, self._windows))
 
-    def _settle(self, outcome: Judged | BaseException) -> None:
+    def _settle(self, outcome: Predictions | BaseException) -> None:
         if self.future.done():
             return
-        if isinstance(outcome, Judged):
+        if isinstance(outcome, Predictions):
             self.future.set_result(outcome)
         else:
             self.future.set_exception(outcome)

@@ -23,8 +23,8 @@ from trivet.serve.scheduling.predictions import (
     BatcherState,
     Draining,
     Expired,
-    Judged,
     Overloaded,
+    Predictions,
     Watch,
 )
 
@@ -94,13 +94,13 @@ class Batcher:
         met.wait()
         self._threads.start(self._loop, self._end_pools)
 
-    async def judge(
+    async def evaluate(
         self,
         examples: Sequence[RagExample],
         *,
         timeout_seconds: float | None = None,
         allow_empty_contexts: bool = False,
-    ) -> Judged:
+    ) -> Predictions:
         """Evaluate the examples of one request. Cancelling the task drops what has not run.
 
         Args:

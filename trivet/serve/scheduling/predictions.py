@@ -50,7 +50,7 @@ class StageSeconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Predictions:
     """Answer to one request.
 
     Attributes:
