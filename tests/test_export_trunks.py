@@ -48,7 +48,7 @@ def write_tiny(
 ) -> Path:
     """Write a bundle whose heads read three encoders, or tops, that all differ."""
     shared = make_trunk(Trunk(encoder), trunk, 1)
-    model = RagModel(shared, granularity=granularity, overlap=OVERLAP)
+    model = RagModel(shared, granularity=granularity, lexical_overlap=OVERLAP)
     torch.manual_seed(5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

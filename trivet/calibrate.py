@@ -240,7 +240,8 @@ def _put(model: RagModel, name: str, found: Map) -> None:
         model.calibration[name] = PiecewiseLinear(found.x, found.y)
     else:
         fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
-        model.overlap[name] = found.scale * model.overlap[name] + found.lexical_overlap
+        weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
+        model.lexical_overlap[name] = weight
 
 
 def _described(

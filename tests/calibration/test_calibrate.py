@@ -321,7 +321,7 @@ def test_a_further_training_drops_the_overlap_and_writes_files_that_agree(
         bundle, [f"jsonl:{shared}"], "all", Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
     )
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
-    assert not any(further.overlap.values())
+    assert not any(further.lexical_overlap.values())
     config = TrainConfig()
     config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
     config.window.size = 64

@@ -157,7 +157,7 @@ def test_a_heads_logit_gains_its_weight_times_the_overlap(
     model.granularity = granularity
     windows = collate(layouts, pad=0)
     plain = scores_of(model, windows)
-    model.overlap = {"support": 0.7, "relevance": 1.5, "utilization": -2.0}
+    model.lexical_overlap = {"support": 0.7, "relevance": 1.5, "utilization": -2.0}
     weighed = scores_of(model, windows)
     for before, after, overlap, weight, at in (
         (plain[0], weighed[0], windows.context_overlap, 0.7, windows.response_at.max(-1)),
@@ -172,7 +172,7 @@ def test_a_heads_logit_gains_its_weight_times_the_overlap(
         )
         assert (after[~real] == 0).all()
     again = RagModel.from_architecture(json.loads(json.dumps(model.architecture())))
-    assert again.overlap == model.overlap
+    assert again.lexical_overlap == model.lexical_overlap
 
 
 def test_the_weakest_token_is_weaker_than_the_weakest_sentence(

@@ -179,7 +179,7 @@ def test_bundle_json_says_nothing_that_cannot_be(
 def test_the_card_says_what_the_heads_share(weights_bundle: Path) -> None:
     info = read_bundle(weights_bundle).info
     assert "in one pass of one encoder." in render_card(info)
-    assert "once a window" not in render_card(info)
+    assert "once for each window" not in render_card(info)
     apart = info.model_copy(update={"trunk": "separate", "granularity": "example"})
     assert "in one pass of an encoder for each head." in render_card(apart)
-    assert "Heads decide once a window" in render_card(apart)
+    assert "Heads predict once for each window" in render_card(apart)

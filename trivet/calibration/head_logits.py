@@ -68,7 +68,7 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
     shown = response_at >= 0
     answered = len(read.response) > 0
     shared = windows.context_overlap[0, : len(response_at), None].expand_as(shown)[shown]
-    entailed = torch.tensor([model.overlap["support"], 0.0, 0.0]) * shared[:, None]
+    entailed = torch.tensor([model.lexical_overlap["support"], 0.0, 0.0]) * shared[:, None]
     support = _Row(
         logits=(logits.support.reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
         copies=shown.sum(-1).numpy(),

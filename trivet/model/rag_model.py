@@ -44,7 +44,7 @@ class RagModel(nn.Module):
         granularity: ``token``: logits for each position. ``example``: the logits of the first
             position hold for the whole window.
         calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
-        overlap: Weights of lexical overlap in the logits, by head; 0 by default. They are fitted in
+        lexical_overlap: Weights of lexical overlap in the logits, by head; 0 by default. Fitted in
             calibration, since the encoder knows the rows that it is trained on.
     """
 
@@ -56,7 +56,7 @@ class RagModel(nn.Module):
         pooled_support: bool = False,
         granularity: Granularity = "token",
         calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
-        overlap: Mapping[str, float] | None = None,
+        lexical_overlap: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.trunk = trunk
@@ -67,7 +67,7 @@ class RagModel(nn.Module):
         self.calibration = nn.ModuleDict(
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
-        self.overlap = dict.fromkeys(HEADS, 0.0) | dict(overlap or {})
+        self.lexical_overlap = dict.fromkeys(HEADS, 0.0) | dict(lexical_overlap or {})
         self.heads = nn.ModuleDict(
             {
                 name: TokenHead(
@@ -91,8 +91,8 @@ class RagModel(nn.Module):
         }
         if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
-        if any(self.overlap.values()):
-            architecture["lexical_overlap"] = dict(self.overlap)
+        if any(self.lexical_overlap.values()):
+            architecture["lexical_overlap"] = dict(self.lexical_overlap)
         if self.calibration:
             architecture["calibration"] = {
                 name: {"x": list(one.x), "y": list(one.y)}
@@ -126,7 +126,7 @@ class RagModel(nn.Module):
             pooled_support=architecture["pooled_support"],
             granularity=architecture.get("granularity", "token"),
             calibration=architecture.get("calibration"),
-            overlap=architecture.get("lexical_overlap"),
+            lexical_overlap=architecture.get("lexical_overlap"),
         )
 
     def read(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> TokenLogits:
@@ -174,7 +174,7 @@ class RagModel(nn.Module):
         margins = entailment_logit(logits.support).reshape(-1)
         # The maximum of logits is that of probabilities.
         support = supported_anywhere(margins, response_at, nothing=_NOWHERE)
-        support = support + self.overlap["support"] * context_overlap
+        support = support + self.lexical_overlap["support"] * context_overlap
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         return join(
             support_probs=torch.where(shown, self._probs("support", support), 0.0),
@@ -191,7 +191,7 @@ class RagModel(nn.Module):
     ) -> Tensor:
         """Return a context head's token logits. *Shapes:* [N, L], [B, C] x 2 -> [B, C]."""
         gathered: Tensor = gather_tokens(logits.reshape(-1), context_at)
-        return gathered + self.overlap[name] * overlap
+        return gathered + self.lexical_overlap[name] * overlap
 
     def _probs(self, name: str, logits: Tensor) -> Tensor:
         """Return a head's calibrated probabilities."""
