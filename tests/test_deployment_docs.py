@@ -1,4 +1,4 @@
-"""What docs/deployment.md says of the server is true: each call is made, each table compared."""
+"""The pages on the server are true: each call is made, each table and manifest compared."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,27 @@ from trivet.serve.http.settings import settings_table
 from trivet.serve.scheduling.predictions import BatcherState
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("\n## A server\n")[2].partition("\n## ")[0]
+PAGES = "\n".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("serving.md", "operating.md", "deployment.md")
+)
 ADDRESS = "http://127.0.0.1:8080"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGES, flags=re.MULTILINE | re.DOTALL)
 
 
 def calls() -> list[tuple[str, Any]]:
     """Return each call of curl and the answer that stands below it."""
-    found = re.findall(r"^```bash\n(curl.*?)^```\n.*?^```json\n(.*?)^```", SECTION, re.M | re.S)
-    return [(command, json.loads(answer)) for command, answer in found]
+    found = re.findall(r"^```bash\n(curl.*?)^```\n.*?^```json\n(.*?)^```", PAGES, re.M | re.S)
+    return [(command, json.loads(answer, parse_float=Decimal)) for command, answer in found]
 
 
 def rows(heading: str) -> list[list[str]]:
     """Return the rows of the table whose first header is ``heading``."""
-    table = SECTION.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+    table = PAGES.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     lines = table.splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
@@ -87,7 +90,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def assert_equal(got: Any, shown: Any, place: str = "answer") -> None:
-    """Compare, numbers approximately: an int8 engine differs a little from machine to machine."""
+    """Compare; numbers to the digits shown, because int8 differs a little between processors."""
     if isinstance(shown, dict):
         assert list(got) == list(shown), place
         for name in shown:
@@ -96,8 +99,8 @@ def assert_equal(got: Any, shown: Any, place: str = "answer") -> None:
         assert len(got) == len(shown), place
         for number, (one, other) in enumerate(zip(got, shown, strict=True)):
             assert_equal(one, other, f"{place}[{number}]")
-    elif isinstance(shown, float):
-        assert got == pytest.approx(shown, abs=0.05), place
+    elif isinstance(shown, Decimal):
+        assert round(Decimal(got), -int(shown.as_tuple().exponent)) == shown, place
     else:
         assert got == shown, place
 
@@ -141,7 +144,7 @@ def test_the_python_runs(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     (code,) = blocks("python")
-    exec(compile(code.replace(ADDRESS, url), "deployment.md", "exec"), {})
+    exec(compile(code.replace(ADDRESS, url), "operating.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert all(re.fullmatch(r"q1 0\.\d+", line) for line in lines)
@@ -150,7 +153,7 @@ def test_the_python_runs(
 def test_every_option_that_is_named_exists() -> None:
     known = options()
     typed = " ".join(re.findall(r"trivet serve(.*)", "\n".join(blocks("bash"))))
-    spans = codes(re.sub(r"^```.*?^```", "", SECTION, flags=re.M | re.S))
+    spans = codes(re.sub(r"^```.*?^```", "", PAGES, flags=re.M | re.S))
     typed += " ".join(span for span in spans if not span.startswith("python -m benchmarks."))
     named = set(re.findall(r"--[a-z][a-z-]*", typed))
     assert {"--keys", "--tls-cert", "--otel", "--grace"} <= named
@@ -158,7 +161,7 @@ def test_every_option_that_is_named_exists() -> None:
 
 
 def test_the_options_are_those_of_the_settings() -> None:
-    assert settings_table() in PAGE
+    assert settings_table() in PAGES
 
 
 def test_the_statuses_are_those_of_the_errors() -> None:
@@ -256,5 +259,10 @@ def test_the_container_starts_the_server_and_keeps_to_the_manifest() -> None:
 
 
 def test_every_extra_that_is_named_exists() -> None:
-    named = re.findall(r"trivet\[([\w-]+)\]", PAGE)
-    assert {"serve", "client", "otel"} <= set(named) <= set(PROJECT["optional-dependencies"])
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    text = "".join(document.read_text(encoding="utf-8") for document in documents)
+    named = set(re.findall(r"pip install [^`\n]*'(?:trivet|\.)\[([\w,-]+)\]'", text))
+    assert {"serve", "client", "otel"} <= named
+    assert {extra for names in named for extra in names.split(",")} <= set(
+        PROJECT["optional-dependencies"]
+    )

@@ -1,4 +1,4 @@
-"""The examples of docs/integrations.md run, each if its tool is installed."""
+"""The examples of docs/integrations*.md run, each if its tool is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "integrations.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = "".join(
+    (DOCS / name).read_text(encoding="utf-8")
+    for name in ("integrations.md", "integrations-more.md")
+)
 TOOLS = {  # title of the section and module that it needs
     "ragas": ("RAGAS", "ragas"),
     "deepeval": ("DeepEval", "deepeval"),
@@ -29,7 +33,7 @@ TOOLS = {  # title of the section and module that it needs
 
 def examples() -> tuple[str, dict[str, str]]:
     """Return the code that defines the rows, and the code of each section by its title."""
-    before, *sections = re.split(r"^## ", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    before, *sections = re.split(r"^## ", PAGES, flags=re.MULTILINE)
     (rows,) = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)
     found = {}
     for section in sections:
@@ -49,5 +53,5 @@ def test_an_example_runs(tool: str, capsys: Any) -> None:
     title, module = TOOLS[tool]
     pytest.importorskip(module)
     rows, found = examples()
-    exec(compile(rows + found[title], f"{title} in {DOCUMENT.name}", "exec"), {})
+    exec(compile(rows + found[title], f"{title} in docs", "exec"), {})
     assert tool == "deepeval" or capsys.readouterr().out.strip()
