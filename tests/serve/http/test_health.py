@@ -1,55 +1,23 @@
-"""Health on a real batcher, whose engine does what it is told."""
+"""Health on a real batcher, whose backend fails or stands still on demand."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from trivet.backends.backend import Backend
-from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
-from trivet.bundle.bundle import read_bundle
-from trivet.data.windows import Windows
+from tests.serve.http.conftest import EvenBackend
+from tests.serve.http.connections import PATIENCE, until
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, RagExample
 from trivet.serve.http.health import CANARY, CHECKS, Health
 from trivet.serve.scheduling.batcher import Batcher
 
-PATIENCE = 30.0
-
-
-class MoodyBackend:
-    """The embedded engine; fails or stands still where it is told to.
-
-    Attributes:
-        broken: Whether it raises.
-        go: Cleared, a call does not return until it is set.
-        calls: How many it was asked.
-    """
-
-    name = "moody"
-
-    def __init__(self, engine: Backend) -> None:
-        self._engine = engine
-        self.broken = False
-        self.go = threading.Event()
-        self.go.set()
-        self.calls = 0
-
-    def run(self, windows: Windows) -> Outputs:
-        self.calls += 1
-        if self.broken:
-            raise BackendError("the GPU is gone")
-        self.go.wait(PATIENCE)
-        return self._engine.run(windows)
-
 
 class Seen:
-    """Counts what it is told."""
+    """A watch that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -62,20 +30,13 @@ class Seen:
         self.reasons.append(reason)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Backend:
-    return load_backend(read_bundle(EMBEDDED_BUNDLE), threads=1).backend
-
-
 @pytest.fixture
-def backend(engine: Backend) -> Iterator[MoodyBackend]:
-    moody = MoodyBackend(engine)
-    yield moody
-    moody.go.set()
+def backend() -> EvenBackend:
+    return EvenBackend()
 
 
 def with_health(
-    backend: MoodyBackend,
+    backend: EvenBackend,
     scenario: Callable[[Health, Batcher], Awaitable[None]],
     *,
     canary_seconds: float = 0.05,
@@ -95,20 +56,14 @@ def with_health(
             async with asyncio.timeout(PATIENCE):
                 await scenario(health, batcher)
         finally:
-            backend.broken = False
-            backend.go.set()
+            backend.gate.set()
             await health.close()
             await batcher.close()
 
     asyncio.run(whole())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
-def test_nothing_is_ready_before_it_is_warm_but_it_lives() -> None:
+def test_before_the_warm_up_it_is_live_but_not_ready() -> None:
     health = Health()
     assert health.ready() == "warming up"
     assert health.live() is None
@@ -116,22 +71,22 @@ def test_nothing_is_ready_before_it_is_warm_but_it_lives() -> None:
     assert health.live() is None
 
 
-def test_a_working_engine_is_ready_and_live(backend: MoodyBackend) -> None:
+def test_a_working_backend_is_ready_and_live(backend: EvenBackend) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
         for _ in range(CHECKS + 1):
-            before = backend.calls
+            before = len(backend.calls)
             await health.check()
-            assert backend.calls == before + 1
+            assert len(backend.calls) == before + 1
             assert (health.ready(), health.live()) == (None, None)
 
     with_health(backend, scenario, canary_seconds=PATIENCE)
 
 
-def test_a_broken_engine_is_not_ready_at_once_and_dead_after_three_checks(
-    backend: MoodyBackend, caplog: pytest.LogCaptureFixture
+def test_a_broken_backend_is_not_ready_and_after_three_checks_not_live(
+    backend: EvenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
-        backend.broken = True
+        backend.error = BackendError("the GPU is gone")
         for number in range(1, CHECKS + 1):
             assert health.live() is None
             await health.check()
@@ -142,17 +97,17 @@ def test_a_broken_engine_is_not_ready_at_once_and_dead_after_three_checks(
         live = health.live()
         assert live is not None
         assert live.startswith("3 checks in a row failed; the last: the canary failed")
-        backend.broken = False
+        backend.error = None
         await health.check()
         assert (health.ready(), health.live()) == (None, None)
 
     with_health(backend, scenario, canary_seconds=PATIENCE)
 
 
-def test_failures_that_are_not_in_a_row_kill_nothing(backend: MoodyBackend) -> None:
+def test_failures_that_are_not_in_a_row_keep_it_live(backend: EvenBackend) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
         for broken in (True, True, False, True, True, False):
-            backend.broken = broken
+            backend.error = BackendError("the GPU is gone") if broken else None
             await health.check()
             assert health.live() is None
             assert (health.ready() is None) != broken
@@ -160,11 +115,11 @@ def test_failures_that_are_not_in_a_row_kill_nothing(backend: MoodyBackend) -> N
     with_health(backend, scenario, canary_seconds=PATIENCE)
 
 
-def test_a_call_that_hangs_is_not_ready_without_any_check_and_dead_after_three(
-    backend: MoodyBackend,
+def test_a_hung_call_is_not_ready_at_once_and_after_three_checks_not_live(
+    backend: EvenBackend,
 ) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
-        backend.go.clear()
+        backend.gate.clear()
         asked = asyncio.create_task(batcher.evaluate([CANARY]))
         await until(lambda: (batcher.state().call_seconds or 0) > 0.2)
         ready = health.ready()
@@ -174,7 +129,7 @@ def test_a_call_that_hangs_is_not_ready_without_any_check_and_dead_after_three(
             assert health.live() is None
             await health.check()
         assert health.live() is not None
-        backend.go.set()
+        backend.gate.set()
         await asked
         await health.check()
         assert (health.ready(), health.live()) == (None, None)
@@ -182,9 +137,9 @@ def test_a_call_that_hangs_is_not_ready_without_any_check_and_dead_after_three(
     with_health(backend, scenario, hung_seconds=0.2)
 
 
-def test_one_canary_is_under_way_at_a_time(backend: MoodyBackend) -> None:
+def test_one_canary_runs_at_a_time(backend: EvenBackend) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
-        backend.go.clear()
+        backend.gate.clear()
         for _ in range(5):
             await health.check()
         assert batcher.state().requests == 1
@@ -192,12 +147,14 @@ def test_one_canary_is_under_way_at_a_time(backend: MoodyBackend) -> None:
     with_health(backend, scenario, hung_seconds=0.1)
 
 
-def test_a_long_queue_that_moves_is_healthy(backend: MoodyBackend) -> None:
+def test_a_long_queue_that_moves_is_healthy(backend: EvenBackend) -> None:
     # No call is long, but the canary waits through ten checks for its turn.
     async def scenario(health: Health, batcher: Batcher) -> None:
         example = RagExample(CANARY.question, ("river " * 1800,), CANARY.response)
+        backend.gate.clear()
         work = [asyncio.create_task(batcher.evaluate([example])) for _ in range(2)]
         await until(lambda: batcher.state().windows > 4)
+        backend.gate.set()
         while not all(task.done() for task in work):
             await health.check()
             assert (health.ready(), health.live()) == (None, None)
@@ -208,10 +165,10 @@ def test_a_long_queue_that_moves_is_healthy(backend: MoodyBackend) -> None:
 
 @pytest.mark.parametrize("bound", [{"most_requests": 1}, {"most_windows": 1}])
 def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
-    backend: MoodyBackend, bound: dict[str, Any]
+    backend: EvenBackend, bound: dict[str, Any]
 ) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
-        backend.go.clear()
+        backend.gate.clear()
         example = RagExample(CANARY.question, ("river " * 1800,), CANARY.response)
         full = asyncio.create_task(batcher.evaluate([example]))
         await until(lambda: batcher.state().windows > 1)
@@ -222,7 +179,7 @@ def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
             await health.check()
         assert health.ready() is not None
         assert health.live() is not None
-        backend.go.set()
+        backend.gate.set()
         await full
         await health.check()
         assert (health.ready(), health.live()) == (None, None)
@@ -230,28 +187,28 @@ def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
     with_health(backend, scenario, hung_seconds=0.5, **bound)
 
 
-def test_calls_that_fail_are_no_sign_of_life_where_no_canary_gets_in(
-    backend: MoodyBackend,
+def test_failed_calls_do_not_count_as_answers(
+    backend: EvenBackend,
 ) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
-        await asyncio.sleep(0.6)  # nothing was asked: that is no failure
-        backend.broken = True
+        await asyncio.sleep(0.12)  # nothing was evaluated: that is no failure
+        backend.error = BackendError("the GPU is gone")
         await batcher.evaluate([CANARY])  # fails, just now
-        backend.broken = False
-        backend.go.clear()
+        backend.error = None
+        backend.gate.clear()
         full = asyncio.create_task(batcher.evaluate([CANARY]))
         await until(lambda: batcher.state().call_seconds is not None)
         await health.check()
         assert health.ready() is not None
-        backend.go.set()
+        backend.gate.set()
         await full
         await health.check()
         assert health.ready() is None
 
-    with_health(backend, scenario, hung_seconds=0.5, most_requests=1)
+    with_health(backend, scenario, hung_seconds=0.1, most_requests=1)
 
 
-def test_a_canary_that_is_never_run_is_a_dead_engine(backend: MoodyBackend) -> None:
+def test_a_canary_that_never_runs_is_a_fault(backend: EvenBackend) -> None:
     class Deaf(Batcher):
         """A batcher whose engine thread took the work and is gone."""
 
@@ -272,24 +229,24 @@ def test_a_canary_that_is_never_run_is_a_dead_engine(backend: MoodyBackend) -> N
     asyncio.run(scenario())
 
 
-def test_draining_is_not_ready_and_alive_and_checks_no_more(backend: MoodyBackend) -> None:
+def test_while_draining_it_is_live_and_not_checked(backend: EvenBackend) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
         health.drain()
-        before = backend.calls
+        before = len(backend.calls)
         await health.check()
-        assert backend.calls == before
+        assert len(backend.calls) == before
         assert health.ready() == "draining: the server is shutting down"
         assert health.live() is None
 
     with_health(backend, scenario)
 
 
-def test_it_checks_by_itself_until_it_is_stopped(backend: MoodyBackend) -> None:
+def test_it_is_checked_repeatedly_until_cancelled(backend: EvenBackend) -> None:
     async def scenario(health: Health, batcher: Batcher) -> None:
-        backend.broken = True
+        backend.error = BackendError("the GPU is gone")
         watching = asyncio.create_task(health.watch())
         await until(health.live)
-        backend.broken = False
+        backend.error = None
         await until(lambda: health.ready() is None)
         watching.cancel()
         await asyncio.wait([watching])
@@ -298,7 +255,7 @@ def test_it_checks_by_itself_until_it_is_stopped(backend: MoodyBackend) -> None:
     with_health(backend, scenario, canary_seconds=0.02)
 
 
-def test_what_the_batcher_tells_is_passed_on(backend: MoodyBackend) -> None:
+def test_events_of_the_batcher_are_passed_on(backend: EvenBackend) -> None:
     seen = Seen()
 
     async def scenario(health: Health, batcher: Batcher) -> None:

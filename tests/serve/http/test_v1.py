@@ -14,6 +14,7 @@ import trivet
 from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.evaluation.evaluator import Evaluator
+from trivet.integrations.lettucedetect import HallucinationDetector
 from trivet.records import RagExample
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_models import ExampleBody
@@ -187,3 +188,43 @@ def test_contexts_that_are_too_many_are_counted_and_not_looked_at(server: Asked)
     request = Request({"type": "http"})
     (failed,) = server.run(service.evaluate(request, [many], None)).results
     assert (failed.code, "contexts: 3 are more" in failed.message) == ("too_long", True)
+
+
+SPANS = "/v1/lettucedetect/spans"
+SPANS_BODY: dict[str, Any] = {
+    "contexts": ["The bridge was built in 1884.", "It crosses the river."],
+    "question": "When was the bridge built?",
+    "answer": "It was built in 1884. Its architect was a famous Roman engineer.",
+}
+
+
+def test_lettucedetect_spans_are_those_of_the_integration(
+    server: Asked, embedded: Evaluator
+) -> None:
+    answer = server.post(SPANS, SPANS_BODY)
+    assert answer.status_code == 200
+    assert list(answer.json()) == ["predictions"]
+    called = HallucinationDetector(embedded).predict(
+        SPANS_BODY["contexts"], SPANS_BODY["answer"], SPANS_BODY["question"], output_format="spans"
+    )
+    assert called
+    for mine, theirs in zip(answer.json()["predictions"], called, strict=True):
+        assert list(mine) == ["start", "end", "hallucination_score", "text"]
+        assert mine["hallucination_score"] == pytest.approx(theirs["confidence"], abs=1e-5)
+        assert (mine["start"], mine["end"]) == (theirs["start"], theirs["end"])
+        assert mine["text"] == SPANS_BODY["answer"][mine["start"] : mine["end"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "error_type"),
+    [
+        ({"contexts": []}, "empty_contexts"),
+        ({"answer": None}, "validation"),
+        ({"response": "x"}, "validation"),
+        ({"timeout_ms": 0}, "validation"),
+    ],
+)
+def test_wrong_lettucedetect_requests_are_refused(
+    server: Asked, change: dict[str, Any], error_type: str
+) -> None:
+    assert refusal(server.post(SPANS, {**SPANS_BODY, **change}))[:2] == (422, error_type)
