@@ -1,0 +1,43 @@
+"""The documentation site builds without warnings, with an API reference from docstrings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocstrings")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
+    reference = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
+    assert "evaluate_many" in reference and "UnsupportedSpan" in reference
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = [
+        page
+        for section in yaml.safe_load(text)["nav"]
+        for value in section.values()
+        for pages in ([{"": value}] if isinstance(value, str) else value)
+        for page in pages.values()
+    ]
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(listed) == sorted(pages)
