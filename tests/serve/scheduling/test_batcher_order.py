@@ -3,385 +3,233 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.judges import GatedBackend, until
+from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, Room, example, room
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
+from trivet.evaluation.preprocessing import Preprocessor
 from trivet.records import Evaluation, RagExample
-from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Predictions
-
-# Words by which the windows of a request are known again: single tokens of the tiny vocabulary.
-LONG, SHORT, OTHER = "garden", "oven", "lamp"
+from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
 
 
-class Rejections:
-    """Keeps by what name requests were refused."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def called(self, windows: int, seconds: float) -> None:
-        assert windows >= 1
-
-    def rejected(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
-def example(word: str, passages: int = 1) -> RagExample:
-    """Return an example whose every window shows ``word``: it is the response."""
-    passage = (
-        "the old mill is in the north of the town and the ferry is red" if passages > 1 else "x"
-    )
-    return RagExample("", (passage,) * passages, word, id=word)
-
-
-class Room:
-    """A batcher whose engine runs only what it is let.
-
-    Attributes:
-        batcher: The batcher.
-        gated: Its engine.
-        reasons: By what names requests were refused.
-    """
-
-    def __init__(self, batcher: Batcher, gated: GatedBackend, evaluator: Evaluator) -> None:
-        self.batcher = batcher
-        self.gated = gated
-        self.reasons: list[str] = []
-        self._evaluator = evaluator
-
-    def ask(self, *examples: RagExample, **settings: Any) -> asyncio.Task[Predictions]:
-        """Ask; the answer may come later."""
-        return asyncio.create_task(self.batcher.evaluate(examples, **settings))
-
-    async def hold(self) -> asyncio.Task[Predictions]:
-        """Let a small request occupy the engine."""
-        held = self.ask(example("boat"))
-        await self.gated.begun(1)
-        return held
-
-    async def waiting(self, windows: int) -> None:
-        """Wait until as many windows wait."""
-        await until(lambda: self.batcher.state().windows == windows)
-
-    def windows_with(self, word: str) -> list[int]:
-        """Count the windows of every call that show a word."""
-        (segment,) = self._evaluator.preprocessor.tokenizer.encode([word])
-        return self.gated.windows_with(int(segment.ids[0]))
-
-    def count_windows(self, asked: RagExample) -> int:
-        (prepared,) = self._evaluator.preprocessor.preprocess([asked])
-        assert isinstance(prepared, PreprocessedExample)
-        return len(prepared.layout.rows)
-
-
-@asynccontextmanager
-async def room(evaluator: Evaluator, gated: GatedBackend, **settings: Any) -> AsyncIterator[Room]:
-    watch = Rejections()
-    batcher = Batcher(evaluator, watch=watch, **settings)
-    await batcher.start()
-    opened = Room(batcher, gated, evaluator)
-    opened.reasons = watch.reasons
-    try:
-        yield opened
-    finally:
-        gated.let(10_000)
-        await batcher.close()
-
-
-def test_short_requests_go_before_the_rest_of_a_long_one(
-    gated_judge: Evaluator, gated: GatedBackend
+async def test_short_requests_go_before_the_rest_of_a_long_one(
+    at: Room, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            long_one = at.ask(example(LONG, 40))
-            await gated.begun(1)
-            before = at.batcher.state().windows
-            short_ones = [at.ask(example(SHORT)) for _ in range(6)]
-            await at.waiting(before + 6)
-            gated.let(2)
-            answers = await asyncio.gather(*short_ones)
-            assert [answer.windows for answer in answers] == [1] * 6
-            assert not long_one.done()
-            gated.let(10_000)
-            long_windows = (await long_one).windows
-            assert long_windows > 12
-            # The short ones share the call after the one that was running.
-            assert at.windows_with(SHORT)[:2] == [0, 6]
-            assert sum(at.windows_with(LONG)) == long_windows
-
-    asyncio.run(test())
+    long_one = at.ask(example(LONG, 40))
+    await gated.begun(1)
+    before = at.batcher.state().windows
+    short_ones = [at.ask(example(SHORT)) for _ in range(6)]
+    await at.waiting(before + 6)
+    gated.let(2)
+    answers = await asyncio.gather(*short_ones)
+    assert [answer.windows for answer in answers] == [1] * 6
+    assert not long_one.done()
+    gated.let(10_000)
+    long_windows = (await long_one).windows
+    assert long_windows > 12
+    # The short ones share the call after the one that was running.
+    assert at.windows_with(SHORT)[:2] == [0, 6]
+    assert sum(at.windows_with(LONG)) == long_windows
 
 
-def test_a_long_request_is_answered_while_short_ones_keep_coming(
-    gated_judge: Evaluator, gated: GatedBackend
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_long_request_is_answered_while_short_ones_keep_coming(
+    at: Room, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            long_one = at.ask(example(LONG, 20))
-            await gated.begun(1)
-            windows = at.batcher.state().windows
-            answered = 0
+    long_one = at.ask(example(LONG, 20))
+    await gated.begun(1)
+    windows = at.batcher.state().windows
+    answered = 0
 
-            async def client() -> None:
-                nonlocal answered
-                while not long_one.done():
-                    await at.batcher.evaluate([example(SHORT)])
-                    answered += 1
+    async def client() -> None:
+        nonlocal answered
+        while not long_one.done():
+            await at.batcher.evaluate([example(SHORT)])
+            answered += 1
 
-            clients = [asyncio.create_task(client()) for _ in range(50)]
-            await at.waiting(windows + 50)
-            gated.let(10_000)
-            await asyncio.gather(long_one, *clients)
-            assert answered > 50
-
-    asyncio.run(test())
+    clients = [asyncio.create_task(client()) for _ in range(50)]
+    await at.waiting(windows + 50)
+    gated.let(10_000)
+    await asyncio.gather(long_one, *clients)
+    assert answered > 50
 
 
-def test_what_has_expired_is_answered_at_once_and_never_runs(
-    gated_judge: Evaluator, gated: GatedBackend
+async def test_what_has_expired_is_answered_at_once_and_never_runs(
+    at: Room, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            held = await at.hold()
-            late = at.ask(example(LONG, 20), timeout_seconds=0.02)
-            patient = at.ask(example(SHORT), timeout_seconds=60)
-            with pytest.raises(Expired, match=r"not answered within 0\.02 seconds"):
-                await late
-            assert gated.calls == gated.calls[:1]  # the engine is still held
-            gated.let(10_000)
-            await asyncio.gather(held, patient)
-            assert sum(at.windows_with(LONG)) == 0
-            assert at.reasons == ["deadline"]
-            with pytest.raises(Expired, match="leaves no time"):
-                await at.batcher.evaluate([example(OTHER)], timeout_seconds=0)
-            assert sum(at.windows_with(OTHER)) == 0
-
-    asyncio.run(test())
+    held = await at.hold()
+    late = at.ask(example(LONG, 20), timeout_seconds=0.02)
+    patient = at.ask(example(SHORT), timeout_seconds=60)
+    with pytest.raises(Expired, match=r"not answered within 0\.02 seconds"):
+        await late
+    assert gated.calls == gated.calls[:1]  # the engine is still held
+    gated.let(10_000)
+    await asyncio.gather(held, patient)
+    assert sum(at.windows_with(LONG)) == 0
+    assert at.reasons == ["deadline"]
+    with pytest.raises(Expired, match="leaves no time"):
+        await at.batcher.evaluate([example(OTHER)], timeout_seconds=0)
+    assert sum(at.windows_with(OTHER)) == 0
 
 
-def test_the_engine_looks_at_the_clock_itself_before_each_call(
-    gated_judge: Evaluator, gated: GatedBackend
+async def test_the_engine_looks_at_the_clock_itself_before_each_call(
+    at: Room, gated: GatedBackend
 ) -> None:
     """Without any timer of the event loop, which may be late itself."""
 
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            late = at.ask(example(LONG, 40), timeout_seconds=600)
-            await gated.begun(1)
-            also_late = at.ask(example(OTHER), timeout_seconds=600)
-            await at.waiting(at.count_windows(example(LONG, 40)) - 4 + 1)
-            for request in at.batcher._requests:
-                request.deadline = time.monotonic()
-            gated.let(10_000)
-            for task in (late, also_late):
-                with pytest.raises(Expired, match="before all windows had run"):
-                    await task
-            assert (await at.ask(example(SHORT))).windows == 1
-            assert at.windows_with(LONG) == [4, 0]
-            assert at.windows_with(OTHER) == [0, 0]
-
-    asyncio.run(test())
+    late = at.ask(example(LONG, 40), timeout_seconds=600)
+    await gated.begun(1)
+    also_late = at.ask(example(OTHER), timeout_seconds=600)
+    await at.waiting(at.count_windows(example(LONG, 40)) - 4 + 1)
+    for request in at.batcher._requests:
+        request.deadline = time.monotonic()
+    gated.let(10_000)
+    for task in (late, also_late):
+        with pytest.raises(Expired, match="before all windows had run"):
+            await task
+    assert (await at.ask(example(SHORT))).windows == 1
+    assert at.windows_with(LONG) == [4, 0]
+    assert at.windows_with(OTHER) == [0, 0]
 
 
-def test_who_hangs_up_frees_the_place_and_the_windows(
+async def test_who_hangs_up_frees_the_place_and_the_windows(
     gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated, most_requests=2) as at:
-            held = await at.hold()
-            gone = at.ask(example(LONG, 20))
-            await at.waiting(at.count_windows(example(LONG, 20)))
-            gone.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await gone
-            assert at.batcher.state().windows == 0
-            assert at.batcher.state().requests == 1
-            other = at.ask(example(OTHER))
-            gated.let(10_000)
-            await asyncio.gather(held, other)
-            assert sum(at.windows_with(LONG)) == 0
-            assert at.reasons == ["cancelled"]
-
-    asyncio.run(test())
+    async with room(gated_judge, gated, most_requests=2) as at:
+        held = await at.hold()
+        gone = at.ask(example(LONG, 20))
+        await at.waiting(at.count_windows(example(LONG, 20)))
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert at.batcher.state().windows == 0
+        assert at.batcher.state().requests == 1
+        other = at.ask(example(OTHER))
+        gated.let(10_000)
+        await asyncio.gather(held, other)
+        assert sum(at.windows_with(LONG)) == 0
+        assert at.reasons == ["cancelled"]
 
 
-def test_one_request_too_many_is_refused_before_it_is_tokenized(
+async def test_one_request_too_many_is_refused_before_it_is_tokenized(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated, most_requests=3) as at:
-            held = await at.hold()
-            others = [at.ask(example(OTHER)) for _ in range(2)]
-            await at.waiting(2)
-            prepared: list[Any] = []
-            monkeypatch.setattr(Preprocessor, "preprocess", lambda *given: prepared.append(given))
-            with pytest.raises(Overloaded, match="3 requests are being served") as caught:
-                await at.batcher.evaluate([example(SHORT)])
-            assert caught.value.reason == "requests"
-            assert caught.value.retry_after_seconds > 0
-            assert prepared == []
-            monkeypatch.undo()
-            gated.let(10_000)
-            await asyncio.gather(held, *others)
-            await at.ask(example(SHORT))
-            assert at.reasons == ["requests"]
-
-    asyncio.run(test())
+    async with room(gated_judge, gated, most_requests=3) as at:
+        held = await at.hold()
+        others = [at.ask(example(OTHER)) for _ in range(2)]
+        await at.waiting(2)
+        prepared: list[Any] = []
+        monkeypatch.setattr(Preprocessor, "preprocess", lambda *given: prepared.append(given))
+        with pytest.raises(Overloaded, match="3 requests are being served") as caught:
+            await at.batcher.evaluate([example(SHORT)])
+        assert caught.value.reason == "requests"
+        assert caught.value.retry_after_seconds > 0
+        assert prepared == []
+        monkeypatch.undo()
+        gated.let(10_000)
+        await asyncio.gather(held, *others)
+        await at.ask(example(SHORT))
+        assert at.reasons == ["requests"]
 
 
-def test_windows_are_bounded_when_they_are_known(
+async def test_windows_are_bounded_when_they_are_known(
     gated_judge: Evaluator, gated: GatedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated, most_windows=5) as at:
-            held = await at.hold()
-            # Many windows in few characters: their number is known only when they are laid out.
-            dense = RagExample("", ("* " * 250,), LONG)
-            windows = at.count_windows(dense)
-            assert windows > 5
-            one = at.ask(example(OTHER))
-            await at.waiting(1)
-            with pytest.raises(Overloaded, match=f"these are {windows} more") as caught:
-                await at.batcher.evaluate([dense])
-            assert caught.value.reason == "windows"
-            assert at.reasons == ["windows"]
-            gated.let(2)
-            await asyncio.gather(held, one)
-            assert sum(at.windows_with(LONG)) == 0
-            assert not caplog.records  # a refusal is no error of the server
-
-    asyncio.run(test())
+    async with room(gated_judge, gated, most_windows=5) as at:
+        held = await at.hold()
+        # Many windows in few characters: their number is known only when they are laid out.
+        dense = RagExample("", ("* " * 250,), LONG)
+        windows = at.count_windows(dense)
+        assert windows > 5
+        one = at.ask(example(OTHER))
+        await at.waiting(1)
+        with pytest.raises(Overloaded, match=f"these are {windows} more") as caught:
+            await at.batcher.evaluate([dense])
+        assert caught.value.reason == "windows"
+        assert at.reasons == ["windows"]
+        gated.let(2)
+        await asyncio.gather(held, one)
+        assert sum(at.windows_with(LONG)) == 0
+        assert not caplog.records  # a refusal is no error of the server
 
 
-def test_more_windows_than_may_wait_are_accepted_while_none_wait(
-    gated_judge: Evaluator, gated: GatedBackend
+async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
+    at: Room, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated, most_windows=4) as at:
-            held = await at.hold()
-            large = at.ask(example(LONG, 20))
-            windows = at.count_windows(example(LONG, 20))
-            await at.waiting(windows)
-            with pytest.raises(Overloaded, match=f"about {windows} windows wait"):
-                await at.batcher.evaluate([example(SHORT)])
-            gated.let(10_000)
-            await asyncio.gather(held, large)
-            assert sum(at.windows_with(LONG)) == windows > 4
-            assert sum(at.windows_with(SHORT)) == 0
+    accepted = [at.ask(example(SHORT)) for _ in range(30)]
+    await gated.begun(1)
+    draining = asyncio.create_task(at.batcher.drain(60))
+    await until(lambda: at.batcher.state().draining)
+    with pytest.raises(Draining):
+        await at.batcher.evaluate([example(OTHER)])
+    assert not draining.done()
+    gated.let(10_000)
+    assert await draining is True
+    answers = [task.result() for task in accepted]
+    assert all(isinstance(answer.results[0], Evaluation) for answer in answers)
+    assert await at.batcher.drain(0) is True
+    assert at.reasons == ["draining"]
 
-    asyncio.run(test())
 
-
-def test_what_is_obviously_too_long_for_the_queue_is_not_tokenized(
-    gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
+async def test_what_the_grace_does_not_suffice_for_is_told_so(
+    at: Room, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated, most_windows=4) as at:
-            held = await at.hold()
-            one = at.ask(example(OTHER))
-            await at.waiting(1)
-            monkeypatch.setattr(Preprocessor, "preprocess", lambda *_: pytest.fail("tokenized"))
-            with pytest.raises(Overloaded, match="10000 characters make at least") as caught:
-                await at.batcher.evaluate([RagExample("", ("x" * 10_000,), "")])
-            assert caught.value.reason == "windows"
-            gated.let(10_000)
-            await asyncio.gather(held, one)
-
-    asyncio.run(test())
+    accepted = [at.ask(example(SHORT)), at.ask(example(LONG, 20))]
+    await gated.begun(1)
+    assert await at.batcher.drain(0.02) is False
+    assert at.batcher.state().requests == 0
+    for task in accepted:
+        with pytest.raises(Draining, match=r"grace of 0\.02 seconds is over"):
+            await task
+    assert at.batcher.state().windows == 0
 
 
-def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
-    gated_judge: Evaluator, gated: GatedBackend
-) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            accepted = [at.ask(example(SHORT)) for _ in range(30)]
-            await gated.begun(1)
-            draining = asyncio.create_task(at.batcher.drain(60))
-            await until(lambda: at.batcher.state().draining)
-            with pytest.raises(Draining):
-                await at.batcher.evaluate([example(OTHER)])
-            assert not draining.done()
-            gated.let(10_000)
-            assert await draining is True
-            answers = [task.result() for task in accepted]
-            assert all(isinstance(answer.results[0], Evaluation) for answer in answers)
-            assert await at.batcher.drain(0) is True
-            assert at.reasons == ["draining"]
-
-    asyncio.run(test())
+async def test_the_state_tells_what_there_is_to_do(at: Room, gated: GatedBackend) -> None:
+    idle = at.batcher.state()
+    assert (idle.requests, idle.windows, idle.call_seconds) == (0, 0, None)
+    assert not idle.draining
+    assert idle.last_error is None
+    held = await at.hold()
+    other = at.ask(example(OTHER))
+    await at.waiting(1)
+    busy = at.batcher.state()
+    assert busy.requests == 2
+    assert busy.call_seconds is not None
+    later = at.batcher.state().call_seconds
+    assert later is not None
+    assert later >= busy.call_seconds
+    gated.let(10_000)
+    await asyncio.gather(held, other)
+    await until(lambda: at.batcher.state().call_seconds is None)
 
 
-def test_what_the_grace_does_not_suffice_for_is_told_so(
-    gated_judge: Evaluator, gated: GatedBackend
-) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            accepted = [at.ask(example(SHORT)), at.ask(example(LONG, 20))]
-            await gated.begun(1)
-            assert await at.batcher.drain(0.02) is False
-            assert at.batcher.state().requests == 0
-            for task in accepted:
-                with pytest.raises(Draining, match=r"grace of 0\.02 seconds is over"):
-                    await task
-            assert at.batcher.state().windows == 0
-
-    asyncio.run(test())
-
-
-def test_the_state_tells_what_there_is_to_do(gated_judge: Evaluator, gated: GatedBackend) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            idle = at.batcher.state()
-            assert (idle.requests, idle.windows, idle.call_seconds) == (0, 0, None)
-            assert not idle.draining
-            assert idle.last_error is None
-            held = await at.hold()
-            other = at.ask(example(OTHER))
-            await at.waiting(1)
-            busy = at.batcher.state()
-            assert busy.requests == 2
-            assert busy.call_seconds is not None
-            later = at.batcher.state().call_seconds
-            assert later is not None
-            assert later >= busy.call_seconds
-            gated.let(10_000)
-            await asyncio.gather(held, other)
-            await until(lambda: at.batcher.state().call_seconds is None)
-
-    asyncio.run(test())
-
-
-def test_a_call_waits_for_what_is_being_laid_out(
+async def test_a_call_waits_for_what_is_being_laid_out(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is being laid out joins the call of one that is ready."""
 
-    async def test() -> None:
-        async with room(gated_judge, gated, wait_ms=30_000) as at:
-            preprocess = Preprocessor.preprocess
+    async with room(gated_judge, gated, wait_ms=30_000) as at:
+        preprocess, quick_waits = Preprocessor.preprocess, threading.Event()
 
-            def slowly(owner: Any, examples: Any, **settings: Any) -> Any:
-                if examples[0].id == OTHER:
-                    while not at.batcher.state().windows:
-                        time.sleep(0.001)
-                return preprocess(owner, examples, **settings)
+        def slowly(owner: Any, examples: Any, **settings: Any) -> Any:
+            if examples[0].id == OTHER:
+                assert quick_waits.wait(30)
+            return preprocess(owner, examples, **settings)
 
-            monkeypatch.setattr(Preprocessor, "preprocess", slowly)
-            slow = at.ask(example(OTHER))
-            quick = at.ask(example(SHORT))
-            gated.let(10_000)
-            await asyncio.gather(slow, quick)
-            assert at.windows_with(OTHER) == at.windows_with(SHORT) == [1]
-            # Nothing else is coming: the next one starts at once, whatever wait_ms says.
-            await at.ask(example(LONG))
-
-    asyncio.run(test())
+        monkeypatch.setattr(Preprocessor, "preprocess", slowly)
+        slow = at.ask(example(OTHER))
+        quick = at.ask(example(SHORT))
+        await at.waiting(1)
+        quick_waits.set()
+        gated.let(10_000)
+        await asyncio.gather(slow, quick)
+        assert at.windows_with(OTHER) == at.windows_with(SHORT) == [1]
+        # Nothing else is coming: the next one starts at once, whatever wait_ms says.
+        await at.ask(example(LONG))

@@ -7,11 +7,13 @@ import asyncio
 import pytest
 
 from tests.judges import FormulaBackend, GatedBackend, until
-from tests.serve.scheduling.test_batcher_order import LONG, OTHER, SHORT, example, room
+from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, Room, example, room
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
 from trivet.records import FailedEvaluation
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -19,105 +21,70 @@ def gated(formula: FormulaBackend) -> GatedBackend:
     return GatedBackend(formula, workers=2)
 
 
-def test_two_calls_run_at_once_and_a_third_waits(
-    gated_judge: Evaluator, gated: GatedBackend
+async def test_two_calls_run_at_once_and_a_third_waits(at: Room, gated: GatedBackend) -> None:
+    first = at.ask(example(SHORT))
+    await gated.begun(1)
+    second = at.ask(example(OTHER))
+    await gated.begun(2)
+    third = at.ask(example(SHORT))
+    await at.waiting(1)
+    assert len(gated.calls) == 2
+    gated.let(1)
+    await gated.begun(3)
+    gated.let(2)
+    answers = await asyncio.gather(first, second, third)
+    assert [answer.windows for answer in answers] == [1] * 3
+    await until(lambda: at.batcher.state().call_seconds is None)
+
+
+async def test_a_long_request_has_all_lanes_while_it_is_alone(
+    at: Room, gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            first = at.ask(example(SHORT))
-            await gated.begun(1)
-            second = at.ask(example(OTHER))
-            await gated.begun(2)
-            third = at.ask(example(SHORT))
-            await at.waiting(1)
-            assert len(gated.calls) == 2
-            gated.let(1)
-            await gated.begun(3)
-            gated.let(2)
-            answers = await asyncio.gather(first, second, third)
-            assert [answer.windows for answer in answers] == [1] * 3
-            await until(lambda: at.batcher.state().call_seconds is None)
-
-    asyncio.run(test())
+    asked = example(LONG, 40)
+    windows = at.count_windows(asked)
+    task = at.ask(asked)
+    await gated.begun(2)
+    gated.let(10_000)
+    answer = await task
+    assert answer.windows == windows == sum(at.windows_with(LONG))
+    (alone,) = gated_judge.evaluate_many([asked])
+    assert answer.results == (alone,)
 
 
-def test_a_long_request_has_all_lanes_while_it_is_alone(
-    gated_judge: Evaluator, gated: GatedBackend
-) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            asked = example(LONG, 40)
-            windows = at.count_windows(asked)
-            task = at.ask(asked)
-            await gated.begun(2)
-            gated.let(10_000)
-            answer = await task
-            assert answer.windows == windows == sum(at.windows_with(LONG))
-            (alone,) = gated_judge.evaluate_many([asked])
-            assert answer.results == (alone,)
-
-    asyncio.run(test())
-
-
-def test_the_state_tells_of_the_oldest_call(gated_judge: Evaluator, gated: GatedBackend) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            first = at.ask(example(SHORT))
-            await gated.begun(1)
-            await until(lambda: (at.batcher.state().call_seconds or 0) > 0.05)
-            second = at.ask(example(OTHER))
-            await gated.begun(2)
-            assert (at.batcher.state().call_seconds or 0) > 0.05
-            gated.let(2)
-            await asyncio.gather(first, second)
-
-    asyncio.run(test())
-
-
-def test_an_error_in_one_lane_is_nothing_to_the_other(
-    gated_judge: Evaluator, gated: GatedBackend, formula: FormulaBackend
+async def test_an_error_in_one_lane_is_nothing_to_the_other(
+    at: Room, gated_judge: Evaluator, gated: GatedBackend, formula: FormulaBackend
 ) -> None:
     (segment,) = gated_judge.preprocessor.tokenizer.encode([OTHER])
     formula.raises_on = int(segment.ids[0])
 
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            fine = at.ask(example(SHORT))
-            await gated.begun(1)
-            broken = at.ask(example(OTHER))
-            await gated.begun(2)
-            gated.let(2)
-            assert not isinstance((await fine).results[0], FailedEvaluation)
-            (failed,) = (await broken).results
-            assert isinstance(failed, FailedEvaluation)
-            assert failed.code == "backend_failed"
-
-    asyncio.run(test())
+    fine = at.ask(example(SHORT))
+    await gated.begun(1)
+    broken = at.ask(example(OTHER))
+    await gated.begun(2)
+    gated.let(2)
+    assert not isinstance((await fine).results[0], FailedEvaluation)
+    (failed,) = (await broken).results
+    assert isinstance(failed, FailedEvaluation)
+    assert failed.code == "backend_failed"
 
 
-def test_closing_waits_for_the_calls_of_all_lanes(
-    gated_judge: Evaluator, gated: GatedBackend
-) -> None:
-    async def test() -> None:
-        async with room(gated_judge, gated) as at:
-            tasks = [at.ask(example(SHORT))]
-            await gated.begun(1)
-            tasks.append(at.ask(example(OTHER)))
-            await gated.begun(2)
-            closing = asyncio.create_task(at.batcher.close())
-            await asyncio.sleep(0.02)
-            assert not closing.done()
-            gated.let(1)
-            await asyncio.sleep(0.02)
-            assert not closing.done()
-            gated.let(1)
-            await closing
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(test())
+async def test_closing_waits_for_the_calls_of_all_lanes(at: Room, gated: GatedBackend) -> None:
+    tasks = [at.ask(example(SHORT))]
+    await gated.begun(1)
+    tasks.append(at.ask(example(OTHER)))
+    await gated.begun(2)
+    closing = asyncio.create_task(at.batcher.close())
+    await asyncio.sleep(0.02)
+    assert not closing.done()
+    gated.let(1)
+    await asyncio.sleep(0.02)
+    assert not closing.done()
+    gated.let(1)
+    await closing
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_a_call_beside_which_nothing_runs_gets_all_threads(
+async def test_a_call_beside_which_nothing_runs_gets_all_threads(
     judge: Evaluator, formula: FormulaBackend
 ) -> None:
     gated = GatedBackend(formula, workers=2)
@@ -136,16 +103,13 @@ def test_a_call_beside_which_nothing_runs_gets_all_threads(
 
     evaluator = Evaluator(judge.bundle.folder, backend=ManyThreads(), positions=192)
 
-    async def test() -> None:
-        async with room(evaluator, gated) as at:
-            first = at.ask(example(SHORT))
-            await gated.begun(1)
-            second = at.ask(example(OTHER))
-            await gated.begun(2)
-            gated.let(2)
-            await asyncio.gather(first, second)
-            gated.let(1)
-            await at.ask(example(SHORT))
-
-    asyncio.run(test())
+    async with room(evaluator, gated) as at:
+        first = at.ask(example(SHORT))
+        await gated.begun(1)
+        second = at.ask(example(OTHER))
+        await gated.begun(2)
+        gated.let(2)
+        await asyncio.gather(first, second)
+        gated.let(1)
+        await at.ask(example(SHORT))
     assert all_threads == [True, False, True]

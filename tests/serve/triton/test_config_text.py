@@ -43,16 +43,3 @@ def test_every_kind_of_value_comes_back() -> None:
     assert (second.name, second.optional, list(second.dims)) == ("two", False, [])
     assert list(config.version_policy.specific.versions) == [1, 3]
     assert config.HasField("optimization") and not config.optimization.eager_batching
-
-
-def test_a_config_of_another_hand_is_read_by_the_same_schema() -> None:
-    """The schema is Triton's: what a person writes for another model is read by it as well."""
-    config = parse(
-        """
-        name: "classifier" platform: "onnxruntime_onnx" max_batch_size: 16
-        input [ { name: "ids" data_type: TYPE_INT32 dims: [ -1 ] } ]
-        output [ { name: "logits" data_type: TYPE_FP32 dims: [ 2 ] label_filename: "l.txt" } ]
-        dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 500 }
-        """
-    )
-    assert (config.max_batch_size, config.input[0].name) == (16, "ids")
