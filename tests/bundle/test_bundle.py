@@ -213,7 +213,7 @@ def test_only_plain_data_is_held(name: str) -> None:
         ({"files": {"a.json": {"size": 1, "sha256": "x"}}}, "sha256"),
     ],
 )
-def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], message: str) -> None:
+def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], message: str) -> None:
     file = folder / "MANIFEST.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(BundleError, match=message):
@@ -250,7 +250,7 @@ def test_a_strange_manifest_is_refused(folder: Path, change: dict[str, Any], mes
         (("name",), "", "name"),
     ],
 )
-def test_a_strange_description_is_refused(
+def test_an_invalid_description_is_refused(
     info: BundleInfo, path: tuple[str, ...], value: Any, message: str
 ) -> None:
     raw = json.loads(info.to_json())
@@ -290,9 +290,9 @@ def test_a_graph_that_is_named_must_be_there(folder: Path, info: BundleInfo) -> 
         read_bundle(folder)
 
 
-def test_something_must_be_able_to_answer(tmp_path: Path, info: BundleInfo) -> None:
+def test_a_bundle_needs_weights_or_a_graph(tmp_path: Path, info: BundleInfo) -> None:
     write_bundle(tmp_path, info, "{}")
-    with pytest.raises(BundleError, match="nothing can answer"):
+    with pytest.raises(BundleError, match="there is no model"):
         read_bundle(tmp_path)
 
 
@@ -313,9 +313,9 @@ def test_a_new_bundle_leaves_nothing_of_the_old(
         bundle.path("model.onnx")
 
 
-def test_a_strangers_folder_is_left_alone(tmp_path: Path, info: BundleInfo) -> None:
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, info: BundleInfo) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(BundleError, match=r"thesis\.txt, which no bundle wrote"):
+    with pytest.raises(BundleError, match=r"thesis\.txt, which is not part of a bundle"):
         write_bundle(tmp_path, info, "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -331,7 +331,7 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
         add_files(folder, {"parity.json": b"{}"})
 
 
-def test_the_card_tells_what_is_known(info: BundleInfo) -> None:
+def test_the_card_shows_the_description(info: BundleInfo) -> None:
     card = render_card(info)
     for text in (
         "# tiny judge",

@@ -1,7 +1,6 @@
-"""As much of CUDA as an engine needs: a stream, buffers with a pinned twin, and captured graphs.
+"""CUDA streams, pinned buffers and captured graphs for TensorRT engines.
 
-The only file that knows ``cuda.bindings``. It is imported when an engine is loaded or built, so
-that a machine without a card never needs it.
+``cuda.bindings`` is imported here only, when an engine is loaded or built.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def load_runtime() -> Any:
     """Return ``cuda.bindings.runtime``.
 
     Raises:
-        BackendError: It is not installed, or there is no driver or no card.
+        BackendError: It is not installed, or there is no driver or no GPU.
     """
     try:
         from cuda.bindings import runtime
@@ -31,19 +30,19 @@ def load_runtime() -> Any:
         raise BackendError(f"cuda-bindings is not installed; {INSTALL}") from error
     count = check(runtime, runtime.cudaGetDeviceCount())
     if not count:
-        raise BackendError("CUDA finds no graphics card; a TensorRT engine needs one")
+        raise BackendError("CUDA finds no GPU; a TensorRT engine needs one")
     return runtime
 
 
 def check(runtime: Any, answer: tuple[Any, ...]) -> Any:
-    """Return what a CUDA call answered beside its status.
+    """Return the results of a CUDA call without its status.
 
     Args:
         runtime: ``cuda.bindings.runtime``.
-        answer: The status first, as every call of it returns.
+        answer: The tuple that the call returned, its status first.
 
     Raises:
-        BackendError: The status is an error; with CUDA's own words.
+        BackendError: The status is an error; the message has CUDA's description.
     """
     status, *values = answer
     if status != runtime.cudaError_t.cudaSuccess:
@@ -54,7 +53,7 @@ def check(runtime: Any, answer: tuple[Any, ...]) -> Any:
 
 
 def describe_device(runtime: Any) -> tuple[str, str]:
-    """Return the current card's name and compute capability: ``("NVIDIA L4", "8.9")``."""
+    """Return name and compute capability of the current GPU: ``("NVIDIA L4", "8.9")``."""
     device = check(runtime, runtime.cudaGetDevice())
     properties = check(runtime, runtime.cudaGetDeviceProperties(device))
     name = properties.name
@@ -63,10 +62,10 @@ def describe_device(runtime: Any) -> tuple[str, str]:
 
 
 class Stream:
-    """A queue of work on the card, apart from all others.
+    """A CUDA stream.
 
     Attributes:
-        handle: What TensorRT calls it by.
+        handle: Handle for TensorRT.
     """
 
     def __init__(self, runtime: Any) -> None:
@@ -77,25 +76,25 @@ class Stream:
         self.handle = int(self._stream)
 
     def wait(self) -> None:
-        """Wait until all that was queued is done.
+        """Wait until all queued work is done.
 
         Raises:
-            BackendError: Some of it failed.
+            BackendError: Some of the work failed.
         """
         check(self._runtime, self._runtime.cudaStreamSynchronize(self._stream))
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Record what ``work`` queues, without running it; return what queues it all at once.
+        """Capture what ``work`` queues as a CUDA graph; return a function that queues the graph.
 
         Raises:
-            BackendError: Something in it cannot be recorded.
+            BackendError: Some of the work cannot be captured.
         """
         runtime = self._runtime
         mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
         check(runtime, runtime.cudaStreamBeginCapture(self._stream, mode))
         try:
             work()
-        finally:  # a stream that is left recording takes no more work
+        finally:  # a stream that is still capturing takes no other work
             recorded = runtime.cudaStreamEndCapture(self._stream)
         graph = check(runtime, recorded)
         replayable = check(runtime, runtime.cudaGraphInstantiate(graph, 0))
@@ -107,27 +106,25 @@ class Stream:
         return replay
 
     def copy_in(self, buffer: Buffer, size: int) -> None:
-        """Queue the copy of ``size`` bytes to the card."""
+        """Queue the copy of ``size`` bytes to the GPU."""
         kind = self._runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
         copied = self._runtime.cudaMemcpyAsync(buffer.device, buffer.host, size, kind, self._stream)
         check(self._runtime, copied)
 
     def copy_out(self, buffer: Buffer, size: int) -> None:
-        """Queue the copy of ``size`` bytes from the card."""
+        """Queue the copy of ``size`` bytes from the GPU."""
         kind = self._runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
         copied = self._runtime.cudaMemcpyAsync(buffer.host, buffer.device, size, kind, self._stream)
         check(self._runtime, copied)
 
 
 class Buffer:
-    """Memory on the card with a twin in pinned memory, which alone is copied without waiting.
-
-    Both are given back when the buffer is freed or nobody holds it any more.
+    """GPU memory with a pinned host copy for asynchronous transfers, freed when garbage collected.
 
     Attributes:
-        device: Address on the card.
-        host: Address of the twin.
-        size: Bytes of each.
+        device: Address on the GPU.
+        host: Address of the host copy.
+        size: Size of each in bytes.
     """
 
     def __init__(self, runtime: Any, size: int) -> None:
@@ -140,20 +137,20 @@ class Buffer:
         except BackendError:
             check(runtime, runtime.cudaFreeHost(self.host))
             raise
-        self._free = weakref.finalize(self, _give_back, runtime, self.device, self.host)
-        self._free.atexit = False  # all memory goes with the process
+        self._free = weakref.finalize(self, _free_both, runtime, self.device, self.host)
+        self._free.atexit = False  # the driver frees all memory with the process
 
     def view(self, shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
-        """Return the twin's first bytes as an array; it lives as long as the buffer."""
+        """Return the start of the host copy as an array, valid as long as the buffer."""
         values = int(np.prod(shape))
         raw = (ctypes.c_char * (values * np.dtype(dtype).itemsize)).from_address(self.host)
         return np.frombuffer(memoryview(raw), dtype=dtype).reshape(shape)
 
     def free(self) -> None:
-        """Give both back."""
+        """Free both."""
         self._free()
 
 
-def _give_back(runtime: Any, device: int, host: int) -> None:
+def _free_both(runtime: Any, device: int, host: int) -> None:
     check(runtime, runtime.cudaFree(device))
     check(runtime, runtime.cudaFreeHost(host))

@@ -1,4 +1,4 @@
-"""Windows of any sizes without any text: what graphs are traced, compared and self-tested with."""
+"""Random windows of given sizes, to trace, compare and self-test graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trivet.data.windows import Windows
 
 
 class Sizes(NamedTuple):
-    """The size of every dimension, by its letter."""
+    """Size of every dimension, by its letter."""
 
     N: int
     L: int
@@ -23,15 +23,15 @@ class Sizes(NamedTuple):
 
 
 def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
-    """Make windows of random ids with what real ones have: padding, missing copies, empty ends.
+    """Return windows of random ids with padding and missing tokens, as in real batches.
 
-    The first window is full and the last holds one token. About a fifth of the copies of response
-    tokens and of the context tokens are absent, as in a batch of examples of several lengths.
+    The first window is full and the last holds one token. About a fifth of the response copies and
+    context tokens are absent.
 
     Args:
-        sizes: All at least 1.
-        vocab: Token ids are below it.
-        seed: The same seed gives the same windows.
+        sizes: Sizes, all at least 1.
+        vocab: Number of token ids.
+        seed: Seed of the random numbers.
     """
     n, length, b, r, k, c, s = sizes
     random = np.random.default_rng(seed)
@@ -62,14 +62,14 @@ def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
 
 
 def _shares(random: np.random.Generator, at: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Choose numbers in [0, 1), and 0 on padding."""
+    """Return random numbers in [0, 1), 0 on padding."""
     return np.where(at < 0, 0.0, random.random(at.shape)).astype(np.float32)
 
 
 def _places(
     random: np.random.Generator, real: npt.NDArray[Any], shape: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
-    """Choose flat positions of real tokens, and -1 for about a fifth."""
+    """Return random flat positions of real tokens, -1 for about a fifth."""
     places = random.choice(real, size=shape)
     places[random.random(shape) < 0.2] = -1
     return places.astype(np.int64)

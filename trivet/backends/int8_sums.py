@@ -1,9 +1,7 @@
-"""Whether ONNX Runtime's quick int8 kernels add up right on this processor.
+"""Detect processors on which ONNX Runtime's fast int8 kernels overflow, and avoid these kernels.
 
-On x86-64 without VNNI they add pairs of products of unsigned and signed bytes in 16 bits, which
-overflow without a word. There ONNX Runtime is asked for other kernels, which it takes for products
-with a weight beyond 64: of graphs that ``int8`` wrote before its weights had 7 bits, and of others.
-Elsewhere these kernels would only cost time.
+On x86-64 without VNNI they silently add pairs of products in 16 bits. The slower kernels are exact
+for any weights; graphs of ``exporting.int8`` have 7-bit weights and do not need them.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ PROBE = bytes.fromhex(
 
 
 def keep_int8_sums_exact(options: onnxruntime.SessionOptions) -> None:
-    """Ask for slower kernels where the quick ones would overflow.
+    """Select the slower kernels if the fast ones overflow.
 
     Args:
-        options: Of a session to come.
+        options: Options of a new session.
     """
     if quick_sums_overflow():
         options.add_session_config_entry("session.x64quantprecision", "1")
@@ -33,7 +31,7 @@ def keep_int8_sums_exact(options: onnxruntime.SessionOptions) -> None:
 
 @functools.cache
 def quick_sums_overflow() -> bool:
-    """Return whether the largest products do not add up: asked once, in a few milliseconds."""
+    """Return whether the sums of the largest products are wrong; takes milliseconds, cached."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(PROBE, options, providers=["CPUExecutionProvider"])

@@ -1,13 +1,8 @@
-"""Which shapes an engine is built for, and how windows are brought into them.
+"""Optimization profiles of TensorRT engines, and padding of windows to their shapes.
 
-An engine is tuned for the shapes of its profiles: one for every length in steps of 64, each for one
-or two windows and for more. A window is padded to the next length; nothing else changes what it
-means, so the answers to the real positions stay what they are. Calls of one or two windows, where
-starting kernels costs as much as running them, are padded to one shape each, so that they can be
-replayed as a CUDA graph.
-
-Letters as in ``Windows``: N windows, L positions, B examples, R response tokens, K copies of one
-response token, C context tokens, S response sentences.
+There are two profiles for every window length in steps of 64: one for one or two windows, one for
+more. Windows are padded to the next length. Calls of one or two windows are padded to one shape
+each, so that they can be replayed as a CUDA graph. Dimension letters are those of ``Windows``.
 """
 
 from __future__ import annotations
@@ -25,23 +20,20 @@ from trivet.model.aggregate import Outputs
 from trivet.records import BackendError
 
 STEP = 64
-# Up to so many windows are replayed as a CUDA graph.
+# Most windows of a call that is replayed as a CUDA graph.
 FEW_WINDOWS = 2
-# A GPU is well fed with 8k positions a call (docs/performance.md).
+# Positions of a call that keep a GPU busy (docs/performance.md).
 POSITIONS = 8192
 MOST_WINDOWS = 16
 _MOST_SENTENCES = 64
 
 
 def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeRange, ...]:
-    """Return profiles for windows of up to ``window`` positions.
+    """Return two profiles, of few and of more windows, for every length up to ``window``.
 
     Args:
-        window: The most positions a window of this model has.
-        most_windows: The most windows of one call, however short they are.
-
-    Returns:
-        For every multiple of 64 up to ``window`` one profile of few windows and one of more.
+        window: Most positions of a window of this model.
+        most_windows: Most windows of one call.
     """
     lengths = [*range(STEP, window, STEP), window]
     profiles = []
@@ -53,10 +45,7 @@ def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeR
 
 
 def most_positions(profiles: tuple[ShapeRange, ...]) -> int:
-    """Return how many positions a call may have so that a profile takes it, whatever its length.
-
-    Profiles of very long windows take three of them all the same, and so more than ``POSITIONS``.
-    """
+    """Return the most positions of a call of any window length."""
     return min(POSITIONS, max(each.most["N"] * each.most["L"] for each in profiles))
 
 
@@ -65,7 +54,7 @@ def _profile(length: int, few: int, many: int) -> ShapeRange:
         N=many, L=length, B=many, R=many * length, K=many, C=many * length, S=_MOST_SENTENCES
     )
     least = Sizes(N=few, L=length, B=1, R=1, K=1, C=1, S=1)
-    # Most of a call's windows show one long example: some dozens of response tokens in each.
+    # Typical calls hold one long example, with some dozens of response tokens in each window.
     usual = most._replace(B=1, R=min(length, STEP), C=max(1, many * length // 2), S=1)
     return ShapeRange(least=least._asdict(), usual=usual._asdict(), most=most._asdict())
 
@@ -85,10 +74,10 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
 
 
 def choose_profile(profiles: tuple[ShapeRange, ...], sizes: Sizes) -> int:
-    """Return the number of the profile with the shortest windows that takes ``sizes``.
+    """Return the index of the profile with the shortest windows that takes ``sizes``.
 
     Raises:
-        BackendError: None does; the message names the dimension.
+        BackendError: There is none; the message gives the largest sizes.
     """
     wanted = sizes._asdict()
     fits = [
@@ -107,22 +96,17 @@ def choose_profile(profiles: tuple[ShapeRange, ...], sizes: Sizes) -> int:
 
 
 def graph_sizes(profile: ShapeRange, sizes: Sizes) -> Sizes | None:
-    """Return the one shape a small call is padded to, to be replayed; ``None`` for other calls."""
+    """Return the shape that a small call is padded to for replay; ``None`` for other calls."""
     if sizes.N > FEW_WINDOWS or sizes.S > 1:
         return None
     n, length = sizes.N, profile.most["L"]
     fixed = Sizes(N=n, L=length, B=n, R=n * length, K=n, C=n * length, S=1)
-    fits = all(have <= room for have, room in zip(sizes, fixed, strict=True))
+    fits = all(have <= limit for have, limit in zip(sizes, fixed, strict=True))
     return fixed if fits else None
 
 
 def pad(windows: Windows, sizes: Sizes) -> Windows:
-    """Bring windows into a larger shape; what is added is padding, as ``Windows`` defines it.
-
-    Args:
-        windows: Numpy arrays.
-        sizes: At least their own sizes.
-    """
+    """Return windows padded to ``sizes``, which must not be smaller than their own."""
     length, longer = windows.input_ids.shape[1], sizes.L
     wanted = shapes(sizes)
     moved = windows._replace(
@@ -139,7 +123,7 @@ def pad(windows: Windows, sizes: Sizes) -> Windows:
 
 
 def cut(outputs: Outputs, sizes: Sizes) -> Outputs:
-    """Take from outputs of a padded shape what belongs to the real ``sizes``."""
+    """Cut the outputs of padded windows to the original ``sizes``."""
     wanted = shapes(sizes)
     return Outputs(
         **{
@@ -150,12 +134,12 @@ def cut(outputs: Outputs, sizes: Sizes) -> Outputs:
 
 
 def _move(at: npt.NDArray[Any], length: int, longer: int) -> npt.NDArray[Any]:
-    """Give flat positions n * length + l their place among longer windows; -1 stays."""
+    """Convert flat positions n * length + l to longer windows; -1 stays."""
     return np.where(at < 0, -1, at // length * longer + at % length)
 
 
 def _fill(array: npt.NDArray[Any], shape: tuple[int, ...], nothing: int) -> npt.NDArray[Any]:
-    """Return ``array`` in the corner of a larger one of ``nothing``."""
+    """Return ``array`` padded at the end of every dimension with ``nothing``."""
     filled = np.full(shape, nothing, dtype=array.dtype)
     filled[tuple(slice(size) for size in array.shape)] = array
     return filled

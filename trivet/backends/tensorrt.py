@@ -1,8 +1,7 @@
-"""TensorRT on an NVIDIA card: the same ``Windows`` in, the same ``Outputs`` out.
+"""Run a TensorRT engine on an NVIDIA GPU.
 
-One engine, several contexts: each has a stream and pinned buffers of its own, so that one call is
-copied while another computes. Calls of one or two windows are recorded once as a CUDA graph and
-then replayed. The only file that runs TensorRT; ``engine_build`` makes engines.
+An engine has several execution contexts, each with its own stream and pinned buffers, so that one
+call is copied while another computes. Small calls are replayed as CUDA graphs.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def load_tensorrt() -> Any:
 
 
 def make_logger(tensorrt: Any) -> Any:
-    """Return a TensorRT logger that writes to this module's."""
+    """Return a TensorRT logger that writes to this module's logger."""
 
     class Log(tensorrt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -68,23 +67,23 @@ def make_logger(tensorrt: Any) -> Any:
 
 
 class TensorRTBackend:
-    """One engine on one card; ``run`` may be called from several threads.
+    """One engine on one GPU; ``run`` may be called from several threads.
 
     Attributes:
-        inputs: The fields of ``Windows`` that the engine reads.
-        workers: How many calls may run at once.
+        inputs: Fields of ``Windows`` that the engine reads.
+        workers: Number of concurrent calls.
     """
 
     def __init__(self, plan: bytes, info: EngineInfo, contexts: int = CONTEXTS) -> None:
         """Load an engine.
 
         Args:
-            plan: The serialized engine, from this machine's own cache: it holds code.
-            info: What it is.
-            contexts: How many calls may run at a time.
+            plan: The serialized engine from this machine's own cache, because it contains code.
+            info: Description of the engine.
+            contexts: Number of concurrent calls.
 
         Raises:
-            BackendError: TensorRT or a card is missing, or TensorRT refuses the engine.
+            BackendError: TensorRT or a GPU is missing, or TensorRT refuses the engine.
             ValueError: ``contexts`` is below 1.
         """
         if contexts < 1:
@@ -118,17 +117,17 @@ class TensorRTBackend:
             self._contexts_free.put(worker)
 
     def _check_ends(self) -> None:
-        """Refuse an engine that is not one from ``Windows`` to ``Outputs``."""
+        """Check that the engine maps ``Windows`` to ``Outputs``."""
         names = {self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)}
         wanted = {*Windows._fields, *Outputs._fields}
-        # The builder drops an input that the encoder never reads.
+        # The builder drops an input that the encoder does not read.
         if names - wanted or wanted - names - {"segment_ids"}:
             raise BackendError(f"the engine takes and gives {sorted(names)}, not {sorted(wanted)}")
         self.inputs = tuple(name for name in Windows._fields if name in names)
 
 
 class _Call(NamedTuple):
-    """A context prepared for one shape, its buffers, and what runs it."""
+    """A context prepared for one shape, its buffers, and the function that queues the call."""
 
     sizes: Sizes
     buffers: dict[str, cuda.Buffer]
@@ -136,21 +135,21 @@ class _Call(NamedTuple):
 
 
 class _Context:
-    """One stream with the contexts that run on it; used by one thread at a time."""
+    """One stream and its execution contexts; used by one thread at a time."""
 
     def __init__(self, tensorrt: Any, runtime: Any, engine: Any, info: EngineInfo) -> None:
         self._cuda, self._engine, self._profiles = runtime, engine, info.profiles
         self._stream = cuda.Stream(runtime)
         self._names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-        # Memory for the profile at hand, not for the largest of all.
+        # Allocates memory for the current profile, not for the largest.
         self._strategy = tensorrt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
         self._context = self._make_context()
         self._buffers: dict[str, cuda.Buffer] = {}
-        # TensorRT wants a context of its own for each graph that is replayed.
+        # TensorRT needs a separate context for each captured graph.
         self._recorded: dict[Sizes, _Call] = {}
 
     def run(self, windows: Windows) -> Outputs:
-        """Bring windows into a shape of the engine, run it, and take the real part of its answer.
+        """Pad windows to a shape of the engine, run it, and cut the outputs.
 
         Raises:
             BackendError: No profile takes them, or TensorRT or CUDA failed.
@@ -166,7 +165,7 @@ class _Context:
         return cut(self._run(call, pad(windows, call.sizes)), sizes)
 
     def _run(self, call: _Call, windows: Windows) -> Outputs:
-        """Copy in, start, wait, copy out of the pinned memory."""
+        """Copy the inputs, queue the call, wait, and copy the outputs."""
         wanted = shapes(call.sizes)
         for name, array in windows._asdict().items():
             if name in call.buffers:
@@ -183,8 +182,8 @@ class _Context:
     def _prepare(
         self, context: Any, profile: int, sizes: Sizes, buffers: dict[str, cuda.Buffer]
     ) -> _Call:
-        """Tell a context the shape of a call and where its tensors stand."""
-        # Every call, though it may be set already: another shape may have been there since.
+        """Set shapes and addresses of a call in a context."""
+        # Set for every call, because another shape may have been set in between.
         _must(
             context.set_optimization_profile_async(profile, self._stream.handle),
             f"profile {profile} cannot be set",
@@ -224,26 +223,26 @@ class _Context:
         return _Call(sizes, buffers, start)
 
     def _record(self, profile: int, sizes: Sizes) -> _Call:
-        """Record a small call as a CUDA graph."""
+        """Capture a small call as a CUDA graph."""
         call = self._prepare(self._make_context(), profile, sizes, {})
         for name in Windows._fields:
             if name in call.buffers:
                 buffer = call.buffers[name]
                 np.copyto(buffer.view((buffer.size,), np.uint8), 0)
-        call.start()  # the first run of a shape may allocate, which cannot be recorded
+        call.start()  # the first run of a shape may allocate, which cannot be captured
         self._stream.wait()
         recorded = call._replace(start=self._stream.capture(call.start))
         self._recorded[sizes] = recorded
         return recorded
 
     def _make_context(self) -> Any:
-        """Return a new context; TensorRT has none to give where the card's memory is full."""
+        """Return a new execution context."""
         context = self._engine.create_execution_context(self._strategy)
         _must(context is not None, "no context can be made")
         return context
 
     def _grow(self, buffers: dict[str, cuda.Buffer], name: str, size: int) -> None:
-        """Make sure that a tensor's buffer holds ``size`` bytes."""
+        """Make a tensor's buffer hold at least ``size`` bytes."""
         if name in buffers and buffers[name].size >= size:
             return
         if name in buffers:
@@ -252,6 +251,6 @@ class _Context:
 
 
 def _must(fine: Any, fault: str) -> None:
-    """Raise what TensorRT says by answering false; its own words are in the log."""
+    """Raise ``BackendError`` if a TensorRT call returned false; its log has the reason."""
     if not fine:
         raise BackendError(f"TensorRT: {fault}; its log says why (-v)")

@@ -1,7 +1,7 @@
-"""From an ONNX graph to a TensorRT engine for the card at hand.
+"""Build a TensorRT engine from an ONNX graph for this machine's GPU.
 
-Strongly typed: the engine computes in what the graph says, and no flag changes it. Kernels are
-tried out on the card, so building takes minutes; what was measured is kept in the timing cache.
+Networks are strongly typed: an engine computes in the types of the graph. Kernels are timed on the
+GPU, which takes minutes; the timings are cached.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from trivet.records import BackendError
 
 logger = logging.getLogger(__name__)
 
-# The first with the Attention operator in its parser, and with strong typing throughout.
+# First version with the Attention operator and strong typing throughout.
 OLDEST = (10, 14)
 _WORKSPACE = 4 * 2**30
 
 
 class Built(NamedTuple):
-    """An engine that nothing is known of yet but how long it took."""
+    """A serialized engine and the duration of its build."""
 
     plan: bytes
     seconds: float
 
 
 def find_target() -> EngineTarget:
-    """Return what an engine built here would run on.
+    """Return the TensorRT version and GPU of this machine.
 
     Raises:
-        BackendError: TensorRT or a card is missing, or TensorRT is too old.
+        BackendError: TensorRT or a GPU is missing, or TensorRT is too old.
     """
     tensorrt = load_tensorrt()
     version = str(tensorrt.__version__)
@@ -50,15 +50,15 @@ def find_target() -> EngineTarget:
 
 
 def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCache) -> Built:
-    """Build an engine for the card at hand.
+    """Build an engine for this machine's GPU.
 
     Args:
-        graph: The ONNX file, with its precision written into it.
-        profiles: The shapes it must take.
-        cache: Keeps the timing of kernels from one build to the next.
+        graph: The ONNX file.
+        profiles: Shapes that the engine must take.
+        cache: Cache of kernel timings.
 
     Raises:
-        BackendError: TensorRT cannot read the graph or build it; with TensorRT's own words.
+        BackendError: TensorRT cannot read or build the graph.
     """
     tensorrt = load_tensorrt()
     began = time.monotonic()
@@ -74,14 +74,14 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
     config.set_memory_pool_limit(tensorrt.MemoryPoolType.WORKSPACE, _WORKSPACE)
     inputs = {network.get_input(number).name for number in range(network.num_inputs)}
     for number, profile in enumerate(profiles):
-        # Calls find profiles by their number: none may be left out.
+        # Calls select profiles by number, so none may be skipped.
         if config.add_optimization_profile(_make_profile(builder, profile, inputs)) != number:
             raise BackendError(
                 f"{graph.name}: TensorRT does not take profile {number} ({profile.most}); its log "
                 "says why (-v)"
             )
     timing = config.create_timing_cache(cache.timing())
-    # A cache of another card or another TensorRT is refused, and a new one begun.
+    # A timing cache of another GPU or TensorRT is refused; start a new one.
     if timing is None or not config.set_timing_cache(timing, ignore_mismatch=False):
         config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
     plan = builder.build_serialized_network(network, config)
@@ -94,7 +94,7 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
 
 
 def _make_profile(builder: Any, sizes: ShapeRange, inputs: set[str]) -> Any:
-    """Return one optimisation profile as TensorRT takes it."""
+    """Return one optimization profile for TensorRT."""
     profile = builder.create_optimization_profile()
     least, usual, most = (shapes(Sizes(**each)) for each in (sizes.least, sizes.usual, sizes.most))
     for name in inputs:
@@ -103,5 +103,5 @@ def _make_profile(builder: Any, sizes: ShapeRange, inputs: set[str]) -> Any:
 
 
 def _describe(error: Any) -> str:
-    """Say in one line what the parser does not like."""
+    """Return a parser error as one line."""
     return f"{error.desc()} (node {error.node_name() or '?'}, {error.node_operator() or '?'})"

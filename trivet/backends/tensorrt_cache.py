@@ -1,8 +1,7 @@
-"""Where a machine keeps the engines it built: a folder that nobody else can write to.
+"""Cache of the TensorRT engines that this machine built.
 
-An engine is code that the card runs, so one from elsewhere is as good as a program from elsewhere:
-the folder is the user's own, with mode 0700, and is refused if it is not. Engines are found by what
-they were built from (``engine_info.engine_key``) and checked against their SHA-256.
+An engine is code, so the folder must belong to the user and have mode 0700. Engines are found by
+``tensorrt_info.engine_key`` and checked against their SHA-256.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def default_folder() -> Path:
-    """Return ``$TRIVET_CACHE``, or ``trivet/engines`` where this user's caches stand."""
+    """Return ``$TRIVET_CACHE``, or ``trivet/engines`` in the user's cache folder."""
     if own := os.environ.get("TRIVET_CACHE"):
         return Path(own)
     caches = os.environ.get("XDG_CACHE_HOME")
@@ -33,23 +32,25 @@ class EngineCache:
     """Engines by key, each with its description.
 
     Attributes:
-        folder: Where they stand.
+        folder: Folder of the cache.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Open a cache; the folder is made if need be.
+        """Open a cache, creating its folder if needed.
 
         Raises:
-            BackendError: The folder cannot be made, is a link, another user's, or open to others.
+            BackendError: The folder cannot be created, is a link, or is accessible to other users.
         """
         self.folder = folder or default_folder()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise BackendError(f"{self.folder}: not a folder that can be made: {error}") from error
+            raise BackendError(
+                f"{self.folder}: not a folder that can be created: {error}"
+            ) from error
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise BackendError(f"{self.folder}: not a folder; engines are kept in no other place")
+            raise BackendError(f"{self.folder}: not a folder; engines are only kept in a folder")
         if hasattr(os, "getuid") and found.st_uid != os.getuid():
             raise BackendError(
                 f"{self.folder}: belongs to user {found.st_uid}; an engine is code, and only your "
@@ -62,18 +63,18 @@ class EngineCache:
             )
 
     def put(self, plan: bytes, info: EngineInfo) -> Path:
-        """Keep an engine; its description is written last, so that no half is ever found."""
+        """Store an engine; its description is written last, so that half of it is never found."""
         path = self.folder / f"{info.key}.engine"
-        path.with_suffix(".json").unlink(missing_ok=True)  # of the engine that this one replaces
+        path.with_suffix(".json").unlink(missing_ok=True)  # of the engine that is replaced
         self._write(path, plan)
         self._write(path.with_suffix(".json"), info.model_dump_json(indent=1).encode())
         return path
 
     def get(self, key: str) -> tuple[bytes, EngineInfo] | None:
-        """Return the engine of a key and what it is; ``None`` if there is none.
+        """Return the engine of a key and its description; ``None`` if there is none.
 
         Raises:
-            BackendError: It is damaged, or not the one that its description names.
+            BackendError: The engine is damaged or does not match its description.
         """
         path = self.folder / f"{key}.engine"
         described = path.with_suffix(".json")
@@ -89,16 +90,16 @@ class EngineCache:
         return plan, info
 
     def timing(self) -> bytes:
-        """Return what the last builds measured of kernels; empty before the first."""
+        """Return the kernel timings of earlier builds; empty before the first."""
         path = self.folder / "timing.cache"
         return path.read_bytes() if path.exists() else b""
 
     def put_timing(self, measured: bytes) -> None:
-        """Keep what a build measured of kernels: the next one is done in a fraction of the time."""
+        """Store the kernel timings of a build, which make the next one faster."""
         self._write(self.folder / "timing.cache", measured)
 
     def _write(self, path: Path, content: bytes) -> None:
-        """Write a file whole or not at all, for this user alone."""
+        """Write a file atomically with mode 0600."""
         handle, scratch = tempfile.mkstemp(dir=self.folder)  # made with mode 0600
         try:
             with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""From a bundle to the engine that was built from it on this machine."""
+"""Load the TensorRT engine that this machine built from a bundle."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ def load_engine(
     contexts: int = CONTEXTS,
     cache: EngineCache | None = None,
 ) -> TensorRTBackend:
-    """Load the engine that was built here from a bundle's graph, and run the self-test on it.
+    """Load the engine of a bundle's graph from the cache and run the self-test.
 
     Args:
         bundle: A bundle whose files were checked.
-        precision: Of the graph it was built from.
-        most_windows: The most windows of one call, as it was built for.
-        contexts: How many calls may run at a time.
-        cache: Where engines are kept.
+        precision: Precision of the graph.
+        most_windows: Most windows of one call, as given to the build.
+        contexts: Number of concurrent calls.
+        cache: The engine cache; ``None`` opens the user's own.
 
     Raises:
-        BundleError: The bundle has no such graph, or the engine does not answer the self-test as
-            the graph did at export.
-        BackendError: No engine was built here from this graph, for this card and this TensorRT.
+        BundleError: The bundle has no such graph, or the self-test fails.
+        BackendError: No engine of this graph was built for this GPU and TensorRT version.
     """
     found = find_engine(bundle, precision, most_windows=most_windows, cache=cache)
     backend = TensorRTBackend(*found, contexts=contexts)
@@ -48,11 +47,11 @@ def find_engine(
     most_windows: int = MOST_WINDOWS,
     cache: EngineCache | None = None,
 ) -> tuple[bytes, EngineInfo]:
-    """Return the engine that was built here from a bundle's graph, and what it is.
+    """Return the cached engine of a bundle's graph and its description.
 
     Raises:
         BundleError: The bundle has no such graph.
-        BackendError: No engine was built here from this graph, for this card and this TensorRT.
+        BackendError: No engine of this graph was built for this GPU and TensorRT version.
     """
     graph = find_graph(bundle, precision)
     target, cache = find_target(), cache or EngineCache()
@@ -69,10 +68,10 @@ def find_engine(
 
 
 def find_graph(bundle: Bundle, precision: EnginePrecision) -> GraphInfo:
-    """Return the graph an engine is built from: the form with ``Attention`` where there is one.
+    """Return the graph to build an engine from, preferably the one with ``Attention``.
 
     Raises:
-        BundleError: There is none, or none in fp32 to compare with.
+        BundleError: There is none, or no fp32 graph to compare with.
     """
     fitting = [
         graph for graph in bundle.info.graphs if graph.precision == precision and graph.portable

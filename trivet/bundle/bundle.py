@@ -1,17 +1,16 @@
-"""A bundle: one folder with all that is needed to judge, written and read here.
+"""Read and write bundles: folders with everything that is needed to evaluate.
 
-- ``bundle.json``: what the model is (``bundle_info.BundleInfo``)
-- ``tokenizer.json``: text to ids
+- ``bundle.json``: description of the model (``bundle.schema.BundleInfo``)
+- ``tokenizer.json``: tokenizer
 - ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
-- ``model.onnx``: the same model as a graph; ``model.int8.onnx`` for CPUs; added by export
-- ``model.openvino.xml`` and ``.weights``: for OpenVINO, where they are the best choice
-- ``self_test.json``: small inputs and the answers each engine must give to them
-- ``parity.json``: how far the graphs are from the weights, over a grid of shapes
-- ``README.md``: the model card, made from ``bundle.json``
-- ``MANIFEST.json``: size and SHA-256 of every file above
+- ``model.onnx``, ``model.int8.onnx``: exported graphs
+- ``model.openvino.xml``, ``model.openvino.weights``: model for OpenVINO
+- ``self_test.json``: small inputs, and the answers that each file must give to them
+- ``parity.json``: differences of the graphs from the weights
+- ``README.md``: model card, generated from ``bundle.json``
+- ``MANIFEST.json``: size and SHA-256 of every other file, checked before anything else is read
 
-Reading checks the manifest before it opens anything else. Nothing here imports torch, so a
-server without torch can read a bundle; ``bundle_weights`` turns the weights into a model.
+This module does not import torch; ``bundle.weights`` loads the weights.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ SELF_TEST_NAME = "self_test.json"
 PARITY_NAME = "parity.json"
 CARD_NAME = "README.md"
 
-# What an older run may have left in a folder, and a new run may therefore replace.
+# Files of an earlier bundle, which a new one may replace.
 _OWN_NAMES = frozenset(
     {
         MANIFEST_NAME,
@@ -105,12 +104,12 @@ _OWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files were all found to be what its manifest says.
+    """A bundle whose files match its manifest.
 
     Attributes:
-        folder: Where it stands.
-        info: Its ``bundle.json``.
-        manifest: Its files.
+        folder: Folder of the bundle.
+        info: Contents of ``bundle.json``.
+        manifest: Contents of ``MANIFEST.json``.
     """
 
     folder: Path
@@ -122,7 +121,7 @@ class Bundle:
         return name in self.manifest.files
 
     def path(self, name: str) -> Path:
-        """Return where the file ``name`` stands.
+        """Return the path of the file ``name``.
 
         Raises:
             BundleError: The bundle holds no such file.
@@ -146,20 +145,20 @@ def write_bundle(
 ) -> None:
     """Write a bundle; the model card and the manifest come last.
 
-    An older bundle in ``folder`` is replaced as a whole: what was exported from other weights must
-    not survive. A run that stops half-way leaves no manifest, so nobody can load its remains.
+    All files of an older bundle in ``folder`` are removed. The remains of an interrupted run have no
+    manifest and cannot be loaded.
 
     Args:
-        folder: Where to write; made if need be.
-        info: What the model is.
-        tokenizer_json: The tokenizer, as ``tokenizers`` serialises it.
-        weights: The model's state by parameter name; stored as safetensors.
-        encoder_config: ``RagModel.architecture()``; goes with ``weights``.
-        extra: Further files by name, as bytes or as files to copy.
+        folder: Folder to write, created if needed.
+        info: Description of the model.
+        tokenizer_json: The tokenizer, as serialized by ``tokenizers``.
+        weights: The model's state by parameter name, stored as safetensors.
+        encoder_config: ``RagModel.architecture()``; required with ``weights``.
+        extra: Further files by name, as bytes or as paths to copy from.
 
     Raises:
-        BundleError: The folder holds something that no bundle wrote, a name is refused, or weights
-            come without the encoder's configuration (or the other way round).
+        BundleError: The folder holds other files, a name is refused, or only one of weights and
+            encoder configuration is given.
     """
     if (weights is None) != (encoder_config is None):
         raise BundleError(f"{folder}: weights and encoder_config belong together; give both")
@@ -178,16 +177,16 @@ def add_files(
     info: BundleInfo | None = None,
     without: Set[str] = frozenset(),
 ) -> None:
-    """Add or replace files of a bundle, then write its card and manifest anew.
+    """Add, replace or remove files of a bundle, then rewrite its card and manifest.
 
     Args:
-        folder: A bundle; it is checked before it is changed.
-        files: The files by name, as bytes or as files to copy.
-        info: A new ``bundle.json``; ``None`` keeps the one at hand.
-        without: Names of files that go, where they are there.
+        folder: A bundle, checked before it is changed.
+        files: The files by name, as bytes or as paths to copy from.
+        info: A new ``bundle.json``; ``None`` keeps the present one.
+        without: Names of files to remove if present.
 
     Raises:
-        BundleError: The bundle at hand is damaged, or a name is refused.
+        BundleError: The bundle is damaged, or a name is refused.
     """
     bundle = read_bundle(folder)
     (folder / MANIFEST_NAME).unlink()
@@ -197,11 +196,10 @@ def add_files(
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Check a bundle's files, then read what it is. No weight and no graph is opened here.
+    """Check a bundle's files and read its description, without opening weights or graphs.
 
     Raises:
-        BundleError: Something is missing, altered, unknown or does not fit; the message names the
-            file and says what to do.
+        BundleError: A file is missing, altered, unknown or inconsistent; the message names it.
     """
     manifest = check_manifest(folder)
     for name in (INFO_NAME, TOKENIZER_NAME):
@@ -218,20 +216,22 @@ def read_bundle(folder: Path) -> Bundle:
                 "hold; run `trivet export onnx` on it again"
             )
     if not info.graphs and WEIGHTS_NAME not in manifest.files:
-        raise BundleError(f"{folder}: holds neither {WEIGHTS_NAME} nor a graph; nothing can answer")
+        raise BundleError(f"{folder}: holds neither {WEIGHTS_NAME} nor a graph; there is no model")
     if WEIGHTS_NAME in manifest.files and ENCODER_NAME not in manifest.files:
-        raise BundleError(f"{folder}: {ENCODER_NAME} is missing; {WEIGHTS_NAME} is of no use alone")
+        raise BundleError(
+            f"{folder}: {ENCODER_NAME} is missing; {WEIGHTS_NAME} cannot be loaded without it"
+        )
     return Bundle(folder=folder, info=info, manifest=manifest)
 
 
 def _clear(folder: Path) -> None:
-    """Make ``folder`` ready for a new bundle; the manifest goes first, so no half can be loaded."""
+    """Empty ``folder`` for a new bundle, manifest first; refuse files of other origin."""
     folder.mkdir(parents=True, exist_ok=True)
     own = _OWN_NAMES | _listed_in(folder / MANIFEST_NAME)
-    strangers = sorted(path.name for path in folder.iterdir() if path.name not in own)
-    if strangers:
+    others = sorted(path.name for path in folder.iterdir() if path.name not in own)
+    if others:
         raise BundleError(
-            f"{folder}: holds {', '.join(strangers[:5])}, which no bundle wrote; "
+            f"{folder}: holds {', '.join(others[:5])}, which is not part of a bundle; "
             "give an empty or a new folder"
         )
     (folder / MANIFEST_NAME).unlink(missing_ok=True)
@@ -240,7 +240,7 @@ def _clear(folder: Path) -> None:
 
 
 def _listed_in(manifest: Path) -> frozenset[str]:
-    """Return the names an older manifest lists: an earlier bundle's files may be replaced."""
+    """Return the names listed in an older manifest."""
     try:
         return frozenset(Manifest.model_validate_json(manifest.read_bytes()).files)
     except (OSError, ValueError):
@@ -262,10 +262,10 @@ def _fill(folder: Path, info: BundleInfo, files: Mapping[str, bytes | Path]) -> 
 
 
 def _pack(weights: Mapping[str, torch.Tensor]) -> bytes:
-    """Turn a state into the bytes of a safetensors file."""
-    from safetensors.torch import save  # here, because a server has no torch
+    """Serialize a state as safetensors."""
+    from safetensors.torch import save
 
-    # Contiguous copies: safetensors refuses tensors that share memory, as tied weights do.
+    # Copies, because safetensors refuses tensors that share memory, such as tied weights.
     return save(
         {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
     )

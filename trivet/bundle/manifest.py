@@ -1,8 +1,7 @@
-"""The list of a bundle's files, with size and SHA-256, checked before anything else is opened.
+"""A bundle's manifest: size and SHA-256 of every file.
 
-Neither safetensors nor ONNX Runtime notices a flipped bit in a weight: both would load it and
-answer wrongly. The manifest does notice. It protects against damage and mix-ups; it is no
-signature, so it says nothing about who wrote the bundle.
+It protects against damage and mix-ups, which safetensors and ONNX Runtime do not notice. It is not
+a signature and does not prove who wrote the bundle.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from trivet.records import BundleError
 MANIFEST_NAME = "MANIFEST.json"
 MANIFEST_SCHEMA = 1
 
-# Flat names only: no separator, no leading dot, hence no way out of the folder.
+# Flat names: no separator and no leading dot, so no path leads out of the folder.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
-# Data only. Pickles (.bin, .pt, .ckpt, .pkl) run code when they are opened.
+# Data only: pickles (.bin, .pt, .ckpt, .pkl) run code when they are opened.
 _SUFFIXES = frozenset(
     {".json", ".md", ".txt", ".safetensors", ".onnx", ".engine", ".xml", ".weights"}
 )
@@ -29,7 +28,7 @@ _BARE_NAMES = frozenset({"LICENSE", "NOTICE"})
 
 
 class FileRecord(BaseModel):
-    """What one file must look like: its size in bytes and its SHA-256 in hexadecimal."""
+    """Size in bytes and SHA-256 in hexadecimal of one file."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -38,7 +37,7 @@ class FileRecord(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Every file of a bundle but the manifest itself, by its flat name."""
+    """All files of a bundle except the manifest, by name."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -47,10 +46,10 @@ class Manifest(BaseModel):
 
 
 def check_name(name: str) -> None:
-    """Refuse a file name that a bundle must not hold.
+    """Check that a file name is allowed in a bundle.
 
     Raises:
-        BundleError: ``name`` is a path, hidden, or of a kind that is not plain data.
+        BundleError: ``name`` is a path, hidden, or not a plain data file.
     """
     if not _PLAIN_NAME.fullmatch(name) or ".." in name:
         raise BundleError(
@@ -65,10 +64,10 @@ def check_name(name: str) -> None:
 
 
 def write_manifest(folder: Path) -> Manifest:
-    """Record every file of ``folder`` in its ``MANIFEST.json``, replacing an older one.
+    """Write ``MANIFEST.json`` for all files of ``folder``.
 
     Raises:
-        BundleError: Something in the folder has no place in a bundle.
+        BundleError: The folder holds something that a bundle must not hold.
     """
     names = _names_in(folder)
     for name in names:
@@ -85,11 +84,11 @@ def check_manifest(folder: Path) -> Manifest:
     """Compare every file of ``folder`` with its manifest.
 
     Returns:
-        The manifest, after every file was found to be what it says.
+        The manifest.
 
     Raises:
         BundleError: The manifest is missing or unreadable, or a file is missing, unknown, a link,
-            of another size or of another content. The message names the file.
+            or differs in size or content. The message names the file.
     """
     manifest = _read_manifest(folder)
     for name in manifest.files:
@@ -123,12 +122,12 @@ def check_manifest(folder: Path) -> Manifest:
 
 
 def _read_manifest(folder: Path) -> Manifest:
-    """Read ``MANIFEST.json`` without trusting it."""
+    """Read and validate ``MANIFEST.json``."""
     path = folder / MANIFEST_NAME
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such folder; a bundle is a folder with a {MANIFEST_NAME}")
     if path.is_symlink() or not path.is_file():
-        raise BundleError(f"{path}: missing; this is no bundle, or it was not written to its end")
+        raise BundleError(f"{path}: missing; this is not a bundle, or writing it was interrupted")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -142,7 +141,7 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """Return the sorted names in ``folder`` but the manifest's; refuse all but regular files."""
+    """Return the sorted names in ``folder`` except the manifest; refuse all but regular files."""
     names = []
     for path in folder.iterdir():
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -155,7 +154,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _record(path: Path) -> FileRecord:
-    """Measure one file."""
+    """Return the size and digest of a file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return FileRecord(size=path.stat().st_size, sha256=digest)
@@ -168,7 +167,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _first_fault(error: ValidationError) -> str:
-    """Say the first thing pydantic objects to, on one line."""
+    """Return pydantic's first error as one line."""
     fault = error.errors()[0]
     where = ".".join(str(part) for part in fault["loc"]) or "the file"
     return f"{where}: {fault['msg']}"

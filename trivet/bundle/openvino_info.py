@@ -1,8 +1,4 @@
-"""What OpenVINO runs of a bundle, and how it was chosen: by measured loss, then by speed.
-
-The candidates are compared with the fp32 graph on labelled rows, because a norm of differences
-says nothing of verdicts: a weight rounded badly may cost nothing, and one rounded well much.
-"""
+"""Description of the model that OpenVINO runs, and of the candidates it was chosen from."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 MOST_LOSS = 0.005
-"""What AUROC may fall and RMSE may rise by against fp32."""
+"""Largest accepted decrease of AUROC and increase of RMSE against fp32."""
 
 Method = Literal["static", "dynamic", "half"]
 """Static int8 with calibrated activation ranges, dynamic int8 with one range per token
@@ -21,13 +17,13 @@ Method = Literal["static", "dynamic", "half"]
 
 
 class OpenVinoCandidate(BaseModel):
-    """One way to run a bundle, as it was measured.
+    """A measured candidate.
 
     Attributes:
-        method: How it rounds.
-        milliseconds: Median time of one window, over the same engine calls for all candidates.
-        auroc_loss: Most that a hallucination AUROC fell by; below 0 where it rose.
-        rmse_loss: Most that an RMSE of relevance, utilization or completeness rose by.
+        method: Rounding method.
+        milliseconds: Median time of one window.
+        auroc_loss: Largest decrease of a hallucination AUROC; negative if it rose.
+        rmse_loss: Largest increase of an RMSE of relevance, utilization or completeness.
     """
 
     model_config = _STRICT
@@ -39,26 +35,26 @@ class OpenVinoCandidate(BaseModel):
 
     @property
     def fits(self) -> bool:
-        """Whether no measure lost more than it may."""
+        """Whether both losses are within the limit."""
         return max(self.auroc_loss, self.rmse_loss) <= MOST_LOSS
 
 
 class OpenVinoInfo(BaseModel):
-    """The candidate that was kept: the fastest of those that lose little enough.
+    """The kept candidate: the fastest one whose losses are within the limit.
 
     Attributes:
-        file: What OpenVINO reads: its own ``.xml``, or a graph for ONNX Runtime.
-        weights: The weights beside an ``.xml``.
-        method: How it rounds.
-        difference: Largest difference of any output from the fp32 graph, over the parity grid.
-        data: The labelled rows it was chosen on.
-        split: Their split.
-        rows: How many.
-        openvino: OpenVINO's version at the choice.
-        date: The day of the choice.
-        candidates: All that were measured, the kept one included.
-        exact_sums: Whether the processor of the choice adds int8 products exactly
-            (``backends.int8_sums``); what was measured there says nothing of one that does not.
+        file: The ``.xml`` of OpenVINO, or a graph for ONNX Runtime.
+        weights: Weights file of an ``.xml``.
+        method: Rounding method.
+        difference: Largest difference of an output from the fp32 graph, over the parity grid.
+        data: Name of the labelled rows.
+        split: Split of the rows.
+        rows: Number of rows.
+        openvino: Version of OpenVINO.
+        date: Day of the choice.
+        candidates: All measured candidates.
+        exact_sums: Whether the measuring processor adds int8 products exactly
+            (``backends.int8_sums``); the choice is not valid for processors that do not.
     """
 
     model_config = _STRICT
@@ -77,9 +73,9 @@ class OpenVinoInfo(BaseModel):
 
     @property
     def precision(self) -> Literal["int8", "bf16"]:
-        """What its large products are computed in; what else there is runs in bf16 either way."""
+        """Precision of the large matmuls; the rest runs in bf16."""
         return "bf16" if self.method == "half" else "int8"
 
     def answers(self, bf16: bool) -> str:
-        """Return the name under which the self-test knows what it answers, with bf16 or without."""
+        """Return the key of its answers in the self-test, with bf16 or without."""
         return f"{self.file} in OpenVINO, {'bf16' if bf16 else 'fp32'}"

@@ -1,7 +1,6 @@
-"""The contents of ``bundle.json``: what a model is, what it was trained on and how it scored.
+"""The contents of ``bundle.json``: description, training data, scores and files of a model.
 
-Window settings and thresholds stand here because they belong to the weights: a model that was
-trained on windows of 512 is another model on windows of 256. No serving flag changes them.
+Window settings and thresholds belong to the weights; no serving option changes them.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ GraphPrecision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class _Part(BaseModel):
-    """A part of ``bundle.json``: exact types, no unknown keys, no NaN, never changed in place."""
+    """A part of ``bundle.json``: strict types, no unknown keys, no NaN, immutable."""
 
     model_config = _STRICT
 
 
 @dataclass(config=_STRICT)
 class Thresholds:
-    """Where a probability becomes a verdict; chosen on development data.
+    """Thresholds of verdicts, chosen on development data.
 
     Attributes:
-        adherence: A response whose faithfulness lies below it counts as hallucinated.
-        sentence: A sentence whose support lies below it counts as unsupported.
-        span: A token whose support lies below it belongs to an unsupported span.
+        adherence: Faithfulness below which a response counts as hallucinated.
+        sentence: Support below which a sentence counts as unsupported.
+        span: Support below which a token belongs to an unsupported span.
     """
 
     adherence: Probability
@@ -47,7 +46,7 @@ class Thresholds:
 
 
 class EncoderInfo(_Part):
-    """The encoder: its architecture, where its first weights came from and their licence."""
+    """Architecture of the encoder, and source and licence of its initial weights."""
 
     model_type: str
     hidden_size: int = Field(gt=0)
@@ -57,15 +56,15 @@ class EncoderInfo(_Part):
 
 
 class WindowInfo(_Part):
-    """How long inputs are cut.
+    """Window settings.
 
     Attributes:
-        size: Most tokens in a window.
+        size: Most tokens of a window.
         stride_overlap: Context tokens that a window repeats from the one before.
-        sizes: The lengths it was trained with, rising, among which each example chooses the
-            cheapest; empty where ``size`` is the only one.
-        break_even: Positions at which attention costs the encoder as much as all else; needed for
-            the choice.
+        sizes: Ascending window sizes from which each example takes the cheapest; empty if ``size``
+            is the only one.
+        break_even: Positions at which attention costs as much as the rest of the encoder; required
+            with ``sizes``.
     """
 
     size: int = Field(gt=0)
@@ -75,7 +74,7 @@ class WindowInfo(_Part):
 
 
 class SpecialTokenIds(_Part):
-    """The ids that frame a window."""
+    """Special token ids of a window."""
 
     cls: int = Field(ge=0)
     sep: int = Field(ge=0)
@@ -83,7 +82,7 @@ class SpecialTokenIds(_Part):
 
 
 class TensorInfo(_Part):
-    """One input or output of the model: its name, its type and a letter for every dimension."""
+    """Name, type and dimension letters of an input or output."""
 
     name: str
     dtype: Literal["int64", "float32"]
@@ -94,13 +93,13 @@ class GraphInfo(_Part):
     """One ONNX graph in the bundle.
 
     Attributes:
-        file: Its file name.
+        file: File name.
         precision: Precision of its large matmuls; ``int8`` is for CPUs, bf16 and fp16 for GPUs.
-        opset: The version of the standard ONNX operators it is written in.
-        portable: Whether standard ONNX operators are all it uses, so that any engine can read it.
-        difference: Largest difference of any output from the weights, over the parity grid.
-        sums_fit: Whether its int8 weights are so small that sums of two products fit in 16 bits
-            (``exporting.int8``), and every processor adds them right.
+        opset: Version of the standard ONNX operators.
+        portable: Whether it only uses standard ONNX operators.
+        difference: Largest difference of an output from the weights, over the parity grid.
+        sums_fit: Whether sums of two int8 products fit in 16 bits (``exporting.int8``), so that
+            every processor adds them exactly.
     """
 
     file: str
@@ -112,7 +111,7 @@ class GraphInfo(_Part):
 
 
 class DataInfo(_Part):
-    """A data set the model was trained on: rows used, and the licence of the texts."""
+    """A training data set: its name, the licence of its texts and the number of rows used."""
 
     name: str
     licence: str
@@ -120,7 +119,7 @@ class DataInfo(_Part):
 
 
 class TrainingInfo(_Part):
-    """How the weights came to be: the command that can be run again, the data, the settings."""
+    """Command, date, data and settings of the training."""
 
     command: str
     date: str
@@ -129,21 +128,21 @@ class TrainingInfo(_Part):
 
 
 class ScoreInfo(_Part):
-    """One measured figure, with all that is needed to measure it again.
+    """One measured figure.
 
     Attributes:
-        measure: What was measured, as ``trivet test`` names it.
-        data: The data set, with its component set where there is one.
-        split: The split; ``dev`` is the project's own grouped split.
-        value: The figure; ``None`` where it is undefined (one class only, say).
+        measure: Name of the measure in ``trivet test``.
+        data: Data set, with its component set if any.
+        split: Split; ``dev`` is the project's own grouped split.
+        value: The figure; ``None`` if undefined, for example with one class only.
         low: Lower end of the 95 % bootstrap interval.
-        high: Upper end.
-        n: Rows the figure is over.
-        positives: How many of them are of the positive class, where there is one.
-        failed: Rows that could not be judged.
-        date: The day it was measured.
-        command: The command that measured it.
-        precision: The precision of the engine that answered.
+        high: Upper end of the interval.
+        n: Number of rows.
+        positives: Number of rows of the positive class, if there is one.
+        failed: Number of rows that could not be evaluated.
+        date: Day of the measurement.
+        command: Command of the measurement.
+        precision: Precision of the graph.
     """
 
     measure: str
@@ -174,19 +173,19 @@ class PlattInfo(_Part):
 
 
 class KnotsInfo(_Part):
-    """A head's logit, mapped through a rising piecewise-linear line before it is a probability."""
+    """Isotonic calibration: a rising piecewise-linear map of a head's logit."""
 
     x: tuple[float, ...] = Field(min_length=2)
     y: tuple[float, ...] = Field(min_length=2)
 
 
 class CalibrationError(_Part):
-    """Expected calibration error of a head's sentences; ``after`` is of rows it was not fitted on.
+    """Expected calibration error of a head on sentences.
 
     Attributes:
-        before: Of the weights as they were; ``None`` where no label is known.
-        after: Two-fold cross-fitted by group; ``None`` where a half has one class only.
-        n: Sentences.
+        before: Error before calibration; ``None`` without labels.
+        after: Two-fold cross-fitted error after it; ``None`` if a half has one class only.
+        n: Number of sentences.
     """
 
     before: float | None
@@ -195,15 +194,15 @@ class CalibrationError(_Part):
 
 
 class CalibrationInfo(_Part):
-    """How raw probabilities become reported ones: as they are, or by maps fitted on dev rows.
+    """Calibration of the probabilities, fitted on dev rows.
 
     Attributes:
-        method: The last one used.
-        heads: The linear maps, of all calibrations together; folded into the weights.
-        knots: The maps that are applied in the graph.
-        errors: Measured by the last calibration.
-        data: The sources.
-        split: Their split.
+        method: Method of the last calibration.
+        heads: Linear maps of all calibrations combined; folded into the weights.
+        knots: Isotonic maps, applied in the graph.
+        errors: Errors measured by the last calibration.
+        data: Sources of the rows.
+        split: Split of the rows.
     """
 
     method: Literal["identity", "platt", "temperature", "isotonic"] = "identity"
@@ -252,28 +251,28 @@ class BundleInfo(_Part):
     """All of ``bundle.json``.
 
     Attributes:
-        schema_version: The version of this very layout.
-        package_version: The trivet that wrote the bundle.
-        name: The model's name, for people.
+        schema_version: Version of this layout.
+        package_version: Version of the trivet that wrote the bundle.
+        name: Name of the model.
         encoder: The encoder.
-        window: How inputs are cut.
-        faithfulness: Which part of the response is the weakest: a token or a sentence.
-        heads: The heads that were trained.
-        thresholds: Where probabilities become verdicts.
-        special_tokens: The ids that frame a window.
-        training: Where the weights come from.
+        window: Window settings.
+        faithfulness: Unit of the minimum: the weakest token or the weakest sentence.
+        heads: Trained heads.
+        thresholds: Thresholds of verdicts.
+        special_tokens: Special token ids.
+        training: Origin of the weights.
         scores: Measured figures.
-        calibration: How raw probabilities become reported ones.
-        graphs: The ONNX graphs in the bundle; ``trivet export`` adds them.
-        engines: What was built of them on graphics cards; the engines themselves stay there.
-        openvino: What OpenVINO runs, where it was chosen on labelled rows.
-        inputs: The model's inputs, in order; one meaning for torch and every engine.
-        outputs: The model's outputs, in order.
-        labels: What each output means.
-        notes: Anything else a reader of the model card must know, one paragraph each.
+        calibration: Calibration of the probabilities.
+        graphs: ONNX graphs in the bundle.
+        engines: TensorRT engines built from the graphs; the engines stay where they were built.
+        openvino: Model for OpenVINO, if one was chosen.
+        inputs: Inputs of the model, in order.
+        outputs: Outputs of the model, in order.
+        labels: Meaning of each output.
+        notes: Further paragraphs for the model card.
         trunk: Whether the heads share the encoder, have one each, or share its lower layers.
-        shared_layers: How many layers a partial trunk shares; ``None`` for the others.
-        granularity: Whether heads decide on every token or once a window.
+        shared_layers: Number of shared layers of a partial trunk; ``None`` otherwise.
+        granularity: Whether heads predict for every token or once per window.
     """
 
     schema_version: Literal[1] = 1
@@ -338,15 +337,15 @@ class BundleInfo(_Part):
 
 
 def parse_info(text: bytes, where: str) -> BundleInfo:
-    """Read ``bundle.json``; the version is looked at first, so that a newer file says "upgrade".
+    """Parse ``bundle.json``, checking its schema version first.
 
     Args:
         text: The bytes of the file.
-        where: How messages name the file.
+        where: Name of the file in messages.
 
     Raises:
-        BundleError: Not JSON, of another schema version, or with a key missing, unknown or of the
-            wrong type; every fault is named by its key.
+        BundleError: The text is not JSON, has another schema version, or a key is missing, unknown
+            or of the wrong type; the message names every such key.
     """
     try:
         raw = json.loads(text)

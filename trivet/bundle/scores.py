@@ -1,4 +1,4 @@
-"""Measured figures into a bundle's card: what ``trivet test --into-card`` writes."""
+"""Write measured figures to a bundle's model card (``trivet test --into-card``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trivet.bundle.bundle import Bundle, add_files
 from trivet.bundle.schema import GraphPrecision, ScoreInfo
 from trivet.measures.figures import Figure
 
-# A card is read by people: the measures that the field compares, over all generators.
+# Measures in the card, over all generators.
 IN_CARD = frozenset(
     {
         "hallucination_auroc",
@@ -30,14 +30,14 @@ def keep_scores(
     command: str,
     precision: GraphPrecision,
 ) -> None:
-    """Write the chosen figures into ``bundle.json`` and the card; older ones of the same rows go.
+    """Write figures to ``bundle.json`` and the card, replacing older ones of the same rows.
 
     Args:
         bundle: The bundle.
-        figures: What was measured.
-        split: The split it was measured on.
-        command: What was typed.
-        precision: Of the engine that answered.
+        figures: The measured figures.
+        split: Split of the rows.
+        command: The command that measured them.
+        precision: Precision of the graph.
 
     Raises:
         BundleError: The bundle's files have changed since it was read.

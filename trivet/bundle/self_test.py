@@ -1,8 +1,7 @@
-"""Small stored inputs, and the answers each engine must give to them before its first real one.
+"""Self-test of a bundle: small inputs, and the answers recorded for each file at export.
 
-The manifest proves that a file is the one that was written. The self-test proves that this very
-machine computes with it what was computed at export: another processor's int8 kernels, another
-engine's version or a broken build are found out here and not in the verdicts.
+It proves that this machine computes what was computed at export, whatever its processor and the
+version of its backend.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.records import BundleError
 
 SELF_TEST_SCHEMA = 1
-# Largest difference of a probability that is still the same model. Dynamic int8 rounds activations
-# to 1 part in 255, and processors round it differently.
+# Largest accepted difference of a probability. Processors round dynamic int8 differently.
 TOLERANCE = {"fp32": 1e-3, "int8": 0.02, "bf16": 0.02, "fp16": 0.01}
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -28,7 +26,7 @@ _DTYPES: dict[str, type[np.generic]] = {"int64": np.int64, "float32": np.float32
 
 
 class _Tensor(BaseModel):
-    """A tensor as JSON: its sizes, and its values in row-major order."""
+    """A tensor as JSON: its shape and its values in row-major order."""
 
     model_config = _STRICT
 
@@ -37,7 +35,7 @@ class _Tensor(BaseModel):
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> _Tensor:
-        """Store an array; floats keep 7 digits, as float32 has them."""
+        """Convert an array; floats keep the 7 digits of float32."""
         values = array.reshape(-1).tolist()
         if array.dtype.kind == "f":
             values = [float(f"{value:.7g}") for value in values]
@@ -49,7 +47,7 @@ class _Tensor(BaseModel):
 
 
 class _Expected(BaseModel):
-    """What one file of the bundle answered at export, and in which precision."""
+    """Answers of one file at export, and its precision."""
 
     model_config = _STRICT
 
@@ -72,7 +70,7 @@ class SelfTest(BaseModel):
         inputs: Mapping[str, npt.NDArray[Any]],
         answers: Mapping[str, tuple[str, Mapping[str, npt.NDArray[Any]]]],
     ) -> SelfTest:
-        """Store inputs and, by file, the precision and the outputs of the engine that read it.
+        """Create a self-test.
 
         Args:
             inputs: The fields of ``Windows`` by name.
@@ -89,7 +87,7 @@ class SelfTest(BaseModel):
     def with_answers(
         self, file: str, precision: str, outputs: Mapping[str, npt.NDArray[Any]]
     ) -> SelfTest:
-        """Return the test with what one more engine answers to its inputs."""
+        """Return the test with the answers of one more file."""
         added = {file: _Expected(precision=precision, outputs=_stored(outputs))}
         return self.model_copy(update={"expected": {**self.expected, **added}})
 
@@ -103,18 +101,18 @@ class SelfTest(BaseModel):
         return {info.name: self.inputs[info.name].array(_DTYPES[info.dtype]) for info in INPUTS}
 
     def check(self, file: str, outputs: Mapping[str, npt.NDArray[Any]]) -> float:
-        """Compare what an engine answers now with what it answered at export.
+        """Compare answers with those recorded at export.
 
         Args:
-            file: The file of the bundle that the engine reads: ``model.int8.onnx``.
+            file: The file of the bundle, such as ``model.int8.onnx``.
             outputs: The fields of ``Outputs`` by name.
 
         Returns:
             The largest difference of any value.
 
         Raises:
-            BundleError: An answer is missing, of another shape, not finite or too far off, or the
-                bundle stores no answer for ``file``.
+            BundleError: An answer has another shape, is not finite or differs too much, or none is
+                recorded for ``file``.
         """
         if file not in self.expected:
             raise BundleError(
@@ -138,8 +136,8 @@ class SelfTest(BaseModel):
         if worst > tolerance:
             raise BundleError(
                 f"{file}: self-test: answers differ by {worst:.2g} from those at export, which "
-                f"must be at most {tolerance:g} at {expected.precision}; this machine's engine "
-                "computes something else, use another engine or a portable (fp32) graph"
+                f"must be at most {tolerance:g} at {expected.precision}; this machine's backend "
+                "computes something else, use another backend or a portable (fp32) graph"
             )
         return worst
 

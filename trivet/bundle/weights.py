@@ -1,7 +1,7 @@
-"""From a bundle's weights to the model: strict, from safetensors alone, every fault by name.
+"""Load a bundle's weights into a model, strictly.
 
-The library's own loaders fill what a file lacks with random numbers and go on. A head of random
-numbers answers too, so here nothing may be missing, left over, of another shape or not finite.
+The library's own loaders fill missing parameters with random numbers. Here every parameter must be
+present, expected, of the right shape and finite.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import BundleError, ConfigError
 
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
-# What bundles written before these keys were known mean by their absence.
+# Defaults of keys that older bundles lack.
 _LATER: dict[str, Any] = {
     "trunk": "shared",
     "shared_layers": None,
@@ -28,7 +28,7 @@ _LATER: dict[str, Any] = {
     "matches": False,
     "lexical_overlap": {},
 }
-# With these the library would fetch and run code or kernels that no manifest covers.
+# Keys that make the library fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(
     {"attn_implementation", "auto_map", "experts_implementation", "quantization_config"}
 )
@@ -39,12 +39,12 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
 
     Args:
         bundle: A bundle with weights.
-        changed: What a further training changes of the architecture and no weight depends on:
-            ``faithfulness``, ``granularity``, ``dropout``, and under ``encoder`` its dropouts.
+        changed: Changes of the architecture that no weight depends on, for further training:
+            ``faithfulness``, ``granularity``, ``dropout``, and the dropouts under ``encoder``.
 
     Raises:
-        BundleError: The bundle holds no weights, or they are not exactly the model's: the message
-            names the head or the parameters, and the file.
+        BundleError: The bundle holds no weights, or they do not fit the model; the message names
+            the parameters and the file.
     """
     architecture = _read_architecture(bundle)
     changed = dict(changed or {})
@@ -65,7 +65,7 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
 
 
 def _read_architecture(bundle: Bundle) -> dict[str, Any]:
-    """Read ``encoder.json`` and hold it against ``bundle.json``."""
+    """Read ``encoder.json`` and check it against ``bundle.json``."""
     path = bundle.path(ENCODER_NAME)
     try:
         architecture = json.loads(path.read_bytes())
@@ -107,7 +107,7 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
 
 
 def _lexical_overlap(info: BundleInfo) -> dict[str, float]:
-    """Return the weights of overlaps as ``encoder.json`` holds them: all, or none if all are 0."""
+    """Return the overlap weights as in ``encoder.json``: of all heads, or empty if all are 0."""
     heads = info.calibration.heads
     weights: dict[str, float] = {
         name: heads[name].lexical_overlap if name in heads else 0.0 for name in HEADS
@@ -116,7 +116,7 @@ def _lexical_overlap(info: BundleInfo) -> dict[str, float]:
 
 
 def _knots(info: BundleInfo) -> dict[str, dict[str, list[float]]]:
-    """Return the maps of logits as ``encoder.json`` holds them."""
+    """Return the isotonic maps as in ``encoder.json``."""
     return {
         name: {"x": list(knots.x), "y": list(knots.y)}
         for name, knots in info.calibration.knots.items()
@@ -126,13 +126,13 @@ def _knots(info: BundleInfo) -> dict[str, dict[str, list[float]]]:
 def _check_state(
     file: str, wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor]
 ) -> None:
-    """Refuse a state that is not exactly the model's."""
+    """Check that a state has exactly the parameters of the model."""
     missing = sorted(wanted.keys() - found.keys())
     heads = sorted({name.split(".")[1] for name in missing if name.startswith("heads.")})
     if heads:
         raise BundleError(
             f"{file}: the weights of the head {', '.join(heads)} are missing "
-            f"({missing[0]} ...); the file is not whole"
+            f"({missing[0]} ...); the file is incomplete"
         )
     if missing:
         raise BundleError(f"{file}: {len(missing)} parameters are missing, first {missing[0]}")

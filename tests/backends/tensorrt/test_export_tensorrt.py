@@ -161,7 +161,7 @@ def test_a_folder_open_to_others_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     for place in (file, file / "engines"):
-        with pytest.raises(BackendError, match="not a folder that can be made"):
+        with pytest.raises(BackendError, match="not a folder that can be created"):
             EngineCache(place)
 
 
