@@ -145,8 +145,8 @@ def write_bundle(
 ) -> None:
     """Write a bundle; the model card and the manifest come last.
 
-    All files of an older bundle in ``folder`` are removed. The remains of an interrupted run have no
-    manifest and cannot be loaded.
+    All files of an older bundle in ``folder`` are removed. The remains of an interrupted run
+    have no manifest and cannot be loaded.
 
     Args:
         folder: Folder to write, created if needed.

@@ -1,1 +1,1 @@
-"""The inference encoders that export traces."""
+"""Inference forms of the encoders, for export."""

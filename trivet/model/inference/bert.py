@@ -1,7 +1,6 @@
-"""BERT for inference: the library's weights in a graph that CPU engines run fast.
+"""BERT for inference, equal to the library's module on every real token.
 
-Equal to the library's module on every real token. It attends in standard operators, or in ONNX
-Runtime's fused operator, which never stores an L x L product.
+It attends in standard operators or in ONNX Runtime's fused operator, which stores no L x L scores.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from trivet.model.trunk import MASKED
 
 
 class InferenceBert(nn.Module):
-    """Windows in, hidden states out; made from a ``transformers.BertModel``.
+    """Inference form of a ``transformers.BertModel``.
 
     Args:
-        encoder: The library's module; its weights are shared where they are not fused.
-        form: How to attend. ``runtime`` writes ``com.microsoft.MultiHeadAttention``: such a module
-            can be exported, but not run in torch.
+        encoder: The library's module; weights that are not fused are shared.
+        form: Form of attention. ``runtime`` writes ``com.microsoft.MultiHeadAttention``, which can
+            be exported but not run in torch.
     """
 
     def __init__(self, encoder: Any, form: Form = "portable") -> None:
@@ -42,7 +41,7 @@ class InferenceBert(nn.Module):
         self.layers = self.convert(encoder, encoder.encoder.layer)
 
     def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
-        """Make layers for inference of the library's; ``encoder`` is the one they belong to."""
+        """Convert the library's layers of ``encoder`` to inference layers."""
         return nn.ModuleList(
             InferenceLayer(layer, (own.query, own.key, own.value), 1 / math.sqrt(self.width))
             for layer in layers
@@ -51,7 +50,7 @@ class InferenceBert(nn.Module):
 
     @staticmethod
     def why_not(config: Any) -> str | None:
-        """Say why an encoder of this configuration must run as the library has it, if it must."""
+        """Return why this configuration is not supported, or ``None`` if it is."""
         if getattr(config, "is_decoder", False):
             return "it is a decoder"
         if getattr(config, "position_embedding_type", None) not in (None, "absolute"):
@@ -66,7 +65,7 @@ class InferenceBert(nn.Module):
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the embeddings, and what every layer is given beside its input: the mask."""
+        """Return the embeddings and the further inputs of every layer: the mask."""
         assert isinstance(self.positions, Tensor) and isinstance(self.segments, Tensor)
         if len(self.segments) > 1:
             segments = nn.functional.embedding(segment_ids, self.segments)
@@ -80,7 +79,7 @@ class InferenceBert(nn.Module):
         if self.form == "runtime":
             return hidden, (mask,)
         mask = mask[:, None, None, :]
-        if self.form == "attention":  # the operator has a row for every query
+        if self.form == "attention":  # the operator needs a row for every query
             mask = mask.expand(-1, -1, input_ids.shape[1], -1)
         return hidden, (mask,)
 
@@ -97,7 +96,7 @@ class InferenceBert(nn.Module):
         return hidden
 
     def _split(self, projected: Tensor) -> Tensor:
-        """Give every head its own dimension. *Shapes:* [N, L, H] -> [N, L, heads, width]."""
+        """Split the heads. *Shapes:* [N, L, H] -> [N, L, heads, width]."""
         split: Tensor = projected.unflatten(-1, (self.heads, self.width))
         return split
 
@@ -109,8 +108,8 @@ class InferenceBert(nn.Module):
     def _attend_fused(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend in ONNX Runtime's operator. *Shapes:* [N, L, H] x 3, [N, L] -> [N, L, H].
 
-        Its fast path takes no mask. So every query gets a further component of 1 and every key one
-        of the mask: their product adds the mask to the score, exactly.
+        The operator's fast path takes no mask. So every query gets an extra component 1 and every
+        key its mask, which adds the mask to the score exactly.
         """
         mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
         query = torch.cat([self._split(query), torch.ones_like(mask)], dim=-1).flatten(2)

@@ -1,10 +1,8 @@
-"""DeBERTa-v2/v3 for inference: the library's weights without what never changes between two calls.
+"""DeBERTa-v2/v3 for inference, equal to the library's module on every real token.
 
-The library projects its table of relative positions in every layer on every call, computes the
-logarithmic buckets of all distances, and masks with the smallest number of the data type, which
-turns padded rows to NaN in bf16. Here the tables are projected once, when the module is made, the
-buckets are a constant, and the mask is on keys only, with a finite constant. Equal to the library's
-module on every real token (DeBERTa, arXiv 2006.03654; DeBERTa-v3, arXiv 2111.09543).
+Unlike in the library, the tables of relative positions are projected once, the logarithmic buckets
+are a constant, and the mask is on keys only, with a finite constant: the smallest number of the
+data type turns padded rows to NaN in bf16 (arXiv 2006.03654, 2111.09543).
 
 Letters: N windows, L positions, H hidden width, P positions that the tables can tell apart.
 """
@@ -26,20 +24,19 @@ from trivet.records import WindowError
 
 
 class InferenceDeberta(nn.Module):
-    """Windows in, hidden states out; made from a ``transformers.DebertaV2Model``.
+    """Inference form of a ``transformers.DebertaV2Model``.
 
     Args:
-        encoder: The library's module; its weights are shared where they are not fused.
-        max_length: The most positions a window may have; tables hold what these can reach.
-        form: How to attend; ONNX Runtime has no operator of its own for this, but the mask costs
-            it less in a form of its own.
+        encoder: The library's module; weights that are not fused are shared.
+        max_length: Most positions of a window; tables hold the distances up to it.
+        form: Form of attention; ``runtime`` adds the mask in a way that is cheap on CPUs.
     """
 
     def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
         super().__init__()
         config = encoder.config
         if (reason := self.why_not(config)) is not None:
-            raise ValueError(f"this DeBERTa must run as the library has it: {reason}")
+            raise ValueError(f"this DeBERTa has no inference form: {reason}")
         self.max_length = max_length
         self.form: Form = form
         self.heads = int(config.num_attention_heads)
@@ -57,7 +54,7 @@ class InferenceDeberta(nn.Module):
         self.layers = self.convert(encoder, encoder.encoder.layer)
 
     def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
-        """Make layers for inference of the library's; ``encoder`` is the one they belong to."""
+        """Convert the library's layers of ``encoder`` to inference layers."""
         reached, _ = _reached(encoder.config, self.max_length)
         with torch.no_grad():
             relative = encoder.encoder.get_rel_embedding()
@@ -68,7 +65,7 @@ class InferenceDeberta(nn.Module):
 
     @staticmethod
     def why_not(config: Any) -> str | None:
-        """Say why an encoder of this configuration must run as the library has it, if it must."""
+        """Return why this configuration is not supported, or ``None`` if it is."""
         if getattr(config, "conv_kernel_size", 0) > 0:
             return "it has a convolution (conv_kernel_size)"
         if not getattr(config, "relative_attention", False) and config.pos_att_type:
@@ -87,7 +84,7 @@ class InferenceDeberta(nn.Module):
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the embeddings, and what every layer is given: the mask and the table rows.
+        """Return the embeddings and the further inputs of every layer: mask and table rows.
 
         Raises:
             WindowError: A window has more than ``max_length`` positions.
@@ -138,8 +135,8 @@ class _Layer(nn.Module):
     Args:
         layer: The library's layer.
         config: The library's configuration.
-        relative: The reachable rows of the relative embeddings, *Shape:* [P, H], or ``None``.
-        form: How to attend.
+        relative: Reachable rows of the relative embeddings, *Shape:* [P, H], or ``None``.
+        form: Form of attention.
     """
 
     def __init__(self, layer: Any, config: Any, relative: Tensor | None, form: Form) -> None:
@@ -154,7 +151,7 @@ class _Layer(nn.Module):
         of_key = of_query = None
         if relative is not None and "c2p" in kinds:
             project = own.key_proj if own.share_att_key else own.pos_key_proj
-            of_key = self._table(project(relative))  # met by scaled queries: no scale of its own
+            of_key = self._table(project(relative))  # multiplied by scaled queries, so not scaled
         if relative is not None and "p2c" in kinds:
             project = own.query_proj if own.share_att_key else own.pos_query_proj
             of_query = self._table(project(relative) * scale)
@@ -166,7 +163,7 @@ class _Layer(nn.Module):
         self.register_buffer("position_queries", of_query)
 
     def _table(self, projected: Tensor) -> Tensor:
-        """Lay a table out for the product. *Shapes:* [P, H] -> [heads, width, P]."""
+        """Reshape a table for the matmul. *Shapes:* [P, H] -> [heads, width, P]."""
         table: Tensor = projected.unflatten(-1, (self.heads, self.width)).permute(1, 2, 0)
         return table.contiguous()
 
@@ -176,10 +173,10 @@ class _Layer(nn.Module):
         """Return the layer's output.
 
         Args:
-            hidden: *Shape:* [N, L, H].
-            mask: Added to the scores. *Shape:* [N, 1, 1, L].
-            by_query: Table row of each distance, queries down. *Shape:* [N, heads, L, L].
-            by_key: The same, keys down; for the form ``attention``.
+            hidden: Hidden states. *Shape:* [N, L, H].
+            mask: Additive mask of the scores. *Shape:* [N, 1, 1, L].
+            by_query: Table rows of all distances by query. *Shape:* [N, heads, L, L].
+            by_key: The same by key, for the form ``attention``.
         """
         query, key, value = (
             each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
@@ -193,27 +190,27 @@ class _Layer(nn.Module):
         if self.form != "runtime" or not isinstance(self.position_queries, Tensor):
             terms.insert(0, mask)
         bias = sum(terms[1:], start=terms[0])
-        if bias is mask and self.form == "attention":  # the operator has a row for every query
+        if bias is mask and self.form == "attention":  # the operator needs a row for every query
             bias = mask.expand(-1, -1, hidden.shape[1], -1)
         return self.rest.finish(attend(query, key, value, bias, self.form), hidden)
 
     def _of_queries(
         self, table: Tensor, key: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor | None
     ) -> Tensor:
-        """Return what keys meet in the queries' positions. *Shape:* [N, heads, L, L].
+        """Return the position-to-content scores. *Shape:* [N, heads, L, L].
 
-        Each number is picked from the column of its key, which takes a CPU less time than to turn
-        all scores around. Cards read along rows: ``attention``, their form, has the keys down and
-        turns the result. In ``runtime`` every key has a further component, its mask, and every
-        position one of 1; their product adds the mask and spares a pass over all scores.
+        CPUs gather along the columns of keys, which is faster than transposing the scores. GPUs
+        gather along rows, so the form ``attention`` works by key and transposes. In ``runtime``
+        every key has its mask as an extra component and every position a 1, which adds the mask to
+        the scores without another pass.
 
         Args:
             table: Projected positions. *Shape:* [heads, P, width], [heads, P, width + 1] in
                 ``runtime``, [heads, width, P] in ``attention``.
-            key: *Shape:* [N, heads, L, width].
-            mask: This and what follows as in ``forward``.
-            by_query: Table rows, queries down.
-            by_key: Table rows, keys down.
+            key: Keys. *Shape:* [N, heads, L, width].
+            mask: Mask, as in ``forward``.
+            by_query: Table rows by query.
+            by_key: Table rows by key.
         """
         if by_key is not None:
             return torch.gather(key @ table, -1, by_key).transpose(-1, -2)
@@ -224,9 +221,9 @@ class _Layer(nn.Module):
 
 
 def _reached(config: Any, max_length: int) -> tuple[Tensor, Tensor]:
-    """Return the table rows that ``max_length`` can reach, and each distance's place among them.
+    """Return the table rows within ``max_length``, and the index of each distance among them.
 
-    385 of 512 rows at 256 positions: smaller tables and smaller products.
+    At 256 positions these are 385 of 512 rows, which makes tables and matmuls smaller.
     """
     rows, places = torch.unique(distance_slots(config, max_length), return_inverse=True)
     return rows, places
@@ -235,7 +232,7 @@ def _reached(config: Any, max_length: int) -> tuple[Tensor, Tensor]:
 def distance_slots(config: Any, max_length: int) -> Tensor:
     """Return the table row of every distance from -(max_length - 1) to max_length - 1.
 
-    Near distances have a row each, far ones share rows that widen with the logarithm. *Shape:*
+    Near distances have one row each, far ones share logarithmic buckets. *Shape:*
     [2 * max_length - 1] int64.
     """
     reach = config.max_relative_positions
@@ -244,7 +241,7 @@ def distance_slots(config: Any, max_length: int) -> Tensor:
     buckets = getattr(config, "position_buckets", -1)
     distances = torch.arange(1 - max_length, max_length)
     if buckets > 0:
-        # The library's own function: its rounding at the edges of buckets is part of the weights.
+        # The library's function, because its rounding at bucket edges belongs to the weights.
         distances = make_log_bucket_position(distances, buckets, reach).long()
     span = buckets if buckets > 0 else reach
     return torch.clamp(distances + span, 0, 2 * span - 1)

@@ -1,4 +1,4 @@
-"""What BERT and DeBERTa layers share once nothing is trained any more.
+"""Inference layer and attention shared by BERT and DeBERTa.
 
 Letters: N windows, L positions, H hidden width.
 """
@@ -12,20 +12,19 @@ import torch
 from torch import Tensor, nn
 
 Form = Literal["portable", "attention", "runtime"]
-"""How a graph attends: in products and a softmax, which any engine reads; in ONNX's own
-``Attention`` (opset 23), which TensorRT fuses; or as ONNX Runtime does it fastest, in an operator
-of its own where it has one."""
+"""Form of attention in a graph: matmuls and a softmax, for any backend; ONNX's ``Attention``
+(opset 23), which TensorRT fuses; or the fastest one in ONNX Runtime."""
 
 
 class InferenceLayer(nn.Module):
-    """One encoder layer without dropout, its three projections fused into one product.
+    """An encoder layer without dropout, with its three projections fused into one matmul.
 
-    The attention itself is the encoder's own; this holds what stands before and after it.
+    The encoder computes the attention between ``project`` and ``finish``.
 
     Args:
-        layer: The library's layer: ``attention``, ``intermediate`` and ``output`` as in BERT.
-        projections: Its query, key and value projections.
-        scale: Folded into the query projection, so that scores come out scaled.
+        layer: The library's layer, with ``attention``, ``intermediate`` and ``output`` as in BERT.
+        projections: Query, key and value projections.
+        scale: Scale of the scores, folded into the query projection.
     """
 
     def __init__(self, layer: Any, projections: Sequence[nn.Linear], scale: float) -> None:
@@ -50,20 +49,20 @@ class InferenceLayer(nn.Module):
 
 
 def key_mask(attention_mask: Tensor, dtype: torch.dtype, masked: float) -> Tensor:
-    """Return what is added to scores: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
+    """Return the additive mask: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
     return (1.0 - attention_mask.to(dtype)) * masked
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, form: Form) -> Tensor:
-    """Attend with scores that come out scaled, and join the heads.
+    """Return the attention output with joined heads.
 
     Args:
-        query: *Shape:* [N, heads, L, width].
-        key: Likewise.
-        value: Likewise.
-        bias: Added to the scores. *Shape:* [N, heads, L, L]; for the form ``attention`` the heads
-            may be 1, for the others whatever can be broadcast.
-        form: ``attention`` writes one operator; any other form products and a softmax.
+        query: Scaled queries. *Shape:* [N, heads, L, width].
+        key: Keys. *Shape:* as the queries.
+        value: Values. *Shape:* as the queries.
+        bias: Bias of the scores. *Shape:* [N, heads, L, L] or broadcastable to it; for the form
+            ``attention`` only the heads may be 1.
+        form: ``attention`` writes one operator, any other form matmuls and a softmax.
 
     Returns:
         *Shape:* [N, L, H].

@@ -1,4 +1,4 @@
-"""Chooses the encoders that are exported: our own modules, or the library's where we have none."""
+"""Select the encoders for export: inference forms, or the library's modules without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class _InferenceEncoder(Protocol):
-    """What our own encoders have in common; all are modules, windows in and hidden states out."""
+    """Common interface of the inference encoders."""
 
     layers: nn.ModuleList
 
@@ -36,12 +36,11 @@ class _InferenceEncoder(Protocol):
 
 
 class InferenceTrunk(nn.Module):
-    """A trunk for inference: encoders that are run once each, and who reads which.
+    """A trunk for inference whose encoders run once each.
 
     Args:
-        encoders: One for all heads under the name ``shared``, or one for each by its name.
-        tops: Upper layers of each head, as the shared encoder's ``convert`` made them; empty where
-            a head has none of its own.
+        encoders: One encoder for all heads named ``shared``, or one per head by its name.
+        tops: Converted upper layers of each head; empty if the heads share all layers.
     """
 
     def __init__(
@@ -73,12 +72,12 @@ class InferenceTrunk(nn.Module):
 
 
 def inference_trunk(trunk: AnyTrunk, max_length: int, form: Form = "portable") -> nn.Module:
-    """Return a module that answers as ``trunk`` does, made for inference.
+    """Return an inference module that is equal to ``trunk``.
 
     Args:
-        trunk: The trained trunk, of any kind, in eval mode.
-        max_length: The most positions a window may have.
-        form: How to attend; a BERT for ONNX Runtime can only be exported.
+        trunk: The trained trunk in eval mode.
+        max_length: Most positions of a window.
+        form: Form of attention; ``runtime`` of a BERT can only be exported.
     """
     reason = _why_not(trunk.config)
     if reason is not None:
@@ -99,12 +98,12 @@ def inference_trunk(trunk: AnyTrunk, max_length: int, form: Form = "portable") -
 def inference_model(model: RagModel, max_length: int, form: Form = "portable") -> nn.Module:
     """Return a copy of ``model`` over ``inference_trunk``; the arguments are the same."""
     trunk = inference_trunk(model.trunk, max_length, form)
-    # The memo makes the copy take our trunk wherever it meets the model's own, without copying it.
+    # The memo substitutes the inference trunk for the model's own in the copy.
     return copy.deepcopy(model, memo={id(model.trunk): trunk}).eval()
 
 
 def _why_not(config: Any) -> str | None:
-    """Say why an encoder of this configuration must run as the library has it, if it must."""
+    """Return why there is no inference form of this configuration, or ``None`` if there is."""
     if config.model_type == "bert":
         return InferenceBert.why_not(config)
     if config.model_type == "deberta-v2":
@@ -113,7 +112,7 @@ def _why_not(config: Any) -> str | None:
 
 
 def _encoder(trunk: Trunk, max_length: int, form: Form) -> InferenceBert | InferenceDeberta:
-    """Return our own module for one encoder of a kind that ``_why_not`` has nothing against."""
+    """Return the inference form of an encoder that ``_why_not`` accepts."""
     encoder: InferenceBert | InferenceDeberta
     if trunk.config.model_type == "bert":
         encoder = InferenceBert(trunk.encoder, form)
