@@ -38,7 +38,7 @@ LIGHT = (
     "trivet.bundle.bundle",
     "trivet.evaluation.evaluator",
     "trivet.report.write_report",
-    "trivet.report.cards",
+    "trivet.report.pages",
     "trivet.batch.run",
     "trivet.client.client",
     "trivet.client.async_client",

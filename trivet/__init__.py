@@ -87,7 +87,7 @@ def _client(name: str) -> Any:
 
 
 def _notebook(verdict: Evaluation) -> str:
-    from trivet.report.cards import to_html
+    from trivet.report.pages import to_html
 
     return to_html(verdict)
 

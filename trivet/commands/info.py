@@ -26,6 +26,11 @@ def info(bundle: BundleOption = None) -> None:
 def render_info(info: BundleInfo, folder: str) -> RenderableType:
     """Return facts and scores in sections, for a terminal of 80 columns."""
     from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import visible
 
     encoder, window, thresholds = info.encoder, info.window, info.thresholds
     licences: dict[str, list[str]] = {}
@@ -52,23 +57,13 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
     }
     parts: list[RenderableType] = []
     for title, rows in sections.items():
-        parts += _section(title, rows)
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(max_width=28)
+        for name, value in rows or [("none", "")]:
+            # As Text: a string would be read as markup.
+            table.add_row(Text(visible(name)), Text(visible(value)))
+        parts += [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
     return Group(*parts, *_scores(info.scores))
-
-
-def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import visible
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(max_width=28)
-    for name, value in rows or [("none", "")]:
-        # As Text: a string would be read as markup.
-        table.add_row(Text(visible(name)), Text(visible(value)))
-    return [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
 
 
 def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:

@@ -83,7 +83,7 @@ def render_figures(figures: Iterable[Figure]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from trivet.report.terminal import number, visible
+    from trivet.report.terminal import visible
 
     parts: list[RenderableType] = []
     for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
@@ -93,10 +93,7 @@ def render_figures(figures: Iterable[Figure]) -> RenderableType:
             table.add_column(name, justify="right", no_wrap=True)
         notes = []
         for one in group:
-            interval = "-" if one.low is None else f"{number(one.low)} to {number(one.high)}"
-            positives = "-" if one.positives is None else str(one.positives)
-            counts = (str(one.n), positives, str(one.groups), str(one.failed))
-            table.add_row(one.measure, number(one.value), interval, *counts)
+            table.add_row(*one.to_cells()[1:-1])  # without source and note
             if one.note:
                 notes.append(Text(visible(f"{one.measure}: {one.note}"), style="dim"))
         parts += [Text(visible(title), style="bold"), table]

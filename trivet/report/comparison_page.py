@@ -9,7 +9,6 @@ import numpy as np
 
 from trivet.records import DataError
 from trivet.report.answer import read_answer
-from trivet.report.cards import Card, Choices
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.pages import Section, render
 from trivet.report.plots import interval_svg
@@ -18,6 +17,8 @@ from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import (
     SHOWN,
+    Card,
+    Choices,
     check_request,
     interval,
     short,

@@ -15,7 +15,9 @@ from xml.etree import ElementTree
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from trivet.report.answer import ContextPart
+from trivet.records import Evaluation
+from trivet.report.answer import ContextPart, read_answer
+from trivet.report.verdict_files import VerdictRow
 
 _FORBIDDEN_TAGS = ("script", "foreignobject", "image", "use", "a")
 _EXTERNAL = re.compile(r"@import|url\((?!['\"]?#)", re.IGNORECASE)  # url(#part) is internal
@@ -58,6 +60,12 @@ class Section:
 def render_page(title: str, sections: Sequence[Section]) -> str:
     """Return an HTML document of these sections, without a script."""
     return render("page.html", title=title, sections=sections)
+
+
+def to_html(verdict: Evaluation) -> str:
+    """Return a verdict as an HTML fragment without a script, with the texts of its sentences."""
+    row = VerdictRow(row=1, id=verdict.id, verdict=verdict.to_dict())
+    return ENVIRONMENT.get_template("notebook.html").render(answer=read_answer(row))
 
 
 def render(template: str, script: str | None = None, /, **values: object) -> str:

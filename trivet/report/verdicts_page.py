@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trivet.records import ConfigError
-from trivet.report.answer import read_answer
-from trivet.report.cards import Card, Choices
+from trivet.report.answer import Answer, read_answer
 from trivet.report.estimates import MIN_GROUPS, Mean
 from trivet.report.pages import Section, render, shown_text
 from trivet.report.plots import histogram_svg, interval_svg
@@ -21,6 +21,27 @@ from trivet.verdict_json import SCORES
 SHOWN = 500  # answers on a page
 _SOUND = "none of these"
 _MAX_NAME = 40  # characters of a value in a drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Values that the page's filters offer."""
+
+    kinds: Sequence[str]  # labels on cards
+    scores: Sequence[str]  # names of a card's numbers, in order
+    columns: Sequence[Column]
+    good: Sequence[str]  # kinds that are not failures
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One answer, or the answers of two runs side by side."""
+
+    answers: Sequence[Answer]  # the first one gives title and metadata
+    kinds: Sequence[str]
+    scores: Sequence[float | None]
+    codes: Sequence[int]  # index of the value in each metadata column, -1 for none
+    labels: Sequence[str] = ()  # names of two answers
 
 
 def render_verdicts(
