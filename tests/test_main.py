@@ -81,7 +81,7 @@ def bundle(
 
 @pytest.fixture
 def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Return a function that runs the command line and returns exit code, stdout and stderr."""
+    """Return a function from a command line to its exit code, stdout and stderr."""
     monkeypatch.setenv("COLUMNS", "120")
 
     def run(*words: object) -> tuple[int, str, str]:
@@ -127,22 +127,21 @@ def test_shells_can_complete_commands(call: Call, monkeypatch: pytest.MonkeyPatc
     assert call()[1].strip() == "evaluate"
 
 
-def test_one_answer_is_printed_with_its_unsupported_spans_marked(call: Call, bundle: Path) -> None:
-    words = ["--question", "What?", "--context", "The mill is old.", "--context", "It is of stone."]
-    response = "The mill is of wood."
-    code, out, _ = call("evaluate", *words, "--response", response, "--bundle", bundle)
+def test_one_answer_is_printed_or_written_as_json(call: Call, bundle: Path, tmp_path: Path) -> None:
+    texts = ["--question", "What?", "--context", "The mill is old.", "--context", "It is of stone."]
+    words = ["evaluate", *texts, "--response", "The mill is of wood.", "--bundle", bundle]
+    code, out, _ = call(*words)
     assert code == 0
-    assert "The mill is of [wood]." in out
-    assert "characters 15 to 19, probability 0.75" in out
-    assert "faithfulness     0.250  not adherent" in out
-    assert "The mill is old." in out
-
-
-def test_one_answer_as_json(call: Call, bundle: Path, tmp_path: Path) -> None:
-    out = tmp_path / "one.json"
-    words = ["--context", "The mill.", "--response", "It is of wood.", "--out", out]
-    assert call("evaluate", *words, "--bundle", bundle)[0] == 0
-    assert json.loads(out.read_bytes())["unsupported"][0]["text"] == "wood"
+    for shown in (
+        "The mill is of [wood].",
+        "characters 15 to 19, probability 0.75",
+        "faithfulness     0.250  not adherent",
+        "The mill is old.",
+    ):
+        assert shown in out
+    file = tmp_path / "one.json"
+    assert call(*words, "--out", file)[0] == 0
+    assert json.loads(file.read_bytes())["unsupported"][0]["text"] == "wood"
 
 
 def test_a_malformed_line_is_reported_and_the_rest_is_evaluated(
@@ -189,8 +188,7 @@ def test_lone_surrogates_are_written_as_valid_json(
     call: Call, bundle: Path, tmp_path: Path
 ) -> None:
     file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "response": "It is \ud800 old."})
-    words = ["--bad-unicode", "replace", "--bundle", bundle]
-    code, out, _ = call("evaluate", file, *words)
+    code, out, _ = call("evaluate", file, "--bad-unicode", "replace", "--bundle", bundle)
     assert code == 0
     assert json.loads(out)["sentences"][0]["text"] == "It is \ud800 old."
 
@@ -198,23 +196,12 @@ def test_lone_surrogates_are_written_as_valid_json(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["evaluate"], "give a FILE"),
-        (["evaluate", "x.jsonl", "--question", "What?"], "give a FILE"),
-        (["evaluate", "x.jsonl", "--out", "./x.jsonl"], "would overwrite the input"),
-        (["evaluate", "x.jsonl", "--map", "question"], "must be OURS=THEIRS"),
-        (["evaluate", "x.jsonl", "--threads", "0"], "--threads"),
-        (["nothing"], "No such command"),
-    ],
-)
-def test_wrong_usage_exits_with_2(call: Call, words: list[str], complaint: str) -> None:
-    code, out, err = call(*words)
-    assert (code, out) == (2, "")
-    assert complaint in err
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
+        ("nothing", "No such command"),
+        ("evaluate", "give a FILE"),
+        ("evaluate x.jsonl --question What?", "give a FILE"),
+        ("evaluate x.jsonl --out ./x.jsonl", "would overwrite the input"),
+        ("evaluate x.jsonl --map question", "must be OURS=THEIRS"),
+        ("evaluate x.jsonl --threads 0", "--threads"),
         ("evaluate absent.jsonl", "no such file: absent.jsonl"),
         ("evaluate rows.jsonl --map passage=text", "no field 'passage'"),
         ("evaluate rows.jsonl --map foo=bar --out kept.jsonl", "no field 'foo'"),
@@ -227,7 +214,7 @@ def test_wrong_usage_exits_with_2(call: Call, words: list[str], complaint: str) 
         ("test --data jsonl:rows.jsonl --html no/file", "there is no folder no to write it into"),
     ],
 )
-def test_wrong_input_exits_with_2(
+def test_wrong_usage_or_input_exits_with_2(
     call: Call, bundle: Path, monkeypatch: pytest.MonkeyPatch, words: str, complaint: str
 ) -> None:
     monkeypatch.chdir(bundle.parent)
@@ -249,24 +236,14 @@ def test_a_refused_bundle_exits_with_3(call: Call, bundle: Path, tmp_path: Path)
 
 
 def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) -> None:
-    rows = [
-        {
-            **GOOD,
-            "id": str(number),
-            "response": "It is of wood." if number % 2 else "It is old.",
-            "labels": {"unsupported": [[9, 13]] if number % 2 else []},
-            "source": "mine",
-            "group": str(number),
-        }
-        for number in range(20)
-    ]
+    good = {**GOOD, "labels": {"unsupported": []}, "source": "mine"}
+    bad = {**good, "response": "It is of wood.", "labels": {"unsupported": [[9, 13]]}}
+    rows = [{**(bad if n % 2 else good), "id": str(n), "group": str(n)} for n in range(20)]
     file = write_rows(tmp_path / "rows.jsonl", *rows)
-    report = tmp_path / "figures.json"
-    table, page = tmp_path / "figures.md", tmp_path / "figures.html"
+    report, table, page = (tmp_path / f"figures.{suffix}" for suffix in ("json", "md", "html"))
     files = ["--json", report, "--markdown", table, "--html", page]
-    code, out, err = call(
-        "test", "--data", f"jsonl:{file}", "--bundle", bundle, "--by-length", *files
-    )
+    words = ["--data", f"jsonl:{file}", "--bundle", bundle, "--by-length"]
+    code, out, err = call("test", *words, *files)
     assert code == 0, err
     assert "hallucination_auroc" in out
     assert "20 evaluated, 0 failed" in err
@@ -274,9 +251,8 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     assert max(map(len, tables)) <= 80
     assert "| mine | hallucination_auroc | 1.000 |" in table.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")
-    assert "<td>hallucination_auroc</td>" in shown
-    assert "<svg" in shown
-    assert "0-5k: 20, 5k-16k: 0, over 16k: 0" in shown
+    for expected in ("<td>hallucination_auroc</td>", "<svg", "0-5k: 20, 5k-16k: 0, over 16k"):
+        assert expected in shown
     written = json.loads(report.read_bytes())
     assert (written["bundle"], written["backend"], written["split"]) == ("tiny", "half", "all")
     assert written["lengths"] == {"0-5k": 20, "5k-16k": 0, "over 16k": 0}
@@ -305,17 +281,15 @@ def test_info_shows_the_bundle(call: Call, bundle: Path) -> None:
 
 
 def test_train_passes_configs_and_overrides(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    load_config, train = Mock(return_value="config"), Mock(return_value=Path("runs/bundle"))
-    schema = types.SimpleNamespace(load_config=load_config)
-    training = types.SimpleNamespace(train=train)
-    monkeypatch.setitem(sys.modules, "trivet.configs.schema", schema)
-    monkeypatch.setitem(sys.modules, "trivet.train", training)
+    fake = Mock(**{"load_config.return_value": "config", "train.return_value": Path("runs/bundle")})
+    monkeypatch.setitem(sys.modules, "trivet.configs.schema", fake)
+    monkeypatch.setitem(sys.modules, "trivet.train", fake)
     code, out, _ = call("train", "a.yaml", "b.yaml", "optim.epochs=2", "run.name=x", "--resume")
     assert (code, out) == (0, "runs/bundle\n")
     configs = [Path("a.yaml"), Path("b.yaml")]
-    load_config.assert_called_once_with(configs, ["optim.epochs=2", "run.name=x"])
+    fake.load_config.assert_called_once_with(configs, ["optim.epochs=2", "run.name=x"])
     typed = f"trivet {' '.join(sys.argv[1:])}"
-    train.assert_called_once_with("config", resume=True, command=typed)
+    fake.train.assert_called_once_with("config", resume=True, command=typed)
 
 
 def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,44 +20,26 @@ PAYLOADS = (
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
-    "<svg onload=alert(1)>",
     "<svg><script>alert(1)</script></svg>",
     "<iframe src=javascript:alert(1)>",
-    "<body onload=alert(1)>",
-    "<details open ontoggle=alert(1)>",
-    "<input autofocus onfocus=alert(1)>",
     "<a href='javascript:alert(1)'>x</a>",
     '"><script>alert(1)</script>',
-    "'><img src=x onerror=alert(1)>",
     '" onmouseover="alert(1)',
     "' onfocus='alert(1)' autofocus='",
     "</title><script>alert(1)</script>",
     "</style><script>alert(1)</script>",
-    "</textarea><script>alert(1)</script>",
-    "</option></select><img src=x onerror=alert(1)>",
-    "</p></article><script>alert(1)</script>",
     "</summary></details><img src=x onerror=alert(1)>",
     "<!-- --><script>alert(1)</script>",
-    "--><script>alert(1)</script>",
     "<![CDATA[<script>alert(1)</script>]]>",
-    "]]><script>alert(1)</script>",
     "<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
     "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
-    "<template><script>alert(1)</script></template>",
-    "<object data=javascript:alert(1)>",
-    "<embed src=javascript:alert(1)>",
-    "<link rel=stylesheet href=//evil.example/x.css>",
     "<meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<base href=//evil.example/>",
-    "<form action=//evil.example><button>x</button></form>",
     "<style>@import url(//evil.example/x.css);</style>",
     "<div style='background:url(//evil.example/x.png)'>x</div>",
     "url(//evil.example/x.png)",
     "{{ 7 * 7 }}{% raw %}",
     "${alert(1)}`${alert(1)}`",
-    "{% include 'page.html' %}",
     "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "&#60;script&#62;alert(1)&#60;/script&#62;",
     "\\u003cscript\\u003ealert(1)\\u003c/script\\u003e",
     "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
     "<scr\x00ipt>alert(1)</scr\x00ipt>",
@@ -67,7 +49,6 @@ PAYLOADS = (
     "\u2066txt.exe\u2069<img src=x onerror=alert(1)>",
     "\ud83c<img src=x onerror=alert(1)>\udf09",
     "\ufffe\uffff<video><source onerror=alert(1)>",
-    "<marquee onstart=alert(1)>x</marquee>",
     "javascript:alert(1)//",
 )
 
@@ -157,17 +138,12 @@ HOSTILE = list(hostile_rows())
 
 
 class Page(HTMLParser):
-    """A parsed page whose tags are all closed.
-
-    Attributes:
-        tags: Tags with their attributes, in order.
-        texts: Tag to the texts of its elements, without those of inner elements.
-    """
+    """A parsed page whose tags are all closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.texts: dict[str, list[str]] = {}
+        self.tags: list[tuple[str, dict[str, str]]] = []  # with their attributes, in order
+        self.texts: dict[str, list[str]] = {}  # by tag, without the texts of inner elements
         self._open: list[tuple[str, int]] = []
         self.feed(page)
         self.close()

@@ -65,11 +65,13 @@ def test_unpaired_rows_and_other_questions_are_reported() -> None:
 
 
 def test_wrong_requests_are_refused() -> None:
-    rows = run(lambda n: 0.0)
+    rows = [make_row()]
     with pytest.raises(ConfigError, match="-2 answers"):
         render_comparison((rows, rows), NAMES, ABOUTS, shown=-2)
     with pytest.raises(ConfigError, match="not an iterator"):
         render_comparison((rows, iter(rows)), NAMES, ABOUTS)
+    with pytest.raises(DataError, match=r"no row of one run \(1 rows\) has the id or the number"):
+        paired([make_row(1, id_="a")], [make_row(2, id_="b")])
 
 
 def test_ids_pair_rows_in_any_order() -> None:
@@ -102,8 +104,3 @@ def test_failures_and_other_questions_are_counted() -> None:
     assert pairs.evaluated.tolist() == [True, False]
     assert pairs.other_questions() == 1
     assert pairs.mean_difference("faithfulness").n == 1
-
-
-def test_runs_without_a_common_row_are_refused() -> None:
-    with pytest.raises(DataError, match=r"no row of one run \(1 rows\) has the id or the number"):
-        paired([make_row(1, id_="a")], [make_row(2, id_="b")])

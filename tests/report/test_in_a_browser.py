@@ -21,9 +21,8 @@ from tests.report.rows import HOSTILE, PAYLOADS, make_row
 from trivet.report.comparison_page import render_comparison
 from trivet.report.verdicts_page import render_verdicts
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
@@ -52,7 +51,6 @@ class Tab:
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send a command and return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -61,11 +59,9 @@ class Tab:
         while (answer := self._read()).get("id") != self._number:
             continue
         assert "error" not in answer, answer
-        result: dict[str, Any] = answer["result"]
-        return result
+        return dict(answer["result"])
 
     def open(self, page: str, file: Path) -> None:
-        """Open a page and wait until it is loaded."""
         file.write_text(page, encoding="utf-8")
         self.events.clear()
         self.send("Page.navigate", url=file.as_uri())
@@ -73,18 +69,15 @@ class Tab:
             self._read()
 
     def ask(self, expression: str) -> Any:
-        """Return the value of an expression in the page."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press and release a key."""
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, text=key)
 
     def size(self, width: int, height: int, mobile: bool = False) -> None:
-        """Set the size of the window."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
         self.send("Emulation.setDeviceMetricsOverride", **size)
 
@@ -134,10 +127,10 @@ VISIBLE = "[...document.querySelectorAll('#answers > article')].filter(c => !c.h
 
 
 def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
-    names = (PAYLOADS[0], PAYLOADS[1])
+    about = dict.fromkeys(PAYLOADS, "x")
     pages = (
-        render_verdicts(HOSTILE, dict.fromkeys(PAYLOADS, "x"), title=names[0], remarks=PAYLOADS),
-        render_comparison((HOSTILE, HOSTILE), names, ({}, {}), remarks=PAYLOADS),
+        render_verdicts(HOSTILE, about, title=PAYLOADS[0], remarks=PAYLOADS),
+        render_comparison((HOSTILE, HOSTILE), PAYLOADS[:2], ({}, {}), remarks=PAYLOADS),
     )
     for number, page in enumerate(pages):
         file = tmp_path / f"page-{number}.html"

@@ -226,28 +226,12 @@ def run_evaluate(judge: Any, rows: Rows) -> Scores:
     return {score: computed[f"{score}_scores"] for score in SCORES}
 
 
-RUNS = (
-    run_ragas,
-    run_deepeval,
-    run_langsmith,
-    run_langchain,
-    run_llama_index,
-    run_haystack,
-    run_mlflow,
-    run_phoenix,
-    run_inspect_ai,
-    run_trulens,
-    run_evaluate,
-)
-
-
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.__name__)
+@pytest.mark.parametrize("tool", sorted(TOOLS.keys() - {"lettucedetect", "ray", "spark"}))
 def test_a_tool_gets_the_scores(
-    run: Callable[[Any, Rows], Scores], judge: Any, rows: Rows, expected: Callable[[str], Any]
+    tool: str, judge: Any, rows: Rows, expected: Callable[[str], Any]
 ) -> None:
-    _, module = TOOLS[run.__name__.removeprefix("run_")]
-    pytest.importorskip(module)
-    for score, values in run(judge, rows).items():
+    pytest.importorskip(TOOLS[tool][1])
+    for score, values in globals()[f"run_{tool}"](judge, rows).items():
         wanted = expected(SCORES[score])
         if len(values) == 1:  # the tool reports the mean alone
             wanted = pytest.approx(sum(wanted.expected) / len(rows), abs=0.02)
