@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 from rich.console import Console
 
@@ -64,14 +65,15 @@ def test_a_shortened_text_ends_with_an_ellipsis(judge: Evaluator) -> None:
 
 def test_info_groups_scores_by_data_set_with_precisions_side_by_side(judge: Evaluator) -> None:
     about = {"data": "ragbench/[mine]", "split": "dev", "date": "2020-01-01", "command": "test"}
-    intervals = {"fp32": {"low": None, "high": None}, "int8": {"low": 0.1, "high": 0.2}}
+    values = {"relevance_rmse": 0.1234, "span_f1": 0.5}
+    precisions: list[dict[str, Any]] = [
+        {"precision": "fp32", "low": None, "high": None},
+        {"precision": "int8", "low": 0.1, "high": 0.2},
+    ]
     scores = tuple(
-        ScoreInfo.model_validate({**about, **one, **ends, "n": 7, "precision": precision})
-        for one in (
-            {"measure": "relevance_rmse", "value": 0.1234},
-            {"measure": "span_f1", "value": 0.5},
-        )
-        for precision, ends in intervals.items()
+        ScoreInfo.model_validate({**about, **one, "measure": measure, "value": value, "n": 7})
+        for measure, value in values.items()
+        for one in precisions
     )
     info = judge.bundle.info.model_copy(update={"scores": scores})
     lines = [line.split() for line in printed(render_info(info, "here"), width=80).splitlines()]
