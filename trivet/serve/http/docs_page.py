@@ -40,11 +40,7 @@ class _Table(NamedTuple):
 
 
 def docs_routes(settings: ServerSettings) -> list[Route]:
-    """Return the routes of the documentation, which is made at the first request.
-
-    Args:
-        settings: Limits and address.
-    """
+    """Return the routes of the documentation, which is made at the first request."""
 
     @functools.cache
     def document() -> dict[str, Any]:
@@ -69,12 +65,7 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
 
 
 def docs_page(document: Mapping[str, Any], settings: ServerSettings) -> str:
-    """Return the page.
-
-    Args:
-        document: OpenAPI document of the same settings.
-        settings: Address, and whether keys are required.
-    """
+    """Return the page for an OpenAPI document of the same settings."""
     routes = [_show(route, document, settings) for route in ROUTES]
     shown = {table.title.rpartition(" ")[2] for route in routes for table in route["tables"]}
     parts = document["components"]["schemas"].items()

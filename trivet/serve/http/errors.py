@@ -75,11 +75,7 @@ def error_response(error: RequestError, request_id: str) -> Response:
 
 
 def request_error(error: Exception) -> RequestError:
-    """Return the refusal that an exception means for its request.
-
-    Args:
-        error: Exception; unknown ones become ``internal`` without their message.
-    """
+    """Return the refusal for an exception; unknown ones are ``internal``, without a message."""
     match error:
         case RequestError():
             return error

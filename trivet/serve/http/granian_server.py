@@ -106,11 +106,7 @@ class GranianServer(Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet.
-
-    Args:
-        host: IP address or name.
-        port: Port; 0 takes a free one.
+    """Return a bound socket that does not listen yet; port 0 takes a free one.
 
     Raises:
         ConfigError: The address does not belong to this machine, or the port is taken.
@@ -134,9 +130,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 def most_connections(wanted: int) -> int:
     """Return how many connections fit the process's limit of open files, raising it if possible.
-
-    Args:
-        wanted: Wanted number of connections.
 
     Raises:
         ConfigError: The limit leaves no connection.

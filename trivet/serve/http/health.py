@@ -56,9 +56,8 @@ class Health:
         """Start live but not ready.
 
         Args:
-            canary_seconds: Seconds between two checks.
-            hung_seconds: Seconds after which a backend call, or waiting work without any answered
-                call, counts as hung.
+            canary_seconds: Time between two checks.
+            hung_seconds: Time until a call, or waiting work without any answer, counts as hung.
             watch: Watch that is called as well.
         """
         self._canary_seconds = canary_seconds
@@ -181,12 +180,7 @@ async def _evaluate_canary(batcher: Batcher) -> str | None:
 
 
 def health_routes(health: Health, metrics: Metrics) -> list[Route]:
-    """Return the probes of ``/health`` and of the Open Inference Protocol, and ``/metrics``.
-
-    Args:
-        health: State of the probes.
-        metrics: Metrics to show.
-    """
+    """Return the probes of ``/health`` and of the Open Inference Protocol, and ``/metrics``."""
 
     async def show_metrics(request: Request) -> Response:
         page, media_type = await run_in_threadpool(metrics.page, request.headers.get("accept"))
@@ -202,13 +196,7 @@ def health_routes(health: Health, metrics: Metrics) -> list[Route]:
 
 
 def probe_route(path: str, probe: Callable[[], str | None], answer: dict[str, Any]) -> Route:
-    """Return a route that answers 200, or 503 with the fault.
-
-    Args:
-        path: Path of the route.
-        probe: Function that returns the fault, or ``None``.
-        answer: Answer without a fault.
-    """
+    """Return a route that answers 200 with ``answer``, or 503 with the fault from ``probe``."""
     text = to_json_text(answer)
 
     async def respond(request: Request) -> Response:

@@ -47,9 +47,7 @@ class KeyRing:
         """Return whether a request may pass.
 
         The file is read again first if it changed; if that fails the keys stay as they were.
-
-        Args:
-            authorization: Value of the ``Authorization`` header: ``Bearer KEY``.
+        ``authorization`` is the value of the header, ``Bearer KEY``.
         """
         self._reload()
         scheme, _, key = (authorization or "").partition(" ")

@@ -67,12 +67,7 @@ class Metrics:
         self._rejected.labels(reason).inc()
 
     def answered(self, route: str, status: int) -> None:
-        """Count an answered request, and its refusal where the batcher does not count it.
-
-        Args:
-            route: Path of the route, or one name for all unknown paths.
-            status: Status of the answer.
-        """
+        """Count an answered request, and its refusal where the batcher does not count it."""
         self._requests.labels(route, str(status)).inc()
         if status in _REASONS:
             self.rejected(_REASONS[status])
@@ -101,11 +96,7 @@ class Metrics:
         requests.set_function(lambda: state().requests)
 
     def page(self, accept: str | None) -> tuple[bytes, str]:
-        """Return all metrics as text, and its media type.
-
-        Args:
-            accept: ``Accept`` header of the request; it may ask for OpenMetrics.
-        """
+        """Return all metrics as text in the format of an ``Accept`` header, and its media type."""
         try:
             write, media_type = choose_encoder(accept or "")
         except (TypeError, ValueError):  # the library fails on a version that is not a number

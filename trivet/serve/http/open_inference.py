@@ -43,12 +43,7 @@ _parse_options = parser(InferOptions)
 
 
 def open_inference_routes(service: RequestService, health: Health) -> list[Route]:
-    """Return the routes of ``/v2`` except its health.
-
-    Args:
-        service: Evaluates requests.
-        health: State of the probes.
-    """
+    """Return the routes of ``/v2`` except its health."""
 
     async def infer(request: Request) -> Response:
         header_length = request.headers.get(LENGTH_HEADER)

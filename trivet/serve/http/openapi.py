@@ -33,11 +33,7 @@ _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12,}.+)*)", re.MULTILINE)
 
 
 def openapi(settings: ServerSettings) -> dict[str, Any]:
-    """Return the OpenAPI document.
-
-    Args:
-        settings: Limits, and whether keys are required.
-    """
+    """Return the OpenAPI document, with the limits of the settings."""
     error = response_models.ErrorAnswer
     kinds: list[Any] = [("body", r.path, "validation", r.body) for r in ROUTES if r.body]
     kinds += [
@@ -136,9 +132,12 @@ def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -
         "response": ("maxLength", settings.max_characters),
         "answer": ("maxLength", settings.max_characters),
     }
-    names = ("EvaluateOne", "EvaluateMany", "ExampleBody", "RelevanceBody", "LettuceDetectBody")
-    for name in names:
+    for name in (
+        "EvaluateOne",
+        "EvaluateMany",
+        "ExampleBody",
+        "RelevanceBody",
+        "LettuceDetectBody",
+    ):
         for field, about in parts[name]["properties"].items():
-            if field in limits:
-                keyword, limit = limits[field]
-                about[keyword] = limit
+            about |= dict([limits[field]]) if field in limits else {}

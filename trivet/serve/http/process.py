@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FINISHED, UNFINISHED = 0, 1
-
 
 def run_server(
     load: Callable[[], Evaluator],
@@ -76,7 +74,7 @@ async def _serve(
             telemetry.close()
         if not finished:
             logger.error("some accepted work was not answered within the grace period")
-        _exit_now(FINISHED if finished else UNFINISHED)
+        _exit_now(0 if finished else 1)
 
 
 async def _start(server: RunningServer, bound: socket.socket, stopping: asyncio.Event) -> None:

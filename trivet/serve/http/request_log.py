@@ -46,13 +46,7 @@ def log_request(
 ) -> None:
     """Log a request, as a warning where the server failed.
 
-    Args:
-        request_id: Id in the answer.
-        method: HTTP method.
-        route: Path of the route, never the path in the request.
-        status: Status of the answer.
-        milliseconds: Time from the request's headers to the end of the answer.
-        windows: Number of windows, if any were made.
+    ``route`` is the path of the route, never the path in the request.
     """
     fields: dict[str, Any] = {
         "request_id": request_id,

@@ -171,16 +171,11 @@ class RequestMiddleware:
 
 
 def framing_fault(version: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """Return why a proxy might frame a request differently, or an empty string.
-
-    Args:
-        version: HTTP version; granian says ``1`` for 1.0.
-        headers: Names in lower case, and values.
-    """
+    """Return why a proxy might frame a request differently, or an empty string."""
     values: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         values.setdefault(name, []).append(value)
-    is_old = version != "1.1"
+    is_old = version != "1.1"  # granian says "1" for 1.0
     hosts = values.get(b"host", [])  # granian adds an empty one where it is missing
     if len(hosts) > 1 or (not is_old and hosts in ([], [b""])):
         return "there must be one Host header"

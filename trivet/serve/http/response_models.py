@@ -169,26 +169,12 @@ class InfoAnswer(Answer):
     @classmethod
     def of(cls, evaluator: Evaluator, settings: ServerSettings) -> Self:
         """Return the description of a server."""
-        info = evaluator.bundle.info
+        bundle = evaluator.bundle.info
         timeout_ms = settings.default_timeout_ms or settings.max_timeout_ms
         limits = {name: getattr(settings, name) for name in _LIMITS}
         return cls(
             version=trivet.__version__,
-            bundle=BundleAnswer(
-                name=info.name,
-                package_version=info.package_version,
-                encoder=info.encoder,
-                heads=list(info.heads),
-                faithfulness=info.faithfulness,
-                window=info.window,
-                thresholds=info.thresholds,
-                calibration=CalibrationAnswer(
-                    method=info.calibration.method,
-                    errors={head: e.model_dump() for head, e in info.calibration.errors.items()},
-                    data=list(info.calibration.data),
-                    split=info.calibration.split,
-                ),
-            ),
+            bundle=BundleAnswer.model_validate(bundle, strict=False, from_attributes=True),
             backend=BackendAnswer(name=evaluator.backend_name, precision=evaluator.precision),
             limits=LimitsAnswer(**(limits | {"default_timeout_ms": timeout_ms})),
         )

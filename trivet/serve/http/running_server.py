@@ -127,11 +127,7 @@ class RunningServer:
 
 
 def warm_up_examples(window: int) -> list[RagExample]:
-    """Return the canary and three longer examples, the last of which fills a window.
-
-    Args:
-        window: Window size in tokens.
-    """
+    """Return the canary and three longer examples, up to a full window of so many tokens."""
     lengths = [window // 4, window // 2, window]
     return [
         CANARY,

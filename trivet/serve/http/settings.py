@@ -16,17 +16,11 @@ LogFormat = Literal["json", "text"]
 
 
 class Setting(NamedTuple):
-    """Description of a field of ``ServerSettings``.
+    """Description of a field of ``ServerSettings``."""
 
-    Attributes:
-        text: Help of the option, and the text in the table of the docs.
-        option: Name of the option, where it does not follow from the name of the field.
-        zero: Whether 0 is allowed; other numbers must be above 0.
-    """
-
-    text: str
-    option: str = ""
-    zero: bool = False
+    text: str  # help of the option, also in the table of the docs
+    option: str = ""  # where it does not follow from the name of the field
+    zero: bool = False  # whether 0 is allowed
 
 
 class DescribedField(NamedTuple):
@@ -122,11 +116,7 @@ class ServerSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reachable from this machine alone.
-
-    Args:
-        host: IP address or ``localhost``; any other name counts as public.
-    """
+    """Return whether an IP address, or ``localhost``, is reachable from this machine alone."""
     if host == "localhost":
         return True
     try:

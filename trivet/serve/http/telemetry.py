@@ -82,11 +82,7 @@ class Telemetry:
         return cls(traces, logs, content=content, close=(traces.shutdown, logs.shutdown))
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Return an app with a span around each POST request; the outermost middleware.
-
-        Args:
-            app: App that leaves ``request_id`` and ``predictions`` in ``scope["state"]``.
-        """
+        """Return an app with a span around each POST request; the outermost middleware."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["method"] != "POST":

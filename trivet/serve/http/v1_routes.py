@@ -27,12 +27,7 @@ from trivet.serve.http.response_models import (
 
 
 def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
-    """Return the routes of ``/v1``.
-
-    Args:
-        service: Evaluates requests.
-        info: Answer of ``/v1/info``.
-    """
+    """Return the routes of ``/v1``; ``info`` is the answer of ``/v1/info``."""
     parse_evaluate, parse_relevance = parser(EvaluateBody), parser(RelevanceBody)
     parse_lettucedetect = parser(LettuceDetectBody)
 
