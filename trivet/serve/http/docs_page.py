@@ -79,9 +79,7 @@ def docs_page(document: Mapping[str, Any], settings: ServerSettings) -> str:
     )
 
 
-def _show(
-    route: RouteFacts, document: Mapping[str, Any], settings: ServerSettings
-) -> dict[str, Any]:
+def _show(route: RouteFacts, document: Mapping[str, Any], settings: ServerSettings) -> Any:
     """Return a route for the template."""
     operation = document["paths"][route.path][route.method.lower()]
     parts = document["components"]["schemas"]

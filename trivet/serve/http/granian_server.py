@@ -89,13 +89,10 @@ class GranianServer(Server):
         self._serving = asyncio.create_task(self.serve())
 
     async def close(self, seconds: float) -> bool:
-        """Stop accepting, close idle connections, and wait for the others.
-
-        Args:
-            seconds: Longest wait; a connection that is open then ends with the process.
+        """Stop accepting, close idle connections, and wait at most so long for the others.
 
         Returns:
-            Whether all connections are closed.
+            Whether all connections are closed; others end with the process.
         """
         if self._serving is None:
             self._bound.close()

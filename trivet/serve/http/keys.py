@@ -28,8 +28,7 @@ class KeyRing:
     def read(cls, path: Path) -> KeyRing:
         """Read a file with one key a line; empty lines and lines that begin with # are skipped.
 
-        Args:
-            path: File; a warning is logged if every user of the machine can read it.
+        A warning is logged if every user of the machine can read it.
 
         Raises:
             ConfigError: The file cannot be read, holds no key, or a key that no header can carry;

@@ -22,13 +22,7 @@ _FIELDS = "trivet_fields"  # attribute of a log record: further keys of its line
 def set_up_logging(
     log_format: LogFormat, *, access_log: bool = True, stream: TextIO | None = None
 ) -> None:
-    """Send the lines of all loggers to one stream.
-
-    Args:
-        log_format: ``json`` for one object a line, or ``text``.
-        access_log: Whether to log each request.
-        stream: Stream; stderr if ``None``.
-    """
+    """Send the lines of all loggers to one stream; stderr if none is given."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

@@ -70,10 +70,7 @@ class RunningServer:
         self.url = ""
 
     async def start(self, bound: socket.socket) -> None:
-        """Accept connections, and become ready once the backend has answered.
-
-        Args:
-            bound: Socket from ``bind``; the server closes it.
+        """Accept connections on a socket from ``bind``; become ready once the backend has answered.
 
         Raises:
             ConfigError: The certificate cannot be read, or the limit of open files is too low.
