@@ -1,4 +1,4 @@
-"""The whole app on the embedded bundle, asked in its own event loop, without a socket."""
+"""The whole app on the embedded bundle, in its own event loop, without a socket."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.telemetry import Telemetry
 from trivet.serve.scheduling.batcher import Batcher
 
 EXAMPLE: dict[str, Any] = {
@@ -74,28 +75,28 @@ class EvenBackend:
 
 
 class Asked:
-    """An app with all that belongs to it, and a client.
-
-    Attributes:
-        settings: Its limits.
-        batcher: What judges.
-        health: What the probes ask.
-        app: What answers.
-    """
+    """An app, its parts and a client."""
 
     def __init__(
         self,
         evaluator: Evaluator,
         settings: ServerSettings | None = None,
         keys: KeyRing | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.settings = settings or ServerSettings()
         self._runner = asyncio.Runner()
         metrics = Metrics()
         self.health = Health(watch=metrics)
-        self._runner.run(self._build(evaluator, metrics, keys))
+        self._runner.run(self._build(evaluator, metrics, keys, telemetry))
 
-    async def _build(self, evaluator: Evaluator, metrics: Metrics, keys: KeyRing | None) -> None:
+    async def _build(
+        self,
+        evaluator: Evaluator,
+        metrics: Metrics,
+        keys: KeyRing | None,
+        telemetry: Telemetry | None,
+    ) -> None:
         self.batcher = Batcher(
             evaluator,
             most_requests=self.settings.max_requests,
@@ -104,7 +105,9 @@ class Asked:
         )
         await self.batcher.start()
         self.health.warmed(self.batcher)
-        self.app = build_app(evaluator, self.batcher, self.health, metrics, self.settings, keys)
+        self.app = build_app(
+            evaluator, self.batcher, self.health, metrics, self.settings, keys, telemetry
+        )
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"
         )
@@ -139,7 +142,7 @@ class Asked:
 
 
 def refusal(response: httpx2.Response) -> tuple[int, str, str]:
-    """Check that an answer has the shape of all errors; return status, type and message."""
+    """Check the form of an error; return status, type and message."""
     body = response.json()
     assert set(body) == {"error", "error_type", "request_id"}
     assert all(isinstance(value, str) and value for value in body.values())
@@ -155,7 +158,7 @@ def embedded() -> Evaluator:
 
 @pytest.fixture(scope="module")
 def server(embedded: Evaluator) -> Iterator[Asked]:
-    """Return the app as it stands by default; one for a whole file."""
+    """Return the app with default settings; one for a file."""
     asked = Asked(embedded)
     yield asked
     asked.close()
@@ -166,7 +169,7 @@ Serve = Callable[..., Asked]
 
 @pytest.fixture
 def serve(embedded: Evaluator) -> Iterator[Serve]:
-    """Return what builds an app for one test: with settings, keys, or another engine."""
+    """Return a function that builds an app with settings, keys or another backend."""
     built: list[Asked] = []
 
     def build(

@@ -87,7 +87,7 @@ def test_any_damage_is_answered(quick: Asked, body: Any, damage: bytes, at: int,
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(good)
-def test_what_is_good_is_judged(quick: Asked, body: dict[str, Any]) -> None:
+def test_valid_requests_are_evaluated(quick: Asked, body: dict[str, Any]) -> None:
     allowed = {**body, "allow_empty_contexts": True}
     assert check(quick, "/v1/evaluate", json.dumps(allowed).encode()) == 200
     row = {name: body[name] for name in ("question", "contexts", "response")}

@@ -1,4 +1,4 @@
-"""What goes wrong: its status, its type, its shape; and what becomes of a client's place."""
+"""Errors: status, type and form; and clients that hang up."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:
     assert set(STATUSES.values()) <= {400, 401, 404, 405, 408, 413, 422, 429, 499, 500, 503, 504}
 
 
-def test_unknown_routes_and_methods_have_the_shape_of_all_errors(server: Asked) -> None:
+def test_unknown_routes_and_methods_are_errors_of_the_same_form(server: Asked) -> None:
     for path in ("/", "/v1", "/v1/evaluate/", "/v3", "/v2/models/other/infer", "/%ff"):
         assert refusal(server.post(path, {}))[:2] == (404, "not_found")
     found = refusal(server.get("/v1/evaluate"))
@@ -59,7 +59,7 @@ def test_unknown_routes_and_methods_have_the_shape_of_all_errors(server: Asked) 
     assert refusal(server.post("/metrics", b""))[0] == 405
 
 
-def test_a_request_keeps_the_name_it_was_given(server: Asked, example: dict[str, Any]) -> None:
+def test_a_valid_request_id_is_kept(server: Asked, example: dict[str, Any]) -> None:
     named = server.post("/v1/evaluate", example, {"X-Request-Id": "trace-7:a/b"})
     assert named.headers["x-request-id"] == "trace-7:a/b"
     ids = set()
@@ -71,7 +71,7 @@ def test_a_request_keeps_the_name_it_was_given(server: Asked, example: dict[str,
     assert len(ids) == 5
 
 
-def test_without_a_key_nothing_but_health_is_answered(
+def test_without_a_key_only_health_is_answered(
     serve: Serve, example: dict[str, Any], tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys"
@@ -91,7 +91,7 @@ def test_without_a_key_nothing_but_health_is_answered(
         assert answer.status_code == 200
 
 
-def test_a_key_is_asked_for_before_a_byte_is_read(serve: Serve, tmp_path: Path) -> None:
+def test_a_key_is_checked_before_the_body_is_read(serve: Serve, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("first-key\n")
     server = serve(ServerSettings(keys_file=keys), KeyRing.read(keys))
@@ -124,22 +124,22 @@ def scope_of(path: str, **headers: str) -> dict[str, Any]:
     }
 
 
-def test_a_full_queue_is_answered_at_once_with_when_to_come_back(
+def test_a_full_queue_is_answered_at_once_with_retry_after(
     serve: Serve, example: dict[str, Any]
 ) -> None:
-    engine = EvenBackend()
-    server = serve(ServerSettings(max_requests=1), backend=engine)
-    engine.gate.clear()
+    backend = EvenBackend()
+    server = serve(ServerSettings(max_requests=1), backend=backend)
+    backend.gate.clear()
 
     async def ask() -> Any:
         first = asyncio.create_task(server.client.post("/v1/evaluate", json=example))
-        await asyncio.to_thread(engine.entered.wait)
+        await asyncio.to_thread(backend.entered.wait)
         # Refused before it is read: nobody notices that the second one is no JSON.
         others = [
             await server.client.post("/v1/evaluate", content=content)
             for content in (json.dumps(example), "{")
         ]
-        engine.gate.set()
+        backend.gate.set()
         return await first, others
 
     first, others = server.run(ask())
@@ -151,17 +151,17 @@ def test_a_full_queue_is_answered_at_once_with_when_to_come_back(
     assert server.metric('trivet_requests_total{code="429",route="/v1/evaluate"}') == 2
 
 
-def test_a_request_whose_time_runs_out_is_told_so(serve: Serve, example: dict[str, Any]) -> None:
-    engine = EvenBackend()
-    server = serve(backend=engine)
-    engine.gate.clear()
+def test_a_request_beyond_its_timeout_gets_504(serve: Serve, example: dict[str, Any]) -> None:
+    backend = EvenBackend()
+    server = serve(backend=backend)
+    backend.gate.clear()
     answer = server.post("/v1/evaluate", {**example, "timeout_ms": 30})
     assert refusal(answer) == (504, "deadline", "not answered within timeout_ms (30)")
-    engine.gate.set()
+    backend.gate.set()
     assert server.metric('trivet_rejected_total{reason="deadline"}') == 1
 
 
-def test_a_server_that_stops_sends_new_work_away(serve: Serve, example: dict[str, Any]) -> None:
+def test_a_draining_server_refuses_new_work(serve: Serve, example: dict[str, Any]) -> None:
     server = serve(backend=EvenBackend())
     server.health.drain()
     assert server.run(server.batcher.drain(1.0))
@@ -175,23 +175,21 @@ def test_a_server_that_stops_sends_new_work_away(serve: Serve, example: dict[str
     assert server.get("/health/live").json() == {"status": "live"}
 
 
-def test_a_broken_engine_is_an_error_and_never_a_number(
-    serve: Serve, example: dict[str, Any]
-) -> None:
-    engine = EvenBackend(value=float("nan"))
-    server = serve(backend=engine)
+def test_a_broken_backend_is_an_error(serve: Serve, example: dict[str, Any]) -> None:
+    backend = EvenBackend(value=float("nan"))
+    server = serve(backend=backend)
     status, error_type, message = refusal(server.post("/v1/evaluate", example))
     assert (status, error_type) == (500, "non_finite")
     assert "nan" in message
     many = server.post("/v1/evaluate", {"examples": [example]})
     assert many.json()["results"][0]["error"]["code"] == "non_finite"
     assert server.metric('trivet_failed_examples_total{code="non_finite"}') == 2
-    engine.error = BackendError("the card fell off")
+    backend.error = BackendError("the GPU is gone")
     found = refusal(server.post("/v1/evaluate", example))
-    assert found == (500, "backend_failed", "the card fell off")
+    assert found == (500, "backend_failed", "the GPU is gone")
 
 
-def test_what_nobody_expected_is_internal_and_tells_nothing(
+def test_an_unexpected_exception_is_internal_and_reveals_nothing(
     serve: Serve,
     example: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
@@ -213,7 +211,7 @@ def test_what_nobody_expected_is_internal_and_tells_nothing(
 
 
 @pytest.mark.parametrize("path", ["/v1/evaluate", "/v1/relevance", "/v2/models/trivet/infer"])
-def test_no_answer_holds_what_json_has_no_word_for(
+def test_no_answer_holds_a_number_that_is_not_finite(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     server = serve(backend=EvenBackend())
@@ -269,16 +267,16 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_client_that_hangs_up_frees_its_place(serve: Serve, path: str) -> None:
-    engine = EvenBackend()
-    server = serve(backend=engine)
-    engine.gate.clear()
+    backend = EvenBackend()
+    server = serve(backend=backend)
+    backend.gate.clear()
 
     async def hang_up() -> Wire:
         # The first holds the engine, so that the second waits when its client goes.
         holding = asyncio.create_task(
             server.client.post("/v1/evaluate", json=PATHS["/v1/evaluate"])
         )
-        await asyncio.to_thread(engine.entered.wait)
+        await asyncio.to_thread(backend.entered.wait)
         wire = Wire(json.dumps(PATHS[path]).encode())
         asking = asyncio.create_task(server.app(scope_of(path), wire.receive, wire.send))
         while server.batcher.state().windows < 1:
@@ -287,18 +285,18 @@ def test_a_client_that_hangs_up_frees_its_place(serve: Serve, path: str) -> None
         await asking
         assert server.batcher.state().windows == 0
         assert server.batcher.state().requests == 1
-        engine.gate.set()
+        backend.gate.set()
         assert (await holding).status_code == 200
         return wire
 
     wire = server.run(hang_up())
     assert wire.sent[0]["status"] == 499
-    assert len(engine.calls) == 1
+    assert len(backend.calls) == 1
     assert server.metric('trivet_rejected_total{reason="cancelled"}') == 1
     assert server.metric(f'trivet_requests_total{{code="499",route="{path}"}}') == 1
 
 
-def test_a_client_that_goes_before_its_body_came_is_counted(serve: Serve) -> None:
+def test_a_client_that_hangs_up_before_its_body_is_counted(serve: Serve) -> None:
     server = serve(backend=EvenBackend())
 
     async def go() -> Wire:

@@ -1,4 +1,4 @@
-"""Keys come from a file, follow it when it changes, and are never told to anyone."""
+"""API keys: read from a file, reloaded when it changes, never revealed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replace(file: Path, text: str) -> None:
         (None, False),
     ],
 )
-def test_only_a_bearer_of_one_of_the_keys_passes(
+def test_only_a_known_bearer_key_passes(
     file: Path, authorization: str | None, accepted: bool
 ) -> None:
     assert KeyRing.read(file).accepts(authorization) == accepted
@@ -72,7 +72,7 @@ def test_no_empty_line_of_any_kind_is_a_key(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# none\n", "a b\n", "\udcff"])
-def test_a_file_that_turns_bad_changes_nothing_and_is_complained_of_once(
+def test_a_file_that_breaks_changes_nothing_and_is_logged_once(
     file: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ring = KeyRing.read(file)
@@ -131,7 +131,7 @@ def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
         KeyRing.read(tmp_path / "keys")
 
 
-def test_a_file_that_everybody_can_read_is_warned_of(
+def test_a_world_readable_file_is_warned_about(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     KeyRing.read(file)

@@ -1,4 +1,4 @@
-"""What is counted, under which names."""
+"""Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verdict(embedded: Evaluator) -> Evaluation:
     return embedded.evaluate("When?", ["It was built in 1884."], "In 1884.")
 
 
-def test_what_the_batcher_did_is_counted(embedded: Evaluator) -> None:
+def test_predictions_are_counted(embedded: Evaluator) -> None:
     metrics = Metrics()
     found = verdict(embedded)
     cut = dataclasses.replace(found, cut_question_tokens=3, faithfulness=0.95, relevance=None)
@@ -76,7 +76,7 @@ def test_calls_and_refusals_are_counted_by_reason() -> None:
     }
 
 
-def test_the_queue_is_read_when_somebody_looks() -> None:
+def test_the_queue_is_read_at_each_scrape() -> None:
     metrics = Metrics()
     state = BatcherState(requests=2, windows=7, call_seconds=None, draining=False, last_error=None)
     now = [state]
@@ -87,7 +87,7 @@ def test_the_queue_is_read_when_somebody_looks() -> None:
     assert value(metrics, "trivet_queue_requests") == 1
 
 
-def test_two_apps_count_apart_and_say_what_they_are() -> None:
+def test_two_apps_have_separate_metrics() -> None:
     one, other = Metrics(), Metrics()
     one.describe(version="1.2", bundle="mine", backend="onnxruntime", precision="int8")
     one.rejected("windows")
@@ -97,14 +97,14 @@ def test_two_apps_count_apart_and_say_what_they_are() -> None:
     assert not [name for name, _ in series_of(other) if name == "trivet_build_info"]
 
 
-def test_openmetrics_is_spoken_where_it_is_asked_for() -> None:
+def test_openmetrics_is_sent_on_request() -> None:
     page, media_type = Metrics().page("application/openmetrics-text; version=1.0.0")
     assert media_type.startswith("application/openmetrics-text")
     assert page.endswith(b"# EOF\n")
 
 
 @pytest.mark.parametrize("version", ["abc", "1.x.0", "1..0", ""])
-def test_a_version_that_is_none_gets_the_plain_page(version: str) -> None:
+def test_a_malformed_version_gets_the_plain_page(version: str) -> None:
     page, media_type = Metrics().page(f"application/openmetrics-text; version={version}")
     assert b"trivet_cut_total" in page
     assert media_type

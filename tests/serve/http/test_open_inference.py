@@ -59,9 +59,7 @@ def test_the_verdict_comes_in_tensors(
     assert outputs_of(versioned) == outputs
 
 
-def test_a_score_that_means_nothing_is_minus_one(
-    server: Asked, inputs: list[dict[str, Any]]
-) -> None:
+def test_an_undefined_score_is_minus_one(server: Asked, inputs: list[dict[str, Any]]) -> None:
     inputs[2] = tensor("response", "")
     outputs = outputs_of(server.post(INFER, {"inputs": inputs}))
     assert [outputs[name]["data"] for name in ("faithfulness", "utilization")] == [[-1.0], [-1.0]]
@@ -90,14 +88,12 @@ def test_rows_may_be_nested_and_have_a_batch_dimension_of_one(
     assert outputs_of(server.post(INFER, {"inputs": inputs[::-1]})) == flat
 
 
-def test_only_the_outputs_that_are_asked_for_come(
-    server: Asked, inputs: list[dict[str, Any]]
-) -> None:
+def test_only_requested_outputs_are_returned(server: Asked, inputs: list[dict[str, Any]]) -> None:
     asked = {"inputs": inputs, "outputs": [{"name": "completeness"}, {"name": "relevance"}]}
     assert list(outputs_of(server.post(INFER, asked))) == ["completeness", "relevance"]
 
 
-def test_tensors_may_stand_behind_the_json_both_ways(
+def test_tensors_may_follow_the_json_in_both_directions(
     server: Asked, inputs: list[dict[str, Any]]
 ) -> None:
     plain = outputs_of(server.post(INFER, {"inputs": inputs}))

@@ -79,7 +79,7 @@ def test_every_route_is_described_and_no_other(server: Asked, document: Any) -> 
     assert document["openapi"] == "3.1.0"
 
 
-def test_every_reference_leads_somewhere(document: Any) -> None:
+def test_every_reference_resolves(document: Any) -> None:
     names = set(document["components"]["schemas"])
     text = json.dumps(document)
     for found in text.split('"$ref": "')[1:]:
@@ -113,7 +113,7 @@ def shape(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", ["/v1/info", "/v2", "/v2/models/trivet", "/health/ready"])
-def test_what_is_got_is_as_the_schema_says(server: Asked, document: Any, path: str) -> None:
+def test_get_routes_answer_as_the_schema_says(server: Asked, document: Any, path: str) -> None:
     schema = document["paths"][path]["get"]["responses"]["200"]["content"][JSON]["schema"]
     answer = server.get(path).json()
     assert fits(schema, answer, document)
@@ -240,7 +240,7 @@ def test_a_server_with_keys_shows_where_they_go(serve: Serve, tmp_path: Path) ->
     assert "first-key" not in page.text
 
 
-def test_what_the_page_shows_is_escaped() -> None:
+def test_the_page_escapes_its_content() -> None:
     settings = ServerSettings()
     document = openapi(settings)
     document["components"]["schemas"]["<script>alert(1)</script>"] = {

@@ -59,7 +59,7 @@ def test_a_request_has_one_line_with_these_keys_and_no_others(stream: io.StringI
     assert (second["level"], second["status"], "windows" in second) == ("WARNING", 500, False)
 
 
-def test_an_error_says_where_but_not_what_it_quotes(stream: io.StringIO) -> None:
+def test_an_exception_is_logged_without_its_message(stream: io.StringIO) -> None:
     set_up_logging("json", stream=stream)
     try:
         fail()
@@ -102,7 +102,7 @@ def test_setting_up_twice_writes_once(stream: io.StringIO) -> None:
     assert len(lines(stream)) == 1
 
 
-def test_strangers_are_heard_from_warnings_on(stream: io.StringIO) -> None:
+def test_other_loggers_are_logged_from_warnings_on(stream: io.StringIO) -> None:
     set_up_logging("json", stream=stream)
     logging.getLogger("somebody").info("nothing")
     logging.getLogger("somebody").warning("something")

@@ -33,7 +33,7 @@ def refused(raw: bytes, body: Any = EvaluateBody) -> tuple[str, str]:
     return caught.value.error_type, caught.value.message
 
 
-def test_one_and_many_are_told_apart() -> None:
+def test_one_and_many_are_distinguished() -> None:
     one = parser(EvaluateBody)(json.dumps({**GOOD, "timeout_ms": 5, "id": "q"}).encode())
     assert isinstance(one, EvaluateOne)
     assert (one.timeout_ms, one.id, one.allow_empty_contexts) == (5.0, "q", False)
@@ -65,7 +65,7 @@ def test_one_and_many_are_told_apart() -> None:
         (b"{}", "validation", "question: Field required; contexts: Field required; response"),
     ],
 )
-def test_what_is_no_object_of_json_is_refused(raw: bytes, error_type: str, said: str) -> None:
+def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: str) -> None:
     found, message = refused(raw)
     assert found == error_type
     assert said in message
@@ -149,7 +149,7 @@ def test_a_million_faults_cost_little_more_than_the_body(raw: bytes) -> None:
     assert peak_bytes < 60_000_000
 
 
-def test_what_was_sent_is_never_repeated_at_length() -> None:
+def test_messages_do_not_repeat_long_input() -> None:
     secret = "secret " * 200
     for change in (
         {secret: 1},

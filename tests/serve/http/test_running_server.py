@@ -20,7 +20,6 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, ConfigError
 from trivet.serve.http.granian_server import bind, most_connections
-from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
 
@@ -39,7 +38,6 @@ def backend() -> EvenBackend:
 def serve(
     backend: EvenBackend,
     scenario: Scenario,
-    keys: KeyRing | None = None,
     verify: ssl.SSLContext | bool = True,
     *,
     warm: bool = True,
@@ -49,7 +47,7 @@ def serve(
 
     async def whole() -> None:
         chosen = ServerSettings(port=0, **settings)
-        server = RunningServer(Evaluator(backend=backend), chosen, keys)
+        server = RunningServer(Evaluator(backend=backend), chosen)
         with bind(chosen.host, chosen.port) as bound:
             starting = asyncio.create_task(server.start(bound))
             await (starting if warm else until(lambda: server.url))
@@ -159,23 +157,7 @@ def test_a_name_and_ipv6_are_addresses() -> None:
             assert bound.getsockname()[1] > 0
 
 
-# Keys and TLS ---------------------------------------------------------------------------------
-
-
-def test_without_a_key_no_body_is_read(backend: EvenBackend, tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text("a-key-of-some-length\n")
-
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
-        assert (await client.get("/health/ready")).status_code == 200
-        # Only the headers are sent, and the answer comes.
-        reader, writer = await connect(port_of(server))
-        writer.write(b"POST /v1/evaluate HTTP/1.1\r\nHost: a\r\nContent-Length: 999\r\n\r\n")
-        assert b" 401 " in await reader.readline()
-        writer.close()
-        given = {"Authorization": "Bearer a-key-of-some-length"}
-        assert (await client.post("/v1/evaluate", json=EXAMPLE, headers=given)).status_code == 200
-
-    serve(backend, scenario, keys=KeyRing.read(tmp_path / "keys"))
+# TLS ------------------------------------------------------------------------------------------
 
 
 def trusting() -> ssl.SSLContext:

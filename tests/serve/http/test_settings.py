@@ -1,4 +1,4 @@
-"""Limits are refused where they cannot work, and an open door where nobody asked for it."""
+"""Server settings: refusals, options and the table of the docs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from trivet.records import ConfigError
-from trivet.serve.http.settings import ServerSettings, is_loopback
+from trivet.serve.http.settings import (
+    ServerSettings,
+    described_fields,
+    is_loopback,
+    settings_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +36,7 @@ def test_only_this_machines_own_addresses_are_loopback(host: str, loopback: bool
     assert is_loopback(host) == loopback
 
 
-def test_an_address_that_others_reach_needs_keys_or_a_word() -> None:
+def test_a_public_address_needs_keys_or_insecure() -> None:
     with pytest.raises(ConfigError, match=r"host 0\.0\.0\.0 .*--keys FILE.*--insecure"):
         ServerSettings(host="0.0.0.0")
     assert ServerSettings(host="0.0.0.0", keys_file=Path("keys")).keys_file == Path("keys")
@@ -62,6 +67,18 @@ def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], mess
         ServerSettings(**given)
 
 
-def test_what_may_be_nothing_may_be_0() -> None:
+def test_some_settings_may_be_0() -> None:
     settings = ServerSettings(port=0, wait_ms=0.0, grace_seconds=0.0)
     assert (settings.port, settings.wait_ms, settings.grace_seconds) == (0, 0.0, 0.0)
+
+
+def test_the_docs_hold_the_table_of_all_options() -> None:
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    assert any(settings_table() in page.read_text(encoding="utf-8") for page in docs.glob("*.md"))
+
+
+def test_option_names_follow_from_the_fields() -> None:
+    names = {field.name: field.option for field in described_fields()}
+    assert names["max_body_bytes"] == "--max-body-bytes"
+    assert names["header_timeout_seconds"] == "--header-timeout"
+    assert names["keys_file"] == "--keys"

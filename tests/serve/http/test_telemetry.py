@@ -1,8 +1,7 @@
-"""Spans and events: what a collector is told, and that no text is told unasked."""
+"""Spans and events of OpenTelemetry, without texts by default."""
 
 from __future__ import annotations
 
-import asyncio
 import http.server
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,12 +19,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import trivet
-from trivet.serve.http.app import build_app
-from trivet.serve.http.health import Health
-from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.settings import ServerSettings
+from tests.serve.http.conftest import Asked
 from trivet.serve.http.telemetry import CAPTURE_CONTENT, Telemetry
-from trivet.serve.scheduling.batcher import Batcher
 
 EXAMPLE = {
     "question": "Who keeps the lighthouse?",
@@ -38,7 +33,7 @@ Ask = Callable[[httpx2.AsyncClient], Awaitable[Any]]
 
 
 class Told:
-    """What was sent to the exporters."""
+    """Spans and events sent to the exporters."""
 
     def __init__(self, *, content: bool = False) -> None:
         self._spans, self._logs = InMemorySpanExporter(), InMemoryLogRecordExporter()
@@ -64,32 +59,16 @@ class Told:
         )
 
 
-@pytest.fixture(scope="module")
-def evaluator() -> trivet.Evaluator:
-    return trivet.Evaluator(threads=1)
-
-
 @pytest.fixture
-def ask(evaluator: trivet.Evaluator) -> Callable[[Ask, Telemetry | None], Any]:
-    """Return a function: ask the app something, in an event loop of its own."""
+def ask(embedded: trivet.Evaluator) -> Callable[[Ask, Telemetry | None], Any]:
+    """Return a function that sends requests to an app with telemetry."""
 
     def ask_app(asking: Ask, telemetry: Telemetry | None) -> Any:
-        async def run() -> Any:
-            batcher, health, metrics = Batcher(evaluator), Health(), Metrics()
-            app = build_app(
-                evaluator, batcher, health, metrics, ServerSettings(), telemetry=telemetry
-            )
-            await batcher.start()
-            transport = httpx2.ASGITransport(app)
-            try:
-                async with httpx2.AsyncClient(
-                    transport=transport, base_url="http://trivet"
-                ) as client:
-                    return await asking(client)
-            finally:
-                await batcher.close()
-
-        return asyncio.run(run())
+        asked = Asked(embedded, telemetry=telemetry)
+        try:
+            return asked.run(asking(asked.client))
+        finally:
+            asked.close()
 
     return ask_app
 
@@ -137,7 +116,7 @@ def test_a_request_is_a_span_with_its_stages_and_a_score_an_event(ask: Any) -> N
     assert verdict["adherent"] is False
 
 
-def test_a_callers_trace_goes_on(ask: Any) -> None:
+def test_the_clients_trace_is_continued(ask: Any) -> None:
     told = Told()
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -156,8 +135,8 @@ def test_a_callers_trace_goes_on(ask: Any) -> None:
     assert second.parent is None
 
 
-def test_what_fails_is_counted_and_what_the_server_breaks_is_an_error(
-    ask: Any, evaluator: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch
+def test_failures_are_counted_and_failures_of_the_server_are_errors(
+    ask: Any, embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = Told()
     empty = EXAMPLE | {"contexts": []}
@@ -170,7 +149,7 @@ def test_what_fails_is_counted_and_what_the_server_breaks_is_an_error(
         def fail(windows: Any) -> Any:
             raise RuntimeError("quotes Jonas")
 
-        monkeypatch.setattr(evaluator.backend, "run", fail)
+        monkeypatch.setattr(embedded.backend, "run", fail)
         broken = await client.post("/v1/evaluate", json=EXAMPLE)
         return [answer.status_code for answer in (many, bad, nowhere, broken)]
 
@@ -187,7 +166,7 @@ def test_what_fails_is_counted_and_what_the_server_breaks_is_an_error(
     assert "Jonas" not in told.everything()
 
 
-def test_texts_are_told_where_that_is_asked_for_and_nowhere_else(ask: Any) -> None:
+def test_texts_are_exported_only_if_that_is_turned_on(ask: Any) -> None:
     async def asking(client: httpx2.AsyncClient) -> None:
         await client.post("/v1/evaluate", json=EXAMPLE)
         await client.post("/v1/relevance", json={k: EXAMPLE[k] for k in ("question", "contexts")})
@@ -207,7 +186,7 @@ def test_texts_are_told_where_that_is_asked_for_and_nowhere_else(ask: Any) -> No
     assert "Jonas" in explained[0]
 
 
-def test_probes_and_metrics_are_not_told_and_without_telemetry_nothing_is(ask: Any) -> None:
+def test_get_requests_have_no_spans(ask: Any) -> None:
     told = Told()
 
     async def asking(client: httpx2.AsyncClient) -> list[int]:
@@ -248,7 +227,7 @@ def collector() -> Iterator[tuple[str, dict[str, bytes]]]:
 
 
 @pytest.mark.parametrize("capture", [None, "true"])
-def test_a_collector_gets_it_as_the_variables_say(
+def test_a_collector_is_configured_by_environment_variables(
     ask: Any,
     collector: tuple[str, dict[str, bytes]],
     monkeypatch: pytest.MonkeyPatch,
@@ -284,7 +263,7 @@ def test_a_collector_gets_it_as_the_variables_say(
     assert {record.span_id for record in records} == {span.span_id}
 
 
-def test_a_collector_that_is_not_there_holds_up_nothing() -> None:
+def test_a_collector_that_does_not_answer_delays_nothing() -> None:
     never = threading.Event()  # would block this test for good, were it waited for
     traces, logs = TracerProvider(shutdown_on_exit=False), LoggerProvider(shutdown_on_exit=False)
     stuck = Telemetry(traces, logs, close=(never.wait,))

@@ -57,7 +57,7 @@ def test_contexts_may_be_objects_and_their_ids_come_back(
     assert answer == verdict_of(embedded, {**example, "contexts": texts})
 
 
-def test_without_a_response_relevance_alone_is_judged(
+def test_without_a_response_only_relevance_is_evaluated(
     server: Asked, embedded: Evaluator, example: dict[str, Any]
 ) -> None:
     verdict = verdict_of(embedded, {**example, "response": ""})
@@ -74,7 +74,7 @@ def test_without_a_response_relevance_alone_is_judged(
     assert "utilization" not in json.dumps(answer)
 
 
-def test_several_examples_fail_each_in_its_place(
+def test_each_of_several_examples_fails_alone(
     server: Asked, embedded: Evaluator, example: dict[str, Any]
 ) -> None:
     examples = [
@@ -97,7 +97,7 @@ def test_several_examples_fail_each_in_its_place(
     assert server.post("/v1/evaluate", {"examples": []}).json() == {"results": []}
 
 
-def test_a_response_may_be_judged_against_nothing(
+def test_empty_contexts_may_be_allowed(
     server: Asked, embedded: Evaluator, example: dict[str, Any]
 ) -> None:
     nothing = {**example, "contexts": []}
@@ -109,9 +109,7 @@ def test_a_response_may_be_judged_against_nothing(
     assert refusal(server.post("/v1/relevance", {"question": "x", "contexts": []}))[0] == 422
 
 
-def test_a_large_request_is_read_aside_and_answered_the_same(
-    serve: Serve, example: dict[str, Any]
-) -> None:
+def test_a_large_request_is_parsed_in_a_thread(serve: Serve, example: dict[str, Any]) -> None:
     server = serve(backend=EvenBackend())
     passage = "A ferry, red as it was, left at one, at two, at six, at ten. "
     large = {**example, "contexts": [passage * 100] * 12}
@@ -122,7 +120,7 @@ def test_a_large_request_is_read_aside_and_answered_the_same(
     assert answer["faithfulness"] == 0.5
 
 
-def test_the_header_says_where_the_time_went(server: Asked, example: dict[str, Any]) -> None:
+def test_server_timing_lists_the_stages(server: Asked, example: dict[str, Any]) -> None:
     timing = server.post("/v1/evaluate", example).headers["server-timing"]
     stages = dict(part.split(";dur=") for part in timing.split(", "))
     assert list(stages) == ["tokenize", "queue", "infer", "finish"]
@@ -130,7 +128,7 @@ def test_the_header_says_where_the_time_went(server: Asked, example: dict[str, A
     assert float(stages["infer"]) > 0
 
 
-def test_info_says_what_answers_and_within_which_limits(server: Asked, embedded: Evaluator) -> None:
+def test_info_describes_model_backend_and_limits(server: Asked, embedded: Evaluator) -> None:
     info, own = server.get("/v1/info").json(), embedded.bundle.info
     assert info["version"] == trivet.__version__
     assert info["bundle"]["name"] == own.name
@@ -169,7 +167,7 @@ def test_limits_are_those_of_the_settings(serve: Serve, example: dict[str, Any])
     assert server.metric('trivet_failed_examples_total{code="too_long"}') == 3
 
 
-def test_of_examples_that_are_too_many_none_is_made(
+def test_too_many_examples_are_refused_before_they_are_built(
     serve: Serve, example: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(ServerSettings(max_examples=2))
@@ -178,7 +176,7 @@ def test_of_examples_that_are_too_many_none_is_made(
     assert found[:2] == (422, "too_long")
 
 
-def test_contexts_that_are_too_many_are_counted_and_not_looked_at(server: Asked) -> None:
+def test_too_many_contexts_are_refused_unread(server: Asked) -> None:
     class Unread(tuple[str, ...]):
         def __iter__(self) -> Iterator[str]:
             raise AssertionError("half a million contexts would hold up the event loop")
