@@ -48,7 +48,7 @@ def onnx(
     form: FormOption = "portable",
     threads: ThreadsOption = None,
 ) -> None:
-    """Write the ONNX graphs and compare them with the weights over a grid of shapes."""
+    """Write ONNX graphs and compare them with the weights."""
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision)  # an engine is compared with fp32
@@ -64,7 +64,7 @@ def openvino(
     out: OutOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Measure int8 and bf16 candidates on labelled rows and keep the fastest good one."""
+    """Choose the fastest accurate model for OpenVINO."""
     bundle = _with_graphs(bundle, out, ("fp32", "int8"), "portable", threads)
     rows = _load_rows(data, split)
     with needs_extra("export"):
@@ -88,7 +88,7 @@ def tensorrt(
     out: OutOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Build an engine for this machine's GPU; keep it if the verdicts on DATA stay the same."""
+    """Build and check an engine for this machine's GPU."""
     bundle = _with_graphs(bundle, out, ("fp32", "int8", precision), form, threads)
     rows = _load_rows(data, split)
     from trivet.exporting.tensorrt import export_tensorrt
@@ -112,7 +112,7 @@ def triton(
     ] = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Write a model repository for NVIDIA Triton from the graphs or the engine of a bundle."""
+    """Write a model repository for NVIDIA Triton."""
     from trivet.serve.triton.repository import export_triton
 
     export_triton(bundle, out, encoder, precision=precision, threads=threads)
