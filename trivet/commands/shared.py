@@ -26,8 +26,7 @@ PrecisionOption = Annotated[
 ]
 BackendName = Literal["onnx", "openvino", "tensorrt"]
 BackendOption = Annotated[
-    BackendName,
-    typer.Option(help="Backend; tensorrt needs an engine from `trivet export`."),
+    BackendName, typer.Option(help="Backend; tensorrt needs an engine from `trivet export`.")
 ]
 
 
@@ -44,8 +43,8 @@ def needs_extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
-        install = f"pip install 'trivet[{name}]'"
-        raise end(f"{error.name} is not installed; {install}", USAGE) from error
+        message = f"{error.name} is not installed; pip install 'trivet[{name}]'"
+        raise end(message, USAGE) from error
 
 
 def parse_level(pair: str, refusal: str) -> tuple[str, float]:

@@ -122,14 +122,12 @@ def reason(verdict: Evaluation, score: str) -> str:
     """Return a score's explanation: unsupported spans, or the values it is computed from."""
     if getattr(verdict, field_of(score)) is None:
         text = "no score: the example has no response or no contexts"
+    elif score == "faithfulness" and not verdict.unsupported:
+        text = "nothing unsupported was found"
     elif score == "faithfulness":
         spans = [f"{span.text!r} ({span.probability:.2f})" for span in verdict.unsupported]
         more = len(spans) - _SHOWN_SPANS
-        text = (
-            "unsupported: " + ", ".join(spans[:_SHOWN_SPANS])
-            if spans
-            else "nothing unsupported was found"
-        )
+        text = f"unsupported: {', '.join(spans[:_SHOWN_SPANS])}"
         text += f" and {more} more" if more > 0 else ""
     elif score == "completeness":
         text = f"relevance {verdict.relevance:.3f}, utilization {verdict.utilization:.3f}"

@@ -111,14 +111,10 @@ def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
         yield f"{verdict.replaced_characters} characters could not be encoded, read as U+FFFD"
 
 
-def rebuilt_response(verdict: Evaluation) -> str:
-    """Return the response as far as the verdict's sentences and spans contain it."""
-    return rebuilt([*verdict.sentences, *verdict.unsupported])
-
-
-def rebuilt_contexts(verdict: Evaluation) -> tuple[str, ...]:
-    """Return each context as far as the verdict's sentences contain it."""
-    return tuple(rebuilt(context.sentences) for context in verdict.contexts)
+def rebuilt_texts(verdict: Evaluation) -> tuple[str, tuple[str, ...]]:
+    """Return response and contexts as far as the verdict's sentences and spans contain them."""
+    response = rebuilt([*verdict.sentences, *verdict.unsupported])
+    return response, tuple(rebuilt(context.sentences) for context in verdict.contexts)
 
 
 def rebuilt(spans: Iterable[TextSpan]) -> str:
@@ -188,23 +184,21 @@ def _split(begin: int, end: int, spans: Iterable[SpanT]) -> Iterator[tuple[int, 
 
 def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str, tuple[str, ...]]:
     """Return response and contexts: the row's texts if the verdict fits them, else rebuilt ones."""
-    response, contexts = row.response, row.contexts
-    if response is not None and not matches(response, [*verdict.sentences, *verdict.unsupported]):
-        notes.append(_OTHER_TEXT.format("response"))
-        response = None
-    if contexts is not None and (
-        (verdict.contexts and len(verdict.contexts) != len(contexts))
-        or not all(
-            matches(text, one.sentences)
-            for text, one in zip(contexts, verdict.contexts, strict=False)
-        )
-    ):
-        notes.append(_OTHER_TEXT.format("contexts"))
-        contexts = None
-    return (
-        rebuilt_response(verdict) if response is None else response,
-        rebuilt_contexts(verdict) if contexts is None else contexts,
-    )
+    response, contexts = rebuilt_texts(verdict)
+    if row.response is not None:
+        if matches(row.response, [*verdict.sentences, *verdict.unsupported]):
+            response = row.response
+        else:
+            notes.append(_OTHER_TEXT.format("response"))
+    if row.contexts is not None:
+        pairs = zip(row.contexts, verdict.contexts, strict=False)
+        if len(verdict.contexts) in (0, len(row.contexts)) and all(
+            matches(text, one.sentences) for text, one in pairs
+        ):
+            contexts = row.contexts
+        else:
+            notes.append(_OTHER_TEXT.format("contexts"))
+    return response, contexts
 
 
 def _shown_contexts(

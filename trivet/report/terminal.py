@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trivet.records import DataError, Evaluation
-from trivet.report.answer import evaluation_notes, rebuilt_contexts, rebuilt_response
+from trivet.report.answer import evaluation_notes, rebuilt_texts
 
 _UNSUPPORTED = "bold red"
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
@@ -60,7 +60,7 @@ def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) 
 
 def render_evaluation(verdict: Evaluation) -> RenderableType:
     """Return a verdict with texts rebuilt from its own sentences."""
-    return render_verdict(rebuilt_response(verdict), rebuilt_contexts(verdict), verdict)
+    return render_verdict(*rebuilt_texts(verdict), verdict)
 
 
 def visible(text: str) -> str:

@@ -76,8 +76,15 @@ class VerdictFile:
             if row.response is None and row.contexts is None:
                 while current is not None and current.number < row.row:
                     current = next(log_rows, None)
-                if current is not None and current.number == row.row:
-                    row = _with_texts(row, current)
+                example = None if current is None else current.example
+                if current and current.number == row.row and isinstance(example, RagExample):
+                    row = replace(
+                        row,
+                        question=example.question,
+                        contexts=example.contexts,
+                        response=example.response,
+                        context_ids=row.context_ids or current.context_ids or (),
+                    )
             yield row
 
     def _log_rows(self) -> Iterator[LogRow]:
@@ -91,20 +98,6 @@ class VerdictFile:
             if self._log_given:
                 raise
             logger.warning("%s: %s; the report shows fewer texts", self._log, error)
-
-
-def _with_texts(row: VerdictRow, logged: LogRow) -> VerdictRow:
-    """Return a row with the texts of its row in the log."""
-    example = logged.example
-    if not isinstance(example, RagExample):
-        return row
-    return replace(
-        row,
-        question=example.question,
-        contexts=example.contexts,
-        response=example.response,
-        context_ids=row.context_ids or logged.context_ids or (),
-    )
 
 
 def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:

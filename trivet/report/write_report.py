@@ -24,14 +24,8 @@ def write_report(
 ) -> None:
     """Write the page of one verdict file, or the comparison of two.
 
-    Args:
-        verdicts: One or two files of ``trivet evaluate``.
-        out: Page to write.
-        logs: Logs with the texts, one for each file or one for both; by default those named in
-            the runs' records.
-        limits: Limits of the kinds of failure.
-        by: Metadata columns to group by.
-        shown: Number of answers on the page.
+    ``logs`` with the texts are one for each file or one for both; by default those named in the
+    runs' records. The other arguments are those of `render_verdicts`.
 
     Raises:
         DataError: A file cannot be read, has no verdicts or would be overwritten, or two runs have
@@ -49,11 +43,10 @@ def write_report(
     first, *others = [VerdictFile(path, log) for path, log in zip(verdicts, own, strict=True)]
     if others:
         second = others[0]
-        same_name = first.path.name == second.path.name
-        names = [str(one.path) if same_name else one.path.name for one in (first, second)]
+        names = (first.path.name, second.path.name)
         page = render_comparison(
             (first, second),
-            (names[0], names[1]),
+            names if len(set(names)) == 2 else (str(first.path), str(second.path)),
             (first.facts.about, second.facts.about),
             remarks=_comparison_remarks(first, second),
             limits=limits,
@@ -83,8 +76,7 @@ def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str] = ()) ->
 def _comparison_remarks(first: VerdictFile, second: VerdictFile) -> list[str]:
     remarks = [f"A: {remark}" for remark in first.facts.remarks]
     remarks += [f"B: {remark}" for remark in second.facts.remarks]
-    judges = (first.facts.judge, second.facts.judge)
-    if all(judges) and judges[0] != judges[1]:
+    if first.facts.judge and second.facts.judge and first.facts.judge != second.facts.judge:
         remarks.append(
             "The runs used different bundles or precisions: differences may come from the "
             "evaluator, not from the answers."
