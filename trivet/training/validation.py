@@ -1,4 +1,4 @@
-"""Measures of the validation loop: point values, without intervals."""
+"""Measures of the validation loop, by torchmetrics: point values, without intervals."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, distributed
-
-from trivet.measures.intervals import FloatArray, auroc, root_mean_square
+from torchmetrics.functional import mean_squared_error
+from torchmetrics.functional.classification import binary_auroc
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +31,8 @@ class ValidationMeasures:
     """
 
     def __init__(self) -> None:
-        # Predicted and true, by score and source. *Shape of each:* [rows, 2].
-        self._rows: dict[tuple[str, str], list[FloatArray]] = defaultdict(list)
+        # Predicted and true, by score and source. *Shape of each:* [rows, 2], float32, on the CPU.
+        self._rows: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
 
     def update(self, source: Sequence[str], scores: Mapping[str, tuple[Tensor, Tensor]]) -> None:
         """Add a batch of B examples.
@@ -47,27 +46,26 @@ class ValidationMeasures:
             ValueError: Lengths differ, or a prediction whose truth is known is outside [0, 1] or
                 NaN.
         """
-        sources = np.array(source)
         for name, (predicted, true) in scores.items():
             if not predicted.shape == true.shape == (len(source),):
                 raise ValueError(
                     f"{name}: {len(source)} sources, predictions {tuple(predicted.shape)} and "
                     f"truths {tuple(true.shape)} must have one dimension and one length"
                 )
-            rows = torch.stack([predicted.detach().float().cpu(), true.detach().float().cpu()], -1)
-            values = rows.numpy().astype(np.float64)
-            known = ~np.isnan(values[:, 1])
+            predicted, true = predicted.detach().float().cpu(), true.detach().float().cpu()
+            known = ~torch.isnan(true)
             # NaN fails this test as well; the slack is for the rounding of sums.
-            inside = (values[:, 0] >= -SLACK) & (values[:, 0] <= 1 + SLACK)
+            inside = (predicted >= -SLACK) & (predicted <= 1 + SLACK)
             wrong = int((~inside & known).sum())
             if wrong:
                 raise ValueError(
                     f"{name}: {wrong} of {int(known.sum())} predictions are not in [0, 1]; NaN "
                     "means that the model has diverged"
                 )
-            values[:, 0] = values[:, 0].clip(0, 1)
             for one in sorted(set(source)):
-                self._rows[name, one].append(values[(sources == one) & known])
+                rows = torch.tensor([other == one for other in source]) & known
+                kept = torch.stack([predicted[rows].clamp(0, 1), true[rows]], dim=-1)
+                self._rows[name, one].append(kept)
 
     def compute(self) -> dict[str, float]:
         """Return ``measure/source`` for each source where it is defined, and ``measure/mean``.
@@ -80,11 +78,11 @@ class ValidationMeasures:
         for measure, name in MEASURES.items():
             values = {}
             for source in sorted(source for kept, source in rows if kept == name):
-                value = _value(measure, rows[name, source])
-                if np.isfinite(value):
-                    values[source] = value
-                else:
+                value = _value(measure, *rows[name, source].unbind(-1))
+                if value is None:
                     logger.debug("%s is undefined for %s", measure, source)
+                else:
+                    values[source] = value
             figures |= {f"{measure}/{source}": value for source, value in values.items()}
             if values:
                 figures[f"{measure}/mean"] = sum(values.values()) / len(values)
@@ -94,24 +92,26 @@ class ValidationMeasures:
         """Remove all rows."""
         self._rows.clear()
 
-    def _joined(self) -> dict[tuple[str, str], FloatArray]:
+    def _joined(self) -> dict[tuple[str, str], Tensor]:
         """Return the rows of all ranks, in the order of the ranks. *Shape of each:* [rows, 2]."""
-        own = {key: np.concatenate(pieces) for key, pieces in self._rows.items()}
+        own = {key: torch.cat(pieces) for key, pieces in self._rows.items()}
         if not (distributed.is_available() and distributed.is_initialized()):
             return own
         ranks: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(ranks, own)
         keys = {key for rank in ranks for key in rank}
-        return {key: np.concatenate([rank[key] for rank in ranks if key in rank]) for key in keys}
+        return {key: torch.cat([rank[key] for rank in ranks if key in rank]) for key in keys}
 
 
-def _value(measure: str, rows: FloatArray) -> float:
-    """Return the value of a measure; NaN if undefined. *Shape:* [rows, 2]."""
-    if not len(rows):
-        return float("nan")
-    predicted, true = rows.T
+def _value(measure: str, predicted: Tensor, true: Tensor) -> float | None:
+    """Return the value of a measure; None if undefined. *Shapes:* [rows] each.
+
+    Classes are counted first: torchmetrics returns 0 and a warning for an undefined AUROC, and NaN
+    for an empty RMSE.
+    """
     if measure == "hallucination_auroc":
-        statistic = auroc(1 - predicted, true < 0.5)
-    else:
-        statistic = root_mean_square(predicted - true)
-    return float(statistic(np.ones((1, len(rows))))[0])
+        hallucinated = (true < 0.5).long()
+        if hallucinated.any() and not hallucinated.all():
+            return float(binary_auroc(1 - predicted, hallucinated))
+        return None
+    return float(mean_squared_error(predicted, true, squared=False)) if len(true) else None
