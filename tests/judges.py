@@ -54,20 +54,28 @@ class FormulaBackend:
         key = (ids.astype(np.float64) ** 1.5).sum(axis=1, keepdims=True)
         broken = np.where((ids == self.nan_on).any(axis=1, keepdims=True), np.nan, 0.0)
         support, relevance, utilization = (
-            (np.mod(np.sin(ids * factor + key * 0.37) * 437.58, 1.0) + broken)
-            .astype(np.float32)
-            .reshape(-1)
+            np.mod(np.sin(ids * factor + key * 0.37) * 437.58, 1.0) + broken
             for factor in (12.9, 7.1, 3.3)
         )
-        return join(
-            support_probs=supported_anywhere(support, windows.response_at),
-            relevance_probs=gather_tokens(relevance, windows.context_at),
-            utilization_probs=gather_tokens(utilization, windows.context_at),
-            response_mask=windows.response_at.max(axis=-1) >= 0,
-            context_weight=windows.context_weight,
-            sentence_pool=windows.sentence_pool,
-            faithfulness=self.faithfulness,
-        )
+        return outputs_of(windows, support, relevance, utilization, self.faithfulness)
+
+
+def outputs_of(
+    windows: Windows, support: Any, relevance: Any, utilization: Any, faithfulness: Reduction
+) -> Outputs:
+    """Return the outputs of a graph that finds these probabilities [N, L] for each head."""
+    support, relevance, utilization = (
+        values.astype(np.float32).reshape(-1) for values in (support, relevance, utilization)
+    )
+    return join(
+        support_probs=supported_anywhere(support, windows.response_at),
+        relevance_probs=gather_tokens(relevance, windows.context_at),
+        utilization_probs=gather_tokens(utilization, windows.context_at),
+        response_mask=windows.response_at.max(axis=-1) >= 0,
+        context_weight=windows.context_weight,
+        sentence_pool=windows.sentence_pool,
+        faithfulness=faithfulness,
+    )
 
 
 class GatedBackend:

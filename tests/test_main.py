@@ -20,13 +20,14 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import trivet
+from tests.judges import outputs_of
 from trivet.__main__ import app, main
 from trivet.backends.graph_choice import LoadedBackend
 from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
-from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.aggregate import Outputs
 
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
@@ -42,16 +43,8 @@ class Half:
         self.wood = wood
 
     def run(self, windows: Windows) -> Outputs:
-        values = np.where(windows.input_ids == self.wood, 0.25, 0.75).astype(np.float32).reshape(-1)
-        return join(
-            support_probs=supported_anywhere(values, windows.response_at),
-            relevance_probs=gather_tokens(values, windows.context_at),
-            utilization_probs=gather_tokens(values, windows.context_at),
-            response_mask=windows.response_at.max(axis=-1) >= 0,
-            context_weight=windows.context_weight,
-            sentence_pool=windows.sentence_pool,
-            faithfulness="weakest_token",
-        )
+        values = np.where(windows.input_ids == self.wood, 0.25, 0.75)
+        return outputs_of(windows, values, values, values, "weakest_token")
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.judges import outputs_of
 from trivet.bundle.bundle import BundleInfo, GraphInfo, WindowInfo, write_bundle
 from trivet.bundle.schema import parse_info
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.aggregate import Outputs
 from trivet.records import BundleError, RagExample
 
 LENGTHS = WindowInfo(size=96, sizes=(48, 96), break_even=200)
@@ -32,16 +33,8 @@ class Widths:
 
     def run(self, windows: Windows) -> Outputs:
         self.widest = max(self.widest, int(windows.attention_mask.sum(axis=1).max()))
-        likely = np.full(windows.input_ids.size, 0.75, dtype=np.float32)
-        return join(
-            support_probs=supported_anywhere(likely, windows.response_at),
-            relevance_probs=gather_tokens(likely, windows.context_at),
-            utilization_probs=gather_tokens(likely, windows.context_at),
-            response_mask=windows.response_at.max(axis=-1) >= 0,
-            context_weight=windows.context_weight,
-            sentence_pool=windows.sentence_pool,
-            faithfulness="weakest_sentence",
-        )
+        likely = np.full(windows.input_ids.shape, 0.75)
+        return outputs_of(windows, likely, likely, likely, "weakest_sentence")
 
 
 @pytest.fixture
