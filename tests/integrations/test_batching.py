@@ -6,7 +6,10 @@ import asyncio
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -85,30 +88,17 @@ def test_a_failure_concerns_its_example_alone(judge: Any, rows: Rows) -> None:
     assert isinstance(batcher.evaluate(**rows[0]), Evaluation)
 
 
-class FakeJudge:
-    """A judge that fails its first call and repeats one verdict from then on."""
-
-    def __init__(self, verdict: Evaluation) -> None:
-        self.verdict = verdict
-        self.calls = 0
-
-    def evaluate(self, *arguments: Any) -> Evaluation:
-        self.calls += 1
-        if self.calls == 1:
-            raise ConnectionError("no answer")
-        return self.verdict
-
-
 def test_errors_are_retried_and_old_verdicts_forgotten(verdicts: list[Evaluation]) -> None:
-    judge = FakeJudge(verdicts[0])
-    batcher = RequestBatcher(judge)
+    results = chain([ConnectionError("no answer")], repeat(verdicts[0]))
+    evaluate = Mock(side_effect=results)
+    batcher = RequestBatcher(SimpleNamespace(evaluate=evaluate))
     with pytest.raises(ConnectionError, match="no answer"):
         batcher.evaluate("When?", ["Red."], "In 0.")
     assert batcher.evaluate("When?", ["Red."], "In 0.") is verdicts[0]
     for number in range(1, 2000):
         batcher.evaluate("When?", ["Red."], f"In {number}.")
-    assert judge.calls == 2001
+    assert evaluate.call_count == 2001
     batcher.evaluate("When?", ["Red."], "In 1999.")
-    assert judge.calls == 2001
+    assert evaluate.call_count == 2001
     batcher.evaluate("When?", ["Red."], "In 0.")
-    assert judge.calls == 2002
+    assert evaluate.call_count == 2002

@@ -58,13 +58,12 @@ def test_tokens_use_the_threshold_of_spans(rows: Rows) -> None:
 
 
 def test_invalid_arguments_are_refused(judge: Any, embedded: Any, rows: Rows) -> None:
-    with pytest.raises(ValueError, match="no output_format 'words'; use 'tokens' or 'spans'"):
-        HallucinationDetector(judge).predict(**call(rows[0]), output_format="words")  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match="CountingJudge gives no tokens; use output_format='spans'"
+    for wrong, message in (
+        ({"output_format": "words"}, "no output_format 'words'; use 'tokens' or 'spans'"),
+        ({}, "CountingJudge gives no tokens; use output_format='spans'"),
+        ({"min_confidence": 2}, r"min_confidence must be in \[0, 1\], got 2"),
     ):
-        HallucinationDetector(judge).predict(**call(rows[0]))
-    with pytest.raises(ValueError, match=r"min_confidence must be in \[0, 1\], got 2"):
-        HallucinationDetector(judge).predict(**call(rows[0]), min_confidence=2)
+        with pytest.raises(ValueError, match=message):
+            HallucinationDetector(judge).predict(**call(rows[0]), **wrong)
     with pytest.raises(ExampleError, match="there are no contexts"):
         HallucinationDetector(embedded).predict(context=[], answer="Here.")
