@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -15,6 +17,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +70,12 @@ def test_imports_keep_to_the_floors() -> None:
     script += "sys.exit(lint_imports('pyproject.toml', no_cache=True))"
     result = run(sys.executable, "-c", script)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("trivet", cache_dir=None, exclude_type_checking_imports=True)
+    imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError with the modules
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
@@ -138,6 +147,39 @@ def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> No
     pinned = {canonical(pin.partition("==")[0]) for pin in pins}
     named = {canonical(match.group()) for item in asked if (match := re.match(r"[\w.-]+", item))}
     assert named - pinned - {"trivet"} == set()
+
+
+# Loaded late by the adapters; whoever uses one of these tools has it installed.
+ADAPTED = {"deepeval", "evaluate", "haystack", "inspect_ai", "langchain_core", "langsmith"}
+ADAPTED |= {"lettucedetect", "llama_index", "mlflow", "phoenix", "pyspark", "ragas", "ray"}
+ADAPTED |= {"trulens", "triton_python_backend_utils"}
+
+
+def test_what_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *(item for extra in extras.values() for item in extra)]
+    declared = {canonical(match.group()) for item in asked if (match := re.match(r"[\w.-]+", item))}
+    distributions = importlib.metadata.packages_distributions()
+    imported = {
+        name.partition(".")[0]
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+        )
+    }
+    imported -= {*sys.stdlib_module_names, *ADAPTED, "trivet", "tests", "benchmarks"}
+    undeclared = {
+        name
+        for name in imported
+        if not declared & {canonical(each) for each in distributions.get(name, [name])}
+    }
+    # These are parts of pydantic, jinja2, tensorrt-cu13, tritonclient and of what needs pandas.
+    assert undeclared <= {"pydantic_core", "markupsafe", "tensorrt", "cuda", "google", "pandas"}
 
 
 def canonical(name: str) -> str:
