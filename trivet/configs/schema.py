@@ -95,7 +95,7 @@ class EncoderConfig:
 
 @dataclass
 class WindowConfig:
-    """How long inputs are cut into windows; stored in the bundle."""
+    """Settings of the cut into windows; stored in the bundle."""
 
     size: int = 512
     stride_overlap: int = 0  # tokens shared by neighbouring windows

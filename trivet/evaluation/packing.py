@@ -30,7 +30,7 @@ _ROUNDING = 1e-3
 
 
 class BatchLimits(NamedTuple):
-    """How many windows a backend takes in one call.
+    """Capacity of one call of a backend, in windows and positions.
 
     Attributes:
         positions: Maximum positions of a call, padding included; a single longer window still

@@ -55,7 +55,7 @@ class BackendThreads:
             evaluator: Evaluator with the backend.
             admission: Knows whether more requests are coming, and learns the speed of calls.
             finishers: Threads that postprocess while the next call runs.
-            wait_seconds: How long a call that is not full waits for coming requests.
+            wait_seconds: Longest wait of a call that is not full for coming requests.
             watch: Observer of the answered calls.
             on_broken: Called in the thread after an error outside any call, which lost the queue.
         """
