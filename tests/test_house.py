@@ -273,7 +273,7 @@ def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:
     section = text.partition("\n## Test\n")[2].partition("\n## ")[0]
     command = re.findall(r"^```bash\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[0]
     assert "constraints.txt" in command
-    assert command.rstrip().endswith("pytest")
+    assert command.rstrip().endswith("pytest -n auto --dist worksteal")
 
 
 def test_every_path_the_documents_link_to_exists() -> None:

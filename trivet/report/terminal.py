@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -87,8 +87,8 @@ def _scores(verdict: Evaluation) -> Table:
     adherence = {None: "", True: "adherent", False: "not adherent"}[verdict.adherent]
     for name, value, remark in (
         ("faithfulness", verdict.faithfulness, adherence),
-        ("supported share", verdict.supported_share, f"{len(verdict.sentences)} sentences"),
-        ("relevance", verdict.relevance, f"{len(verdict.contexts)} contexts"),
+        ("supported share", verdict.supported_share, _count(verdict.sentences, "sentence")),
+        ("relevance", verdict.relevance, _count(verdict.contexts, "context")),
         ("utilization", verdict.utilization, ""),
         ("completeness", verdict.completeness, ""),
     ):
@@ -128,3 +128,7 @@ def _shortened(text: str) -> Text:
     line = " ".join(text.split())
     line = line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1].rstrip()}…"
     return Text(visible(line), no_wrap=True, overflow="ellipsis")
+
+
+def _count(items: Sized, noun: str) -> str:
+    return f"{len(items)} {noun}" + ("" if len(items) == 1 else "s")
