@@ -22,7 +22,8 @@ class Admission:
     """Limits on waiting work, and the measured speed of the backend. Thread-safe.
 
     A refusal must cost next to nothing, so a request is refused before it is tokenized if its
-    characters alone make it clear.
+    characters alone make it clear. Arguments: ``requests`` counts the unanswered requests,
+    ``waiting`` the waiting windows, ``characters`` those of all texts of a request.
 
     Attributes:
         coming: Accepted requests that are not laid out yet.
@@ -49,32 +50,16 @@ class Admission:
         self._lock = threading.Lock()
 
     def check_requests(self, requests: int, waiting: int) -> None:
-        """Refuse one more request if there are enough.
-
-        Args:
-            requests: Number of unanswered requests.
-            waiting: Number of waiting windows.
-
-        Raises:
-            Overloaded: The limit is reached.
-        """
+        """Raise ``Overloaded`` if the limit of requests is reached."""
         if requests >= self._most_requests:
             what = f"{requests} requests are being served, the most there may be"
             raise self._overloaded("requests", what, waiting)
 
     def enter(self, characters: int, requests: int, waiting: int) -> float:
-        """Accept a request or refuse it.
-
-        Args:
-            characters: Characters of all its texts.
-            requests: Number of unanswered requests.
-            waiting: Number of waiting windows.
+        """Accept a request or raise ``Overloaded``.
 
         Returns:
             Least number of windows that it is expected to have, to be passed to ``leave``.
-
-        Raises:
-            Overloaded: A limit is reached.
         """
         self.check_requests(requests, waiting)
         with self._lock:
@@ -91,13 +76,7 @@ class Admission:
         raise self._overloaded("windows", what, waiting)
 
     def leave(self, expected: float, characters: int, windows: int) -> None:
-        """Note that a request is laid out, or will not be.
-
-        Args:
-            expected: Result of ``enter``.
-            characters: Characters of all its texts.
-            windows: Number of its windows; 0 if none were made.
-        """
+        """Note how many windows a request has; 0 if it will not be laid out."""
         with self._lock:
             self.coming -= 1
             # Rounding errors of many small sums would never return to 0.
@@ -137,13 +116,7 @@ class Admission:
             raise self._overloaded("time", what, before - own, ", or with a longer timeout")
 
     def note_call(self, windows: int, seconds: float, at_once: float = 1.0) -> None:
-        """Learn the speed of the backend.
-
-        Args:
-            windows: Windows of a call.
-            seconds: Duration of the call.
-            at_once: Average number of calls that shared the time, this one included.
-        """
+        """Learn from a call, which shared its time with others: ``at_once`` calls in all."""
         with self._lock:
             self._seconds = _KEPT_SHARE * self._seconds + seconds
             self._calls = _KEPT_SHARE * self._calls + 1

@@ -82,12 +82,7 @@ class BackendThreads:
         return max(0.0, time.monotonic() - min(running)) if running else None
 
     def start(self, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
-        """Start the threads.
-
-        Args:
-            loop: Event loop in which ``close`` will be awaited.
-            at_end: Called by the last thread when it ends; may block.
-        """
+        """Start the threads; the last one to end calls ``at_end``, which may block."""
         self._alive = len(self._began)
         for worker in range(self._alive):
             # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
@@ -98,15 +93,7 @@ class BackendThreads:
             thread.start()
 
     def put(self, request: BatchedRequest, lengths: Sequence[Sequence[int]]) -> None:
-        """Queue the windows of a request.
-
-        Args:
-            request: Request.
-            lengths: For each of its accumulators the tokens of each window.
-
-        Raises:
-            Overloaded: There is no room for them, or no time.
-        """
+        """Queue the windows of a request, or raise ``Overloaded``; ``lengths`` as in the queue."""
         own, deadline = sum(map(len, lengths)), request.deadline
         with self._changed:
             now = time.monotonic()

@@ -80,13 +80,8 @@ class BatchedRequest:
         return lengths
 
     def count_off(self, windows: int, ran: CallTime) -> bool:
-        """Note that windows were answered or dropped; return whether none is left.
-
-        Args:
-            windows: Number of windows.
-            ran: Call that they were in; time that it shares with another call counts once.
-        """
-        with self._lock:
+        """Note that windows were answered or dropped; return whether none is left."""
+        with self._lock:  # the time that two calls share counts once
             self._left -= windows
             self._infer_seconds += max(0.0, ran.ended - max(ran.began, self._inferred_until))
             self._inferred_until = max(ran.ended, self._inferred_until)

@@ -77,18 +77,13 @@ _Line = OrderedDict[T, _Waiting]
 
 
 class WindowQueue(Generic[T]):
-    """The waiting requests, by owner. Not thread-safe.
+    """The waiting requests, by owner. Not thread-safe. Times are seconds of one monotonic clock.
 
     Attributes:
         windows: Number of waiting windows.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
-        """Start empty.
-
-        Args:
-            limits: Limits of a backend call.
-        """
         self.windows = 0
         self._positions = 0
         self._limits = limits
@@ -115,8 +110,8 @@ class WindowQueue(Generic[T]):
         Args:
             owner: Owner of the windows; none of its own wait yet.
             lengths: For each of its examples the tokens of each window.
-            now_seconds: Time by any monotonic clock.
-            deadline_seconds: Time by which its last window should have run, by the same clock.
+            now_seconds: Current time.
+            deadline_seconds: Time by which its last window should have run.
         """
         places = sorted(
             WindowPlace(length, example, row)
@@ -154,11 +149,7 @@ class WindowQueue(Generic[T]):
 
         At most the windows with an earlier deadline, and as many again of the others, which get
         their turns meanwhile. And at most what its turns let pass: however long another request
-        is, a new one waits for about as many windows of it as it has itself.
-
-        Args:
-            deadline_seconds: Deadline of the new request.
-            own: Number of its windows.
+        is, a new one waits for about as many windows of it as it has itself (``own``).
         """
         due = turns = own
         for waiting in itertools.chain(self._first.values(), self._second.values()):
@@ -173,7 +164,7 @@ class WindowQueue(Generic[T]):
         """Take the windows of the next call.
 
         Args:
-            now_seconds: Time by the clock of ``add``.
+            now_seconds: Current time.
             window_seconds: Approximate time for a window, which decides what is urgent.
             call_seconds: Approximate time for a call; longer if several run at once.
 

@@ -3,6 +3,10 @@
 Neither model has a batch dimension (``max_batch_size: 0``). The windows of a call are stacked, and
 ``response_at`` and ``context_at`` count positions through all of them: if Triton stacked two calls,
 they would point into each other's windows. So ``trivet`` fills the calls of the encoder itself.
+
+Arguments of the configs: ``window`` is the maximum of a window's positions, ``graph`` and ``plan``
+are file names, ``inputs`` the fields of ``Windows`` that the graph reads, ``threads`` those of ONNX
+Runtime (``None``: one for each core), ``bundle_sha256`` the digest of the bundle's manifest.
 """
 
 from __future__ import annotations
@@ -46,14 +50,7 @@ _CPU_TENSORS = {"FORCE_CPU_ONLY_INPUT_TENSORS": "yes"}
 def judge_config(
     kind: EncoderKind, graph: str, inputs: Sequence[str], bundle_sha256: str
 ) -> Message:
-    """Return the config of ``trivet``: texts in, a verdict out.
-
-    Args:
-        kind: Backend of the encoder.
-        graph: Graph of the bundle that it runs, for the self-test.
-        inputs: Fields of ``Windows`` that it reads.
-        bundle_sha256: Digest of the manifest of the model's bundle.
-    """
+    """Return the config of ``trivet``: texts in, a verdict out."""
     parameters = {
         "encoder_model": ENCODER,
         "encoder_kind": kind,
@@ -90,14 +87,7 @@ def judge_config(
 
 
 def python_config(window: int, precision: str, bundle_sha256: str, threads: int | None) -> Message:
-    """Return the config of an encoder that ONNX Runtime runs in Triton's Python backend.
-
-    Args:
-        window: Maximum positions of a window.
-        precision: Precision of the graph.
-        bundle_sha256: Digest of the manifest of the model's bundle.
-        threads: Threads of ONNX Runtime; ``None`` means one for each core.
-    """
+    """Return the config of an encoder that ONNX Runtime runs in Triton's Python backend."""
     parameters = {
         "precision": precision,
         "bundle_sha256": bundle_sha256,
@@ -115,14 +105,7 @@ def python_config(window: int, precision: str, bundle_sha256: str, threads: int 
 def onnxruntime_config(
     window: int, graph: str, inputs: Sequence[str], threads: int | None
 ) -> Message:
-    """Return the config of an encoder that Triton's ONNX Runtime backend runs on the CPU.
-
-    Args:
-        window: Maximum positions of a window.
-        graph: File name in the model's folder.
-        inputs: Fields of ``Windows`` that the graph reads.
-        threads: Threads of one operator; ``None`` means one for each core.
-    """
+    """Return the config of an encoder that Triton's ONNX Runtime backend runs on the CPU."""
     read = _named(inputs)
     parameters = {
         "intra_op_thread_count": str(threads or 0),
@@ -141,13 +124,7 @@ def onnxruntime_config(
 
 
 def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Message:
-    """Return the config of an encoder that Triton's TensorRT backend runs.
-
-    Args:
-        engine: Description of the engine.
-        plan: File name in the model's folder.
-        inputs: Fields of ``Windows`` that the engine reads.
-    """
+    """Return the config of an encoder that Triton's TensorRT backend runs."""
     read = _named(inputs)
     numbered = list(enumerate(engine.profiles))
     graphs: list[Message] = [
@@ -194,21 +171,13 @@ def replayed(profiles: Sequence[ShapeRange]) -> list[Sizes]:
 
 
 def read_parameters(args: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``parameters`` of a model's config.
-
-    Args:
-        args: Arguments of ``initialize`` in Triton's Python backend.
-    """
+    """Return the ``parameters`` in the arguments of ``initialize`` in the Python backend."""
     config = json.loads(args["model_config"])
     return {name: value["string_value"] for name, value in config["parameters"].items()}
 
 
 def find_bundle(args: Mapping[str, str], sha256: str) -> Path:
     """Return the folder of a model's bundle, whose files are not checked yet.
-
-    Args:
-        args: Arguments of ``initialize`` in Triton's Python backend.
-        sha256: Digest of its manifest in ``config.pbtxt``.
 
     Raises:
         BundleError: It is missing, or not the one that the config was written for.
