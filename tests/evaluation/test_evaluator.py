@@ -1,4 +1,4 @@
-"""The call: what comes out for every kind of input, good and bad. The engine is a formula."""
+"""Evaluations of every kind of input, good and bad. The backend is a formula."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Preprocessor:
         return found
 
     def _check(self, example: RagExample, allow_empty_contexts: bool) -> RagExample:
-        """Refuse an example that cannot be judged, before it is tokenized; empty blank texts."""
+        """Refuse an example that cannot be evaluated, before it is tokenized; empty blank texts."""
         contexts = example.contexts
         if not isinstance(contexts, tuple):
             contexts = as_passages(contexts)

@@ -1,4 +1,4 @@
-"""The batcher with an engine that takes two calls at once."""
+"""The batcher with a backend that runs two calls at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_two_calls_run_at_once_and_a_third_waits(at: Room, gated: GatedBac
     await until(lambda: at.batcher.state().call_seconds is None)
 
 
-async def test_a_long_request_has_all_lanes_while_it_is_alone(
+async def test_a_long_request_has_all_workers_while_it_is_alone(
     at: Room, gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
     asked = example(LONG, 40)
@@ -51,7 +51,7 @@ async def test_a_long_request_has_all_lanes_while_it_is_alone(
     assert answer.results == (alone,)
 
 
-async def test_an_error_in_one_lane_is_nothing_to_the_other(
+async def test_an_error_of_one_worker_does_not_concern_the_other(
     at: Room, gated_judge: Evaluator, gated: GatedBackend, formula: FormulaBackend
 ) -> None:
     (segment,) = gated_judge.preprocessor.tokenizer.encode([OTHER])
@@ -68,7 +68,7 @@ async def test_an_error_in_one_lane_is_nothing_to_the_other(
     assert failed.code == "backend_failed"
 
 
-async def test_closing_waits_for_the_calls_of_all_lanes(at: Room, gated: GatedBackend) -> None:
+async def test_closing_waits_for_the_calls_of_all_workers(at: Room, gated: GatedBackend) -> None:
     tasks = [at.ask(example(SHORT))]
     await gated.begun(1)
     tasks.append(at.ask(example(OTHER)))

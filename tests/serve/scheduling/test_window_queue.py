@@ -116,9 +116,10 @@ def test_a_long_request_ends_under_any_load_of_short_ones() -> None:
             queue.add(next(names), [[120]], 0.0)
         if any(owner == "long" for owner, _ in queue.take(0.0)):
             calls_with_long.append(number)
-    # One window a call, for the short ones' sake, and a call in four.
-    assert len(calls_with_long) == 42
+    # Every window of it ran, at least one in every fourth call.
+    assert len(calls_with_long) <= 42
     assert max(np.diff(calls_with_long)) <= 4
+    assert calls_with_long[-1] < 390
 
 
 def test_two_long_ones_take_their_turns() -> None:

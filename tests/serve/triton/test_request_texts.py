@@ -13,15 +13,14 @@ TEXTS = {"question": [b"q?"], "contexts": [b"a", "b\u00e9\0".encode()], "respons
 
 
 def test_bytes_become_an_example() -> None:
-    asked = read_request(**TEXTS)
-    assert asked.example == RagExample("q?", ("a", "b\u00e9\0"), "")
-    assert asked.options == Options()
+    example = RagExample("q?", ("a", "b\u00e9\0"), "")
+    assert read_request(**TEXTS) == (example, Options())
 
 
 def test_options_are_read() -> None:
-    asked = read_request(**TEXTS, options_json=[b'{"id": "x", "allow_empty_contexts": true}'])
-    assert asked.example.id == "x"
-    assert asked.options.allow_empty_contexts
+    options = [b'{"id": "x", "allow_empty_contexts": true}']
+    example, read = read_request(**TEXTS, options_json=options)
+    assert (example.id, read.allow_empty_contexts) == ("x", True)
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,10 @@ class TritonPythonModel:
             Cancelled: The client went away.
         """
         names = ("question", "contexts", "response", "options_json")
-        asked = read_request(*(_tensor(request, name) for name in names))
+        asked, options = read_request(*(_tensor(request, name) for name in names))
         await self._test_encoder()
         (example,) = self._evaluator.preprocessor.preprocess(
-            [asked.example], allow_empty_contexts=asked.options.allow_empty_contexts
+            [asked], allow_empty_contexts=options.allow_empty_contexts
         )
         if not isinstance(example, PreprocessedExample):
             raise example

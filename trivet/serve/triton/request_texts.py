@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,20 +26,13 @@ class Options(BaseModel):
     allow_empty_contexts: bool = False
 
 
-class Asked(NamedTuple):
-    """Example and options of a request."""
-
-    example: RagExample
-    options: Options
-
-
 def read_request(
     question: Iterable[Any],
     contexts: Iterable[Any],
     response: Iterable[Any],
     options_json: Iterable[Any] | None = None,
-) -> Asked:
-    """Read the input tensors of one request.
+) -> tuple[RagExample, Options]:
+    """Return the example and the options in the input tensors of one request.
 
     Args:
         question: One element of bytes.
@@ -52,16 +45,19 @@ def read_request(
     """
     options = Options()
     if options_json is not None:
-        options = _read_options(_only("options_json", options_json))
+        try:
+            options = Options.model_validate_json(_only("options_json", options_json))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(str(part) for part in ("options_json", *fault["loc"]))
+            raise ExampleError(f"{where}: {fault['msg']}", code="validation") from error
     example = RagExample(
         question=_only("question", question),
-        contexts=tuple(
-            _decode(f"contexts[{number}]", text) for number, text in enumerate(contexts)
-        ),
+        contexts=tuple(_decode(f"contexts[{n}]", text) for n, text in enumerate(contexts)),
         response=_only("response", response),
         id=options.id,
     )
-    return Asked(example, options)
+    return example, options
 
 
 def _only(name: str, tensor: Iterable[Any]) -> str:
@@ -82,12 +78,3 @@ def _decode(name: str, content: Any) -> str:
             f"{len(content)} ({error.reason})",
             code="invalid_unicode",
         ) from error
-
-
-def _read_options(text: str) -> Options:
-    try:
-        return Options.model_validate_json(text)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in ("options_json", *fault["loc"]))
-        raise ExampleError(f"{where}: {fault['msg']}", code="validation") from error
