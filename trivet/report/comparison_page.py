@@ -166,17 +166,9 @@ def _score_section(pairs: Pairing) -> Section:
             float(run.scores[score][both].mean()) if mean.n else None
             for run in (pairs.first, pairs.second)
         ]
-        rows.append(
-            (
-                score,
-                *map(number, means),
-                number(mean.value, "+.3f"),
-                interval(mean, "+.3f"),
-                str(int((change > _MIN_CHANGE).sum())),
-                str(int((change < -_MIN_CHANGE).sum())),
-                str(mean.n),
-            )
-        )
+        rose, fell = int((change > _MIN_CHANGE).sum()), int((change < -_MIN_CHANGE).sum())
+        cells = (*map(number, means), number(mean.value, "+.3f"), interval(mean, "+.3f"))
+        rows.append((score, *cells, str(rose), str(fell), str(mean.n)))
         if mean.value is not None:
             points.append((score, mean.value, mean.low, mean.high))
     header = ("score", "A", "B", "B - A", "95 % interval", "rose", "fell", "pairs")

@@ -27,9 +27,7 @@ def render_measures(
     for source in dict.fromkeys(figure.source for figure in figures):
         own = [figure for figure in figures if figure.source == source and not figure.length]
         if own:
-            sections.append(
-                Section(source, header=HEADER[1:], rows=_cells(own), svgs=_curves(rows, source))
-            )
+            sections.append(Section(source, (), HEADER[1:], _cells(own), _curves(rows, source)))
     if lengths is not None:
         counts = ", ".join(f"{name}: {count}" for name, count in lengths.items())
         paragraph = f"Rows by tokens of contexts, question and response: {counts}."

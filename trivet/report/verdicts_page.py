@@ -109,15 +109,12 @@ def worst(counted: Tally, shown: int) -> list[int]:
     Every kind of failure gets examples, however frequent another one is. The rows are ordered by
     faithfulness, those without it last.
     """
-    lowest = []
-    for values in counted.scores.values():
-        order = np.argsort(values, kind="stable")  # NaN last
-        lowest.append(order[: int(np.isfinite(values).sum())])
-    faithfulness = counted.scores["faithfulness"]
-    return sorted(
-        take_in_turn(lowest, shown),
-        key=lambda place: (np.nan_to_num(faithfulness[place], nan=2.0), place),
-    )
+    lowest = [
+        np.argsort(values, kind="stable")[: int(np.isfinite(values).sum())]  # NaN is last
+        for values in counted.scores.values()
+    ]
+    order = np.nan_to_num(counted.scores["faithfulness"], nan=2.0)
+    return sorted(take_in_turn(lowest, shown), key=lambda place: (order[place], place))
 
 
 def take_in_turn(orders: Sequence[npt.NDArray[np.intp]], most: int) -> set[int]:
@@ -161,13 +158,10 @@ def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) ->
 def _score_section(counted: Tally) -> Section:
     failed = int(counted.failed.sum())
     rows, drawings = [], []
-    for score in SCORES:
+    for score, values in counted.scores.items():
         mean = counted.mean(score)
-        none = len(counted.rows) - failed - mean.n
-        rows.append(
-            (score, number(mean.value), interval(mean), str(mean.n), str(failed), str(none))
-        )
-        values = counted.scores[score]
+        counts = (mean.n, failed, len(counted.rows) - failed - mean.n)
+        rows.append((score, number(mean.value), interval(mean), *map(str, counts)))
         drawings.append(histogram_svg(values[np.isfinite(values)], score, "rows"))
     paragraph = (
         "Means over all rows that have the score, without failed rows. Answers to the same "
