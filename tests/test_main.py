@@ -7,7 +7,6 @@ import io
 import json
 import re
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -286,27 +285,20 @@ def test_train_passes_configs_and_overrides(call: Call, monkeypatch: pytest.Monk
 
 
 def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    report = types.SimpleNamespace(worst={"model.onnx": 1.5e-6})
-
-    def export_onnx(folder: Path, out: Path | None, **options: Any) -> Any:
-        seen.append((folder, out, options))
-        return report
-
-    fake = types.SimpleNamespace(export_onnx=export_onnx)
+    fake = Mock(**{"export_onnx.return_value.worst": {"model.onnx": 1.5e-6}})
     monkeypatch.setitem(sys.modules, "trivet.export", fake)
-    code, out, _ = call(
-        "export", "onnx", "in", "--out", "out", "--precision", "fp32", "--threads", "2"
-    )
+    words = ["--out", "out", "--precision", "fp32", "--threads", "2"]
+    code, out, _ = call("export", "onnx", "in", *words)
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
-    options = {"form": "portable", "threads": 2}
-    assert seen == [(Path("in"), Path("out"), {"keep": ("fp32",), **options})]
+    fake.export_onnx.assert_called_once_with(
+        Path("in"), Path("out"), keep=("fp32",), form="portable", threads=2
+    )
     # An engine is compared with fp32, so a graph for one is never written alone.
-    code, _, _ = call("export", "onnx", "in", "--precision", "bf16", "--form", "attention")
-    assert code == 0
-    options = {"form": "attention", "threads": None}
-    assert seen[1:] == [(Path("in"), None, {"keep": ("fp32", "int8", "bf16"), **options})]
+    assert call("export", "onnx", "in", "--precision", "bf16", "--form", "attention")[0] == 0
+    fake.export_onnx.assert_called_with(
+        Path("in"), None, keep=("fp32", "int8", "bf16"), form="attention", threads=None
+    )
 
 
 def test_a_missing_library_is_named_with_its_extra(
