@@ -92,12 +92,6 @@ def profile(
 ) -> KernelTimes:
     """Run a graph and return the time of each of its operators.
 
-    Args:
-        file: ONNX file.
-        feed: Inputs of the graph.
-        calls: Counted calls, after ``WARM_UP`` others.
-        threads: Threads of one operator.
-
     Raises:
         BackendError: The profile does not have each operator once a call.
     """
@@ -133,13 +127,7 @@ def profile(
 
 
 def share_table(times: KernelTimes, hidden: str, threads: int) -> Table:
-    """Return the share of heads and joining.
-
-    Args:
-        times: Times of all operators.
-        hidden: Name of the value that the heads read.
-        threads: Threads of one operator.
-    """
+    """Return the share of heads and joining."""
     needed = values_for(times.graph, [hidden])
     nodes = times.graph.graph.node
     encoder = {node.name for node in nodes if needed & set(node.output)}

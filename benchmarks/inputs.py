@@ -25,13 +25,7 @@ _WORDS = """
 def build_example(
     tokenizer: SegmentTokenizer, context_tokens: int, other_tokens: int = OTHER_TOKENS
 ) -> RagExample:
-    """Return an example of about the given length; always the same one for a tokenizer.
-
-    Args:
-        tokenizer: Tokenizer that counts the tokens.
-        context_tokens: Tokens of all contexts, in passages of 256.
-        other_tokens: Tokens of question and response together.
-    """
+    """Return an example of about the given length; always the same one for a tokenizer."""
     rng = random.Random(0)
     segments = tokenizer.encode([f" {word}" for word in _WORDS])
     cost = dict(zip(_WORDS, map(len, segments), strict=True))
@@ -68,13 +62,7 @@ def sample_requests(tokenizer: SegmentTokenizer, count: int = 48) -> list[RagExa
 
 
 def full_windows(count: int, length: int, vocabulary: int) -> Windows:
-    """Return windows of one example with random ids and no padding.
-
-    Args:
-        count: Number of windows.
-        length: Positions of each window, at least 16.
-        vocabulary: Upper bound of the ids, exclusive.
-    """
+    """Return windows of one example with random ids and no padding."""
     rng = np.random.default_rng(0)
     response = min(80, length // 4)
     context = length - response - 8

@@ -26,14 +26,7 @@ Attention = Literal["eager", "sdpa"]
 
 
 class TorchBackend:
-    """A torch model as a backend.
-
-    Args:
-        model: Module from ``Windows`` to ``Outputs``.
-        name: Name in the tables.
-        threads: Threads of torch in this process.
-        bf16: Whether matmuls run in bf16 (autocast).
-    """
+    """A torch model as a backend."""
 
     def __init__(self, model: torch.nn.Module, name: str, threads: int, bf16: bool = False) -> None:
         torch.set_num_threads(threads)
@@ -51,14 +44,7 @@ class TorchBackend:
 def random_model(
     shape: Shape, vocabulary: int, longest: int = 512, attention: Attention = "eager"
 ) -> RagModel:
-    """Return a model with random weights from a fixed seed.
-
-    Args:
-        shape: Shape of the encoder.
-        vocabulary: Rows of the word embeddings.
-        longest: Maximal positions of a window, the size of BERT's position table.
-        attention: Attention of the library; DeBERTa has only ``eager``.
-    """
+    """Return a model with random weights from a fixed seed."""
     torch.manual_seed(0)
     config: dict[str, Any] = {
         "model_type": shape.model_type,
@@ -87,14 +73,7 @@ def random_model(
 
 
 def write_graph(model: RagModel, longest: int, file: Path, precision: str) -> Path:
-    """Write the graph that ``trivet export`` writes.
-
-    Args:
-        model: Model with the library's encoder.
-        longest: Maximal positions of a window.
-        file: Output file.
-        precision: ``fp32`` or ``int8``.
-    """
+    """Write the graph that ``trivet export`` writes."""
     form: Literal["portable", "runtime"] = "runtime" if precision == "int8" else "portable"
     graph = trace(inference_model(model, longest, form), int(model.trunk.config.vocab_size))
     onnx.save(quantize(graph) if precision == "int8" else graph, file)

@@ -43,13 +43,7 @@ class Table(NamedTuple):
 
 
 def parser(doc: str | None, repeats: int, *, bundle: bool = True) -> argparse.ArgumentParser:
-    """Return a parser with the flags that all benchmarks share.
-
-    Args:
-        doc: Docstring of the module; its first line is the description.
-        repeats: Default of ``--repeats``.
-        bundle: Whether there is a ``--bundle``.
-    """
+    """Return a parser with the flags that all benchmarks share."""
     flags = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if bundle:
         flags.add_argument("--bundle", type=Path, default=EMBEDDED_BUNDLE)
@@ -78,13 +72,7 @@ def skipped(outcome: Race) -> Table | None:
 
 
 def publish(name: str, tables: Sequence[Table | None], given: argparse.Namespace) -> None:
-    """Print the tables and the machine; write them to ``--json``.
-
-    Args:
-        name: Name of the benchmark.
-        tables: Tables; ``None`` and tables without rows are left out.
-        given: Parsed flags of ``parser``.
-    """
+    """Print the tables and the machine; write them to ``--json``."""
     shown = [table for table in tables if table is not None and table.rows]
     about = machine() | {"threads": given.threads, "repeats": given.repeats}
     if given.json:

@@ -95,12 +95,7 @@ class Connection(asyncio.Protocol):
 
 
 def post(example: RagExample, **options: Any) -> bytes:
-    """Return the bytes of a request to ``/v1/evaluate``.
-
-    Args:
-        example: Example to judge.
-        options: Further fields of the body, such as ``timeout_ms``.
-    """
+    """Return the bytes of a request to ``/v1/evaluate``."""
     fields = {
         "question": example.question,
         "contexts": example.contexts,

@@ -106,12 +106,7 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def serving(given: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
-    """Start a server and kill it afterwards.
-
-    Args:
-        given: Parsed flags of ``server_parser``.
-        flags: Further options of ``trivet serve``.
-    """
+    """Start a server and kill it afterwards."""
     command = [sys.executable, "-m", "trivet", "serve", "--port", "0", "--no-access-log"]
     command += ["--bundle", str(given.bundle), "--threads", str(given.threads)]
     server = ServerProcess([*command, "--backend", given.backend, *flags])

@@ -31,11 +31,7 @@ class Shape:
     positions: int
 
     def gflop(self, length: int) -> float:
-        """Return the 10^9 operations of a window, two for each multiply-add.
-
-        Args:
-            length: Positions of the window.
-        """
+        """Return the 10^9 operations of a window, two for each multiply-add."""
         dense = 2 * length * self.hidden * (4 * self.hidden + 2 * self.inner)
         attention = 4 * length**2 * self.hidden
         positions = 4 * length * min(self.positions, 2 * length) * self.hidden
@@ -57,11 +53,6 @@ SHAPES = {
 
 def windows_of(context_tokens: int, other_tokens: int, length: int) -> int:
     """Return the number of windows that show all of a context.
-
-    Args:
-        context_tokens: Context tokens of the request.
-        other_tokens: Tokens of question and response, which every window repeats.
-        length: Positions of a window.
 
     Raises:
         ValueError: Question and response leave no room for context.

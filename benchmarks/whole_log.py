@@ -3,8 +3,7 @@
 python -m benchmarks.whole_log --data ragbench:DIR --data ragtruth:DIR [--rows 2000] [--bundle DIR]
 
 The rows of the data, repeated up to ``--rows``, become a log with metadata. The bare runs make the
-same backend calls: one in each worker at once, and one after the other with all threads. Then a
-report is made of the verdicts.
+same backend calls: one in each worker at once, and one after the other with all threads.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,18 +80,6 @@ def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None
             file.write(json.dumps(record) + "\n")
 
 
-def report_seconds(verdicts: Path, repeats: int = 5) -> list[float]:
-    """Return the seconds of ``trivet report`` as a process."""
-    command = [sys.executable, "-m", "trivet", "report", str(verdicts)]
-    command += ["--out", str(verdicts.with_suffix(".html"))]
-    seconds = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        seconds.append(time.perf_counter() - started)
-    return seconds
-
-
 def main(arguments: Sequence[str]) -> None:
     """Time the three in turns and print them."""
     flags = parser(__doc__, repeats=3)
@@ -114,7 +99,6 @@ def main(arguments: Sequence[str]) -> None:
         # Each takes minutes, so the slower first call does not matter.
         outcome = race(contenders, given.repeats, warm_up=())
         tally = _counts(log)
-        reported = report_seconds(log.with_name("verdicts.jsonl"))
     rows = []
     for name in (MANY, ONE, WHOLE):
         seconds = outcome.measured[name, None].seconds()
@@ -127,7 +111,6 @@ def main(arguments: Sequence[str]) -> None:
         f"{tally['judged']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
         f"bare backend's windows a second: {many} % with calls at once, {one} % one by one"
     )
-    rows.append(("trivet report on the verdicts", spread(reported, 2), ""))
     publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)
 
 
