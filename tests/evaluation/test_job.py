@@ -96,6 +96,7 @@ def test_as_much_runs_at_once_as_there_are_workers(gate: Gate) -> None:
 def test_one_worker_keeps_the_order_and_skips_cancelled_work(gate: Gate) -> None:
     pool, done = WorkerPool(1), list[int]()
     gate.hold(pool)
+    gate.begun()
     _, second, third = (pool.submit(functools.partial(append, done, n), None) for n in range(3))
     assert second.cancel()
     gate.open()
@@ -108,6 +109,7 @@ def test_one_worker_keeps_the_order_and_skips_cancelled_work(gate: Gate) -> None
 def test_work_is_told_how_much_work_of_others_runs_or_waits(gate: Gate) -> None:
     pool, mine, yours = WorkerPool(1), object(), object()
     gate.hold(pool, mine)
+    gate.begun()
     told = [pool.submit(lambda others: others, owner) for owner in (mine, yours, mine, mine)]
     gate.open()
     # One by one: behind the first waits one of another owner, behind the second wait two.
@@ -117,6 +119,7 @@ def test_work_is_told_how_much_work_of_others_runs_or_waits(gate: Gate) -> None:
 def test_threads_that_submit_at_once_take_turns(gate: Gate) -> None:
     pool, done = WorkerPool(1), list[str]()
     gate.hold(pool)
+    gate.begun()
     submitted = [pool.submit(functools.partial(append, done, "many"), None) for _ in range(5)]
 
     def submit_one() -> None:
