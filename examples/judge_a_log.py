@@ -1,9 +1,9 @@
-"""Judge a whole log as a stream, and list its answers from the least to the most faithful.
+"""Evaluate a log as a stream and list its answers from the least to the most faithful.
 
     python examples/judge_a_log.py [LOG.jsonl]
 
-Each line of the log is an object with ``question``, ``contexts`` and ``response``. Rows that cannot
-be judged take their place in the result and are listed last, with the reason.
+Each line of the log is an object with ``question``, ``contexts`` and ``response``. Failed rows are
+listed last, with the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOG = Path(__file__).with_name("rag_log.jsonl")
 
 
 def read_log(path: Path) -> Iterator[trivet.RagExample]:
-    """Yield one example a line; memory stays that of one line, whatever the log's size."""
+    """Yield one example a line, so that memory does not grow with the log."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
@@ -30,18 +30,18 @@ def read_log(path: Path) -> Iterator[trivet.RagExample]:
 
 
 def main(path: Path = LOG) -> None:
-    """Judge every row and print one line for each."""
+    """Evaluate every row and print one line for each."""
     evaluator = trivet.Evaluator()
-    judged, failed = [], []
+    verdicts, failed = [], []
     for verdict in evaluator.evaluate_many(read_log(path)):
         if isinstance(verdict, FailedEvaluation):
             failed.append(verdict)
         else:
-            judged.append(verdict)
-    # An answer that was not generated yet has no faithfulness.
-    judged.sort(key=lambda verdict: 2.0 if verdict.faithfulness is None else verdict.faithfulness)
+            verdicts.append(verdict)
+    # Without a response there is no faithfulness.
+    verdicts.sort(key=lambda verdict: 2.0 if verdict.faithfulness is None else verdict.faithfulness)
     print(f"{'id':24}{'faithfulness':>13}{'relevance':>11}  unsupported")
-    for verdict in judged:
+    for verdict in verdicts:
         scores = [verdict.faithfulness, verdict.relevance]
         shown = ["none" if score is None else f"{score:.3f}" for score in scores]
         spans = "; ".join(repr(span.text) for span in verdict.unsupported)

@@ -1,4 +1,4 @@
-"""Judge one answer and show, character by character, what nothing in the passages supports.
+"""Evaluate one answer and underline the characters that no passage supports.
 
 python examples/one_answer.py
 """
@@ -17,7 +17,7 @@ RESPONSE = "The crossing takes eighteen minutes. A bicycle costs four euros extr
 
 
 def main() -> None:
-    """Judge, then print the scores and the response with its unsupported parts underlined."""
+    """Evaluate, then print the scores and the response with its unsupported parts underlined."""
     verdict = trivet.evaluate(question=QUESTION, contexts=CONTEXTS, response=RESPONSE)
     for name in ("faithfulness", "supported_share", "relevance", "utilization", "completeness"):
         print(f"{name:16}{getattr(verdict, name):.3f}")
