@@ -86,7 +86,7 @@ def status_problem(response: httpx2.Response) -> Problem:
         status == 422 and error_type != "invalid_answer"
     ):
         error = ExampleError(message, code=error_type)
-    elif (status, error_type) in ((500, "backend_failed"), (500, "non_finite")):
+    elif status == 500 and error_type in ("backend_failed", "non_finite"):
         error = BackendError(message, code=error_type)
     else:
         full = f"{message} (status {status}, {error_type}, request {request_id})"
@@ -117,11 +117,9 @@ def read_answer(response: httpx2.Response, read: Callable[[dict[str, Any]], Read
             raise DataError(f"no JSON object but {response.text[:_SHOWN_CHARACTERS]!r}")
         return read(record)
     except DataError as error:
-        raise ServerError(
-            f"{response.url} does not answer like a Trivet server: {error}",
-            response.status_code,
-            request_id=response.headers.get("x-request-id"),
-        ) from error
+        message = f"{response.url} does not answer like a Trivet server: {error}"
+        request_id = response.headers.get("x-request-id")
+        raise ServerError(message, response.status_code, request_id=request_id) from error
 
 
 def _json_object(response: httpx2.Response) -> dict[str, Any] | None:
@@ -146,16 +144,16 @@ def read_results(record: Mapping[str, Any], examples: Sequence[EncodedExample]) 
     results = record.get("results")
     if not isinstance(results, list) or len(results) != len(examples):
         raise DataError(f"no list of {len(examples)} results")
-    return [_read_result(*pair) for pair in zip(results, examples, strict=True)]
-
-
-def _read_result(record: object, example: EncodedExample) -> Result:
-    if not isinstance(record, dict):
-        raise DataError("a result is no object")
-    error = record.get("error")
-    if isinstance(error, dict):
-        return FailedEvaluation(example.id, str(error.get("code")), str(error.get("message")))
-    return read_verdict(record, example)
+    read: list[Result] = []
+    for result, example in zip(results, examples, strict=True):
+        if not isinstance(result, dict):
+            raise DataError("a result is no object")
+        if isinstance(error := result.get("error"), dict):
+            code, message = str(error.get("code")), str(error.get("message"))
+            read.append(FailedEvaluation(example.id, code, message))
+        else:
+            read.append(read_verdict(result, example))
+    return read
 
 
 def read_relevance(record: Mapping[str, Any]) -> Relevance:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import httpx2
 
 from trivet.client.answers import Relevance, Result
-from trivet.client.request_bodies import MOST_BYTES, Given, blocks
+from trivet.client.request_bodies import MOST_BYTES, Examples, blocks
 from trivet.client.requester import Requester
 from trivet.client.settings import ClientSettings
 from trivet.records import Evaluation, FailedEvaluation
@@ -51,10 +51,7 @@ class AsyncClient:
         return await self._requester.evaluate(texts, id, allow_empty_contexts)
 
     async def evaluate_many(
-        self,
-        examples: Iterable[Given] | AsyncIterable[Given],
-        *,
-        allow_empty_contexts: bool = False,
+        self, examples: Examples, *, allow_empty_contexts: bool = False
     ) -> AsyncGenerator[Evaluation | FailedEvaluation]:
         """Evaluate a stream, asynchronous or not, as ``Client.evaluate_many`` does."""
         settings = self.settings

@@ -19,11 +19,7 @@ from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 
 class Client:
-    """Client of a server. Safe to use from several threads; close it after use.
-
-    Attributes:
-        settings: Checked arguments.
-    """
+    """Client of a server. Safe to use from several threads; close it after use."""
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ class EncodedExample:
 
 
 Given: TypeAlias = RagExample | FailedEvaluation
+Examples: TypeAlias = Iterable[Given] | AsyncIterable[Given]
 Slot: TypeAlias = EncodedExample | FailedEvaluation
 """One place of a block: an example to send, or the failure to return instead."""
 
@@ -56,16 +57,14 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
         elif isinstance(text, Iterable) and not isinstance(text, str | bytes | Mapping):
             record[name] = [clean(f"context {n}", passage) for n, passage in enumerate(text)]
         else:
-            raise ExampleError(
-                f"contexts must be a list of passages, not {type(text).__name__}; "
-                "write contexts=[text]"
-            )
+            kind = type(text).__name__
+            message = f"contexts must be a list of passages, not {kind}; write contexts=[text]"
+            raise ExampleError(message)
     encoded = to_json_text(record).encode()
     if len(encoded) + _FRAME_BYTES > most_bytes:
         raise ExampleError(
-            f"the example has {len(encoded)} bytes as JSON, more than fit in a request of "
-            f"most_bytes={most_bytes}; send fewer contexts, or raise Client(most_bytes=...) if "
-            "the server accepts more",
+            f"the example has {len(encoded)} bytes as JSON, too many for most_bytes={most_bytes}; "
+            "send fewer contexts, or raise Client(most_bytes=...) if the server accepts more",
             code="too_large",
         )
     return EncodedExample(id_, encoded, replaced)
@@ -73,13 +72,12 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
 
 def body(json_object: bytes, allow_empty_contexts: bool) -> bytes:
     """Return a request body: a JSON object with the option added, if it is set."""
-    if not allow_empty_contexts:
-        return json_object
-    return json_object[:-1] + b', "allow_empty_contexts": true}'
+    option = b', "allow_empty_contexts": true}'
+    return json_object[:-1] + option if allow_empty_contexts else json_object
 
 
 async def blocks(
-    examples: Iterable[Given] | AsyncIterable[Given], most_examples: int, most_bytes: int
+    examples: Examples, most_examples: int, most_bytes: int
 ) -> AsyncGenerator[list[Slot]]:
     """Group a stream into blocks for one request each; suspends only for an asynchronous one."""
     block: list[Slot] = []
@@ -100,9 +98,7 @@ async def blocks(
         yield block
 
 
-async def _asynchronous(
-    examples: Iterable[Given] | AsyncIterable[Given],
-) -> AsyncGenerator[Given]:
+async def _asynchronous(examples: Examples) -> AsyncGenerator[Given]:
     if isinstance(examples, AsyncIterable):
         async for example in examples:
             yield example
@@ -115,10 +111,7 @@ def _slot(example: Given, most_bytes: int) -> Slot:
     if isinstance(example, FailedEvaluation):
         return example
     if example.context_sentences is not None or example.response_sentences is not None:
-        message = (
-            "the example brings its own sentences, which a request cannot express; leave them "
-            "out, or evaluate it with trivet.Evaluator"
-        )
+        message = "a request cannot hold own sentences; omit them, or use trivet.Evaluator"
         return FailedEvaluation(example.id, "own_sentences", message)
     texts = {name: getattr(example, name) for name in ("question", "contexts", "response")}
     try:

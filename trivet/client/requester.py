@@ -32,17 +32,11 @@ LONGEST_PAUSE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Sends requests with retries and reads the answers, by functions that do the I/O.
-
-    Attributes:
-        settings: Settings of the client.
-        send: Sends a request, given as the keyword arguments of ``httpx2.Client.request``.
-        pause: Waits for a number of seconds; raises the error if the client is closed.
-    """
+    """Sends requests with retries and reads the answers, by functions that do the I/O."""
 
     settings: ClientSettings
-    send: Callable[..., Awaitable[httpx2.Response]]
-    pause: Callable[[float, Exception], Awaitable[None]]
+    send: Callable[..., Awaitable[httpx2.Response]]  # with the arguments of ``Client.request``
+    pause: Callable[[float, Exception], Awaitable[None]]  # raises the error of a closed client
 
     async def evaluate(
         self, texts: Mapping[str, object], id_: str | None, allow_empty_contexts: bool
@@ -68,8 +62,8 @@ class Requester:
                     middle = len(block) // 2
                     first = await self.evaluate_block(block[:middle], allow_empty_contexts)
                     return first + await self.evaluate_block(block[middle:], allow_empty_contexts)
-                code, message = getattr(error, "code", "window"), str(error)
-                results = iter([FailedEvaluation(each.id, code, message) for each in examples])
+                failed = getattr(error, "code", "window"), str(error)
+                results = iter([FailedEvaluation(each.id, *failed) for each in examples])
         return [next(results) if isinstance(slot, EncodedExample) else slot for slot in block]
 
     async def relevance(self, question: str, contexts: Sequence[str]) -> Relevance:
@@ -92,17 +86,12 @@ class Requester:
         return response.status_code == httpx2.codes.OK
 
     async def _request(
-        self,
-        read: Callable[[dict[str, Any]], Read],
-        method: str,
-        path: str,
-        content: bytes | None = None,
+        self, read: Callable[[Any], Read], method: str, path: str, content: bytes | None = None
     ) -> Read:
         """Send a request until it is answered with status 200 or may not be repeated.
 
-        Requests change nothing on the server, so repeating one is safe. Pauses grow exponentially
-        with full jitter, so that clients refused together do not return together, and add to the
-        pause that the server asks for.
+        Requests change nothing on the server, so repeating one is safe. Exponential pauses with
+        full jitter are added to the pause that the server asks for.
         """
         headers = {} if content is None else {"content-type": "application/json"}
         deadline = time.monotonic() + self.settings.timeout_seconds

@@ -36,10 +36,8 @@ class ClientSettings:
         if self.key is not None and not re.fullmatch("[!-~]+", self.key.strip()):
             raise ValueError("key must be one word of printable ASCII characters")
         if not 1 <= self.examples_per_request <= MOST_EXAMPLES:
-            raise ValueError(
-                f"examples_per_request must be from 1 to {MOST_EXAMPLES}, the limit of a server; "
-                f"got {self.examples_per_request}"
-            )
+            given = self.examples_per_request
+            raise ValueError(f"examples_per_request must be from 1 to {MOST_EXAMPLES}, got {given}")
         for name, least in (("connections", 1), ("most_bytes", 1), ("retries", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")

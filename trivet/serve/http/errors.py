@@ -44,28 +44,18 @@ _UNREAD = frozenset({"malformed", "timeout_reading", "too_large"})
 
 
 class RequestError(Exception):
-    """A request is refused.
-
-    Attributes:
-        error_type: Key of ``STATUSES``, for programs.
-        message: Message for people.
-        headers: Headers of the response.
-    """
+    """A request is refused; ``error_type`` is a key of ``STATUSES``."""
 
     def __init__(
         self, error_type: str, message: str, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
         self.error_type = error_type
+        self.status = STATUSES[error_type]
         self.message = message
         self.headers = dict(headers or {})
         if error_type in _UNREAD:
             self.headers["Connection"] = "close"
-
-    @property
-    def status(self) -> int:
-        """HTTP status."""
-        return STATUSES[self.error_type]
 
 
 def error_response(error: RequestError, request_id: str) -> Response:

@@ -24,19 +24,10 @@ _OTHER_DESCRIPTORS = 64  # files that are not connections: bundle, logs, keys, l
 
 
 class GranianServer(Server):
-    """One listening socket and its connections.
-
-    Attributes:
-        url: URL of the socket.
-    """
+    """One listening socket, reached at ``url``, and its connections."""
 
     def __init__(self, app: ASGIApp, bound: socket.socket, settings: ServerSettings) -> None:
-        """Listen on a socket; connections are accepted once ``start`` is called.
-
-        Args:
-            app: App that answers; must turn its own exceptions into responses.
-            bound: Socket from ``bind``; the server closes it.
-            settings: Limits of connections, and the certificate.
+        """Listen on a socket from ``bind``; the app must turn its exceptions into responses.
 
         Raises:
             ConfigError: The certificate or its key cannot be read, or the limit of open files is
@@ -89,11 +80,7 @@ class GranianServer(Server):
         self._serving = asyncio.create_task(self.serve())
 
     async def close(self, seconds: float) -> bool:
-        """Stop accepting, close idle connections, and wait at most so long for the others.
-
-        Returns:
-            Whether all connections are closed; others end with the process.
-        """
+        """Stop accepting, wait for connections in use, and return whether all are closed."""
         if self._serving is None:
             self._bound.close()
             return True

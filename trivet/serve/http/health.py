@@ -32,19 +32,14 @@ CANARY = RagExample(
     id="canary",
 )
 
-# Failed checks in a row after which the process should be restarted.
-CHECKS = 3
+CHECKS = 3  # failed ones in a row after which the process should be restarted
 
 PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 """Paths that need no API key."""
 
 
 class Health:
-    """State of the probes; a ``Watch`` of the batcher that passes everything on to another one.
-
-    Attributes:
-        draining: Whether the server refuses new work.
-    """
+    """State of the probes; a ``Watch`` of the batcher that passes everything on to another one."""
 
     def __init__(
         self,
@@ -53,13 +48,7 @@ class Health:
         hung_seconds: float = 30.0,
         watch: Watch | None = None,
     ) -> None:
-        """Start live but not ready.
-
-        Args:
-            canary_seconds: Time between two checks.
-            hung_seconds: Time until a call, or waiting work without any answer, counts as hung.
-            watch: Watch that is called as well.
-        """
+        """Start live but not ready; a call counts as hung after ``hung_seconds``."""
         self._canary_seconds = canary_seconds
         self._hung_seconds = hung_seconds
         self._watch = watch

@@ -13,7 +13,6 @@ from trivet.records import ConfigError
 logger = logging.getLogger(__name__)
 
 _State = tuple[int, int, int]
-_GONE: _State = (0, 0, 0)
 
 
 class KeyRing:
@@ -43,11 +42,7 @@ class KeyRing:
         return len(self._digests)
 
     def accepts(self, authorization: str | None) -> bool:
-        """Return whether a request may pass.
-
-        The file is read again first if it changed; if that fails the keys stay as they were.
-        ``authorization`` is the value of the header, ``Bearer KEY``.
-        """
+        """Return whether a header ``Bearer KEY`` has a key of the file, which may have changed."""
         self._reload()
         scheme, _, key = (authorization or "").partition(" ")
         given = _digest(key.strip())
@@ -56,11 +51,11 @@ class KeyRing:
         return scheme.lower() == "bearer" and any(matches)
 
     def _reload(self) -> None:
-        """Read the file again if it changed."""
+        """Read the file again if it changed; if that fails the keys stay as they were."""
         try:
             seen = _state(self._path)
         except OSError:
-            seen = _GONE
+            seen = (0, 0, 0)
         if seen == self._seen:
             return
         self._seen = seen  # also if reading fails: a broken file is logged once

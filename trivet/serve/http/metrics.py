@@ -19,21 +19,11 @@ _TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 
 # Reasons that the batcher reports itself, and the reasons of other statuses.
 _BATCHER_REASONS = ("requests", "windows", "time", "deadline", "draining", "cancelled")
-_REASONS = {
-    400: "invalid",
-    401: "auth",
-    408: "slow",
-    413: "too_large",
-    422: "invalid",
-}
+_REASONS = {400: "invalid", 401: "auth", 408: "slow", 413: "too_large", 422: "invalid"}
 
 
 class Metrics:
-    """Counters of requests, refusals, times and scores; a ``Watch`` of the batcher.
-
-    Attributes:
-        registry: Registry of the metrics.
-    """
+    """Counters of requests, refusals, times and scores; a ``Watch`` of the batcher."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -32,12 +32,7 @@ from trivet.verdict_json import SCORES
 NAME, VERSION = "trivet", "1"
 NO_SCORE = -1.0
 OUTPUTS: tuple[str, ...] = get_args(OutputName)
-_INPUTS: Mapping[str, list[int]] = {
-    "question": [1],
-    "contexts": [-1],
-    "response": [1],
-    "options_json": [1],
-}
+_INPUTS = {"question": [1], "contexts": [-1], "response": [1], "options_json": [1]}
 
 _parse_options = parser(InferOptions)
 
@@ -51,10 +46,7 @@ def open_inference_routes(service: RequestService, health: Health) -> list[Route
         wanted = _wanted(body)
         example, options = _example(body, texts)
         predictions, verdict = await service.evaluate_one(
-            request,
-            example,
-            options.timeout_ms,
-            allow_empty_contexts=options.allow_empty_contexts,
+            request, example, options.timeout_ms, options.allow_empty_contexts
         )
         head = {"model_name": NAME, "model_version": VERSION}
         if body.id is not None:
@@ -115,12 +107,8 @@ def _example(
             options = _parse_options(texts["options_json"][0].encode())
         except RequestError as error:
             raise RequestError(error.error_type, f"options_json: {error.message}") from error
-    return (
-        RagExample(
-            texts["question"][0], tuple(texts["contexts"]), texts["response"][0], options.id
-        ),
-        options,
-    )
+    contexts = tuple(texts["contexts"])
+    return RagExample(texts["question"][0], contexts, texts["response"][0], options.id), options
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:

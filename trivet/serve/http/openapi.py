@@ -125,19 +125,12 @@ def _plain(text: str) -> str:
 
 def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -> None:
     """Add the limits of the settings to the fields of requests."""
-    limits = {
-        "contexts": ("maxItems", settings.max_contexts),
-        "examples": ("maxItems", settings.max_examples),
-        "question": ("maxLength", settings.max_characters),
-        "response": ("maxLength", settings.max_characters),
-        "answer": ("maxLength", settings.max_characters),
-    }
-    for name in (
-        "EvaluateOne",
-        "EvaluateMany",
-        "ExampleBody",
-        "RelevanceBody",
-        "LettuceDetectBody",
-    ):
+    limits = dict.fromkeys(
+        ("question", "response", "answer"), ("maxLength", settings.max_characters)
+    )
+    limits["contexts"] = "maxItems", settings.max_contexts
+    limits["examples"] = "maxItems", settings.max_examples
+    evaluated = ("EvaluateOne", "EvaluateMany", "ExampleBody")
+    for name in (*evaluated, "RelevanceBody", "LettuceDetectBody"):
         for field, about in parts[name]["properties"].items():
             about |= dict([limits[field]]) if field in limits else {}

@@ -38,17 +38,9 @@ def log_request(
     milliseconds: float,
     windows: int | None = None,
 ) -> None:
-    """Log a request, as a warning where the server failed.
-
-    ``route`` is the path of the route, never the path in the request.
-    """
-    fields: dict[str, Any] = {
-        "request_id": request_id,
-        "method": method,
-        "route": route,
-        "status": status,
-        "ms": round(milliseconds, 1),
-    }
+    """Log a request, as a warning where the server failed; ``route`` is not the client's path."""
+    fields: dict[str, Any] = {"request_id": request_id, "method": method, "route": route}
+    fields |= {"status": status, "ms": round(milliseconds, 1)}
     if windows is not None:
         fields["windows"] = windows
     level = logging.WARNING if status >= 500 else logging.INFO

@@ -46,15 +46,9 @@ class RequestMiddleware:
         settings: ServerSettings,
         max_body_pieces: int = 16_384,
     ) -> None:
-        """Wrap an app.
+        """Wrap an app; without ``keys`` every client is allowed.
 
-        Args:
-            app: App that answers.
-            health: State of the probes; while draining, each response ends its connection.
-            metrics: Metrics of requests.
-            keys: API keys; ``None`` allows every client.
-            settings: Limits of a body.
-            max_body_pieces: Most chunks of a body; each costs time, however small.
+        A body has at most ``max_body_pieces`` chunks: each costs time, however small.
         """
         self._app = app
         self._health = health
@@ -84,10 +78,8 @@ class RequestMiddleware:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise RequestError(
-                    "timeout_reading",
-                    f"the request's body took longer than {self._body_seconds:g} s",
-                ) from None
+                fault = f"the request's body took longer than {self._body_seconds:g} s"
+                raise RequestError("timeout_reading", fault) from None
             if message["type"] == "http.disconnect" and "transfer-encoding" in headers:
                 # granian reports a malformed chunk as a disconnect.
                 raise RequestError("malformed", "a chunk of the body is malformed")
@@ -96,9 +88,8 @@ class RequestMiddleware:
             if size > self._max_bytes:
                 raise self._too_large(f"the body has at least {size} bytes")
             if pieces > self._max_pieces:
-                raise RequestError(
-                    "too_large", f"the body comes in more than {self._max_pieces} chunks"
-                )
+                fault = f"the body comes in more than {self._max_pieces} chunks"
+                raise RequestError("too_large", fault)
             complete = not message.get("more_body")
             return message
 
@@ -123,21 +114,15 @@ class RequestMiddleware:
                 raise  # part of the response is sent: the connection must break
             # Nothing here may keep the exception: a reference cycle would keep ``receive``, and as
             # long as that lives granian leaves the connection open.
-            response = self._refusal(error, request_id)
-            await response(scope, receive, send_with_headers)
+            await self._refusal(error, request_id)(scope, receive, send_with_headers)
         finally:
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
             self._metrics.answered(route, status or 500)
             if status != 200 or route not in PUBLIC:  # probes come every few seconds
-                predictions = state.get("predictions")
-                log_request(
-                    request_id,
-                    scope["method"],
-                    route,
-                    status or 500,
-                    1000 * (time.monotonic() - began),
-                    None if predictions is None else predictions.windows,
-                )
+                milliseconds = 1000 * (time.monotonic() - began)
+                windows = getattr(state.get("predictions"), "windows", None)
+                method = scope["method"]
+                log_request(request_id, method, route, status or 500, milliseconds, windows)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Refuse a request by its headers, before its body is read."""
@@ -146,11 +131,8 @@ class RequestMiddleware:
             raise RequestError("malformed", fault)
         keys = None if scope["path"] in PUBLIC else self._keys
         if keys is not None and not keys.accepts(headers.get("authorization")):
-            raise RequestError(
-                "unauthorized",
-                "an API key is required: send the header Authorization: Bearer KEY",
-                {"WWW-Authenticate": "Bearer"},
-            )
+            message = "an API key is required: send the header Authorization: Bearer KEY"
+            raise RequestError("unauthorized", message, {"WWW-Authenticate": "Bearer"})
         length = headers.get("content-length")  # granian has refused what is not a number
         if length is not None and int(length) > self._max_bytes:
             raise self._too_large(f"the body has {int(length)} bytes")

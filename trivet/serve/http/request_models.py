@@ -63,11 +63,8 @@ class Body(BaseModel):
         for name in data:
             other = seen.setdefault(known[name], name)
             if other != name:
-                raise PydanticCustomError(
-                    "ambiguous",
-                    "{one} and {other} mean the same; keep one",
-                    {"one": other, "other": name},
-                )
+                message = "{one} and {other} mean the same; keep one"
+                raise PydanticCustomError("ambiguous", message, {"one": other, "other": name})
         return data
 
 
@@ -121,8 +118,7 @@ Context: TypeAlias = Annotated[
 # Stops at the first fault: a million wrong members would be a million faults.
 Contexts: TypeAlias = Annotated[list[Context], FailFast()]
 TimeoutMs: TypeAlias = Annotated[
-    float | None,
-    Field(gt=0, description="Longest time to the response, in milliseconds."),
+    float | None, Field(gt=0, description="Longest time to the response, in milliseconds.")
 ]
 AllowEmpty: TypeAlias = Annotated[
     bool, Field(description="Evaluate a response without contexts instead of refusing it.")
@@ -206,13 +202,10 @@ def context_ids(contexts: Iterable[str | ContextObject]) -> list[str | None] | N
 
 
 def parser(body: Any) -> Callable[[bytes], Any]:
-    """Return a function that parses bodies of one type.
+    """Return a function that parses bodies of one model, or of a union of models.
 
-    The function raises ``RequestError``: ``invalid_json``, ``invalid_unicode`` (lone surrogates,
-    bytes that are not UTF-8) or ``validation``.
-
-    Args:
-        body: Model, or union of models.
+    It raises ``RequestError``: ``invalid_json``, ``invalid_unicode`` (lone surrogates, bytes that
+    are not UTF-8) or ``validation``.
     """
     adapter: TypeAdapter[Any] = TypeAdapter(body)
 

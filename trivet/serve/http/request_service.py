@@ -36,17 +36,7 @@ class RequestService:
         self._settings = settings
 
     async def read(self, request: Request, parse: Callable[[bytes], T]) -> T:
-        """Return a request's parsed body.
-
-        Args:
-            request: Request.
-            parse: Parser; called in a thread where the body is large.
-
-        Raises:
-            RequestError: The body is refused.
-            Overloaded: The queue is full; checked before the body is read.
-            Draining: The server stops; likewise.
-        """
+        """Return a request's parsed body, unless the queue is full or the server stops."""
         self._batcher.check_room()
         raw = await request.body()
         return await asyncio.to_thread(parse, raw) if len(raw) > _LARGE_BYTES else parse(raw)
@@ -65,19 +55,11 @@ class RequestService:
         request: Request,
         examples: Sequence[RagExample],
         timeout_ms: float | None,
-        *,
         allow_empty_contexts: bool = False,
     ) -> Predictions:
-        """Evaluate a request's examples; stop when its client hangs up.
+        """Return one result for each example of a request, in order.
 
-        Args:
-            request: Request whose body has been read.
-            examples: Examples, at most ``max_examples``.
-            timeout_ms: Longest time from the request's headers to the verdicts.
-            allow_empty_contexts: As in ``Evaluator.evaluate``.
-
-        Returns:
-            One result for each example, in order.
+        ``timeout_ms`` counts from the request's headers.
 
         Raises:
             RequestError: The timeout is too long or has passed, or the client hung up.
@@ -86,10 +68,8 @@ class RequestService:
         """
         most_ms = self._settings.max_timeout_ms
         if timeout_ms is not None and timeout_ms > most_ms:
-            raise RequestError(
-                "validation",
-                f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})",
-            )
+            message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})"
+            raise RequestError("validation", message)
         whole_ms = timeout_ms or self._settings.default_timeout_ms or most_ms
         too_long = [self._too_long(example) for example in examples]
         short = [each for each, failed in zip(examples, too_long, strict=True) if failed is None]
@@ -104,9 +84,8 @@ class RequestService:
             try:
                 predictions = await _unless_gone(request, asyncio.ensure_future(work))
             except Expired as error:
-                raise RequestError(
-                    "deadline", f"not answered within timeout_ms ({whole_ms:g})"
-                ) from error
+                message = f"not answered within timeout_ms ({whole_ms:g})"
+                raise RequestError("deadline", message) from error
         if len(short) < len(examples):
             done = iter(predictions.results)
             whole = tuple(failed or next(done) for failed in too_long)
@@ -120,13 +99,10 @@ class RequestService:
         request: Request,
         example: RagExample,
         timeout_ms: float | None,
-        *,
         allow_empty_contexts: bool = False,
     ) -> tuple[Predictions, Evaluation]:
         """Evaluate a request's only example, as ``evaluate``; its failure is an error, too."""
-        predictions = await self.evaluate(
-            request, [example], timeout_ms, allow_empty_contexts=allow_empty_contexts
-        )
+        predictions = await self.evaluate(request, [example], timeout_ms, allow_empty_contexts)
         (result,) = predictions.results
         if isinstance(result, FailedEvaluation):
             raise failure_error(result)
@@ -148,31 +124,24 @@ class RequestService:
             large = predictions.windows > _LARGE_WINDOWS
             return await asyncio.to_thread(make) if large else make()
         except ValueError as error:
-            raise RequestError(
-                "non_finite", "the backend returned a number that is not finite"
-            ) from error
+            message = "the backend returned a number that is not finite"
+            raise RequestError("non_finite", message) from error
 
     def _too_long(self, example: RagExample) -> FailedEvaluation | None:
         """Return why an example is too long, before it is tokenized."""
         limits = self._settings
         # First: naming each of half a million contexts would block the event loop.
-        if len(example.contexts) > limits.max_contexts:
-            return FailedEvaluation(
-                example.id,
-                "too_long",
-                f"contexts: {len(example.contexts)} are more than max_contexts "
-                f"({limits.max_contexts}); send the best ones",
-            )
+        number, most = len(example.contexts), limits.max_contexts
+        if number > most:
+            message = f"contexts: {number} are more than max_contexts ({most}); send the best ones"
+            return FailedEvaluation(example.id, "too_long", message)
         texts = {"question": example.question, "response": example.response}
         texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
         for name, text in texts.items():
             if len(text) > limits.max_characters:
-                return FailedEvaluation(
-                    example.id,
-                    "too_long",
-                    f"{name}: {len(text)} characters are more than max_characters "
-                    f"({limits.max_characters}); split it",
-                )
+                message = f"{name}: {len(text)} characters are more than max_characters"
+                message += f" ({limits.max_characters}); split it"
+                return FailedEvaluation(example.id, "too_long", message)
         return None
 
 

@@ -206,22 +206,7 @@ def result_fields(result: Evaluation | FailedEvaluation, ids: Ids = None) -> dic
 
 
 def relevance_fields(verdict: Evaluation, ids: Ids = None) -> dict[str, Any]:
-    """Return the relevance of each context."""
-    fields: dict[str, Any] = {
-        "id": verdict.id,
-        "relevance": verdict.relevance,
-        "contexts": [
-            {
-                "relevance": context.relevance,
-                "sentences": [
-                    {"start": s.start, "end": s.end, "text": s.text, "relevance": s.relevance}
-                    for s in context.sentences
-                ],
-            }
-            for context in verdict.contexts
-        ],
-        "windows": verdict.windows,
-        "window_size": verdict.window_size,
-        "cut_question_tokens": verdict.cut_question_tokens,
-    }
+    """Return the fields of ``RelevanceAnswer``; a number that is not finite is a ``ValueError``."""
+    answer = RelevanceAnswer.model_validate(verdict, strict=False, from_attributes=True)
+    fields = answer.model_dump(exclude={"context_ids"})
     return fields if ids is None else {**fields, "context_ids": list(ids)}

@@ -8,27 +8,12 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 from trivet.serve.http import response_models
+from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.health import PUBLIC
 from trivet.serve.http.request_models import EvaluateBody, LettuceDetectBody, RelevanceBody
 from trivet.serve.http.tensors import InferAnswer, InferBody, ModelAnswer, ServerAnswer
 
-_BODY_REFUSALS = (
-    "invalid_json",
-    "invalid_unicode",
-    "malformed",
-    "timeout_reading",
-    "too_large",
-    "validation",
-    "empty_contexts",
-    "too_long",
-    "window",
-    "overloaded",
-    "backend_failed",
-    "non_finite",
-    "internal",
-    "draining",
-    "deadline",
-)
+_NO_BODY_REFUSALS = ("unauthorized", "not_found", "method_not_allowed", "client_gone", "unhealthy")
 EXAMPLES: dict[str, Any] = json.loads(
     (resources.files("trivet.serve.http") / "examples.json").read_text(encoding="utf-8")
 )
@@ -39,17 +24,11 @@ Named: TypeAlias = tuple[tuple[str, dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class RouteFacts:
-    """One route.
+    """One route, with examples of its requests and answers by name.
 
     Attributes:
-        method: HTTP method.
-        path: Path.
-        summary: Purpose in one sentence.
         answer: Type of the answer; a media type where it is not JSON.
         body: Type of the request's body.
-        requests: Examples of bodies, by name.
-        answers: Examples of their answers, likewise.
-        notes: Further text.
     """
 
     method: str
@@ -71,7 +50,8 @@ class RouteFacts:
         """Error types that the route may answer."""
         key = () if self.public else ("unauthorized",)
         unhealthy = ("unhealthy",) if self.answer is response_models.HealthAnswer else ()
-        return (*key, *unhealthy, *(_BODY_REFUSALS if self.body else ()))
+        of_body = (each for each in STATUSES if self.body and each not in _NO_BODY_REFUSALS)
+        return (*key, *unhealthy, *of_body)
 
 
 def _probe(path: str, summary: str, answer: dict[str, Any]) -> RouteFacts:

@@ -33,8 +33,6 @@ class RunningServer:
     """One evaluator behind one socket; needs a running event loop.
 
     Attributes:
-        batcher: Batcher of all requests.
-        health: State of the probes.
         url: URL of the server, once it has started.
     """
 
@@ -85,11 +83,7 @@ class RunningServer:
         self._watching = asyncio.create_task(self.health.watch())
 
     async def stop(self) -> bool:
-        """Refuse new work, finish accepted work, and close; probes are answered meanwhile.
-
-        Returns:
-            Whether all accepted work was answered within the grace period.
-        """
+        """Refuse new work, finish accepted work, and close; return whether all was answered."""
         deadline = asyncio.get_running_loop().time() + self._settings.grace_seconds
         self.health.drain()
         if self._watching is not None:
@@ -125,8 +119,5 @@ class RunningServer:
 
 def warm_up_examples(window: int) -> list[RagExample]:
     """Return the canary and three longer examples, up to a full window of so many tokens."""
-    lengths = [window // 4, window // 2, window]
-    return [
-        CANARY,
-        *(RagExample(CANARY.question, ("river " * each,), CANARY.response) for each in lengths),
-    ]
+    texts = ["river " * length for length in (window // 4, window // 2, window)]
+    return [CANARY, *(RagExample(CANARY.question, (text,), CANARY.response) for text in texts)]

@@ -44,11 +44,7 @@ _CLOSE_SECONDS = 0.5
 
 
 class Telemetry:
-    """Exporter of spans and scores.
-
-    Attributes:
-        content: Whether events quote unsupported spans.
-    """
+    """Exporter of spans and scores; with ``content``, events quote unsupported spans."""
 
     def __init__(
         self,

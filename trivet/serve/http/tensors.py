@@ -112,12 +112,7 @@ _parse = parser(InferBody)
 def read_tensors(raw: bytes, header_length: str | None) -> tuple[InferBody, dict[str, list[str]]]:
     """Return the JSON of a request, and the texts of each input by its name.
 
-    Args:
-        raw: Body of the request.
-        header_length: Value of ``Inference-Header-Content-Length``, if present.
-
-    Raises:
-        RequestError: The request is malformed; the message names the input.
+    A malformed request raises a ``RequestError`` that names the input.
     """
     end = _json_end(header_length, len(raw))
     body = _parse(raw[:end])
@@ -133,16 +128,12 @@ def read_tensors(raw: bytes, header_length: str | None) -> tuple[InferBody, dict
         else:
             texts, binary = _from_binary(binary, size, tensor)
         if math.prod(tensor.shape) != len(texts):
-            raise RequestError(
-                "validation",
-                f"input {name} has {len(texts)} texts, but its shape {tensor.shape} holds "
-                f"{math.prod(tensor.shape)}",
-            )
+            holds = f"its shape {tensor.shape} holds {math.prod(tensor.shape)}"
+            raise RequestError("validation", f"input {name} has {len(texts)} texts, but {holds}")
         found[name] = texts
     if binary:
-        raise RequestError(
-            "validation", f"{len(binary)} bytes after the last input belong to no input"
-        )
+        message = f"{len(binary)} bytes after the last input belong to no input"
+        raise RequestError("validation", message)
     return body, found
 
 
@@ -151,9 +142,7 @@ def write_tensors(
 ) -> tuple[dict[str, Any], bytes]:
     """Return the JSON of an answer, and the bytes that follow it.
 
-    Args:
-        head: Fields before the outputs.
-        outputs: Name, value (a number is FP32, a text BYTES), and whether it is binary.
+    ``outputs`` are names, values (a number is FP32, a text BYTES), and whether each is binary.
     """
     written, behind = [], b""
     for name, value, is_binary in outputs:
@@ -176,9 +165,8 @@ def _json_end(header_length: str | None, size: int) -> int:
     # Python refuses to convert thousands of digits.
     end = int(header_length) if is_number and len(header_length) < _MOST_DIGITS else -1
     if not 0 <= end <= size:
-        raise RequestError(
-            "validation", f"{LENGTH_HEADER} must be a number of bytes from 0 to {size}"
-        )
+        message = f"{LENGTH_HEADER} must be a number of bytes from 0 to {size}"
+        raise RequestError("validation", message)
     return end
 
 
@@ -203,11 +191,9 @@ def _from_binary(binary: memoryview, size: Any, tensor: Tensor) -> tuple[list[st
     if tensor.data is not None:
         raise RequestError("validation", f"input {name} has both data and {_BINARY_SIZE}")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(binary):
-        raise RequestError(
-            "validation",
-            f"input {name}: {_BINARY_SIZE} must be a number of bytes up to {len(binary)}, "
-            "the rest of the body",
-        )
+        most = f"{len(binary)}, the rest of the body"
+        message = f"input {name}: {_BINARY_SIZE} must be a number of bytes up to {most}"
+        raise RequestError("validation", message)
     own, texts, at = binary[:size], list[str](), 0
     while at < size:
         length = int.from_bytes(own[at : at + 4], "little")

@@ -19,11 +19,7 @@ from trivet.serve.http.request_models import (
     texts,
 )
 from trivet.serve.http.request_service import RequestService
-from trivet.serve.http.response_models import (
-    InfoAnswer,
-    relevance_fields,
-    result_fields,
-)
+from trivet.serve.http.response_models import InfoAnswer, relevance_fields, result_fields
 
 
 def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
@@ -35,20 +31,15 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
         body = await service.read(request, parse_evaluate)
         if not isinstance(body, EvaluateMany):
             predictions, verdict = await service.evaluate_one(
-                request,
-                body.example(),
-                body.timeout_ms,
-                allow_empty_contexts=body.allow_empty_contexts,
+                request, body.example(), body.timeout_ms, body.allow_empty_contexts
             )
             return await service.respond(
                 predictions, lambda: result_fields(verdict, context_ids(body.contexts))
             )
         service.check_number(len(body.examples))
+        examples = [example.example() for example in body.examples]
         predictions = await service.evaluate(
-            request,
-            [example.example() for example in body.examples],
-            body.timeout_ms,
-            allow_empty_contexts=body.allow_empty_contexts,
+            request, examples, body.timeout_ms, body.allow_empty_contexts
         )
         ids = [context_ids(example.contexts) for example in body.examples]
         return await service.respond(
