@@ -32,11 +32,9 @@ def verdict(faithfulness: float | None, relevance: float) -> Evaluation:
 
 def tally() -> Tally:
     counted = Tally()
-    for result in (verdict(0.5, 0.25), verdict(None, 0.75), verdict(1.0, 0.5)):
-        counted.add(result)
-    counted.add(FailedEvaluation(None, "too_long", "m"))
-    counted.add(FailedEvaluation(None, "too_long", "m"))
-    counted.add(FailedEvaluation(None, "bad_field", "m"))
+    counted.add([verdict(0.5, 0.25), verdict(None, 0.75), verdict(1.0, 0.5)])
+    codes = ("too_long", "too_long", "bad_field")
+    counted.add(FailedEvaluation(None, code, "m") for code in codes)
     return counted
 
 

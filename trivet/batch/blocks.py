@@ -1,8 +1,7 @@
 """Rows judged block by block.
 
-The end of a block depends only on its rows and on the number of characters in the run's record. A
-backend's results may depend, in the last digits, on what runs in the same call. Resumed runs and
-shards therefore keep whole blocks, and write the same bytes as one uninterrupted run.
+A block ends by its rows and the characters in the run's record alone, since a backend's last digits
+may depend on what shares a call. So resumed runs and shards write the bytes of one whole run.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
-from trivet.batch.verdict_lines import to_line, verdict_record
+from trivet.batch.verdict_lines import verdict_line
 from trivet.data.logs.column_mapping import LogRow
 from trivet.evaluation.evaluator import EvaluationJob, Evaluator
 from trivet.evaluation.prefetch import prefetch
@@ -63,15 +62,7 @@ def judge_blocks(
     first_block: int = 0,
     strict: bool = False,
 ) -> Generator[BlockVerdicts, None, None]:
-    """Judge rows, lazily and in order.
-
-    Args:
-        evaluator: The evaluator.
-        rows: Rows from the beginning of a block on.
-        settings: Settings of the run.
-        characters: Number of characters that end a block.
-        first_block: Number of the first block, counted from 0.
-        strict: Whether to stop at the first row that cannot be judged.
+    """Judge rows from the beginning of block ``first_block`` on, lazily and in order.
 
     Raises:
         DataError: The log breaks off; the rows before were yielded.
@@ -84,9 +75,8 @@ def judge_blocks(
         return _Begun(number, block, evaluator.begin(examples, allow_empty_contexts=allow))
 
     blocks = enumerate(_blocks(rows, characters), start=first_block)
-    ahead = settings.shard.count * (
-        1 + 2 * evaluator.workers // _CALLS
-    )  # including those of other shards
+    # Blocks of other shards are prefetched as well.
+    ahead = settings.shard.count * (1 + 2 * evaluator.workers // _CALLS)
     for begun in prefetch(blocks, begin, ahead):
         block = begun.rows
         if not settings.shard.has(begun.number):
@@ -103,17 +93,14 @@ def judge_blocks(
                 block, results = block[:n], results[:n]
                 break
         lines = [
-            to_line(verdict_record(row, result, fields=settings.fields, texts=settings.texts))
+            verdict_line(row, result, fields=settings.fields, texts=settings.texts)
             for row, result in zip(block, results, strict=True)
         ]
         yield BlockVerdicts(len(block), results, lines, error)
 
 
 def block_characters(evaluator: Evaluator) -> int:
-    """Return how many characters fill a block: enough for a few full calls of the backend.
-
-    A crash loses the block that is being written and those that were prefetched.
-    """
+    """Return how many characters fill a block: enough for a few full calls of the backend."""
     return _CALLS * _CHARACTERS_PER_TOKEN * evaluator.limits.positions
 
 

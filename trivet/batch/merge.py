@@ -24,13 +24,6 @@ _PIECE = 1 << 20  # bytes written and synced at once
 def merge(shards: Sequence[Path], out: Path) -> RunRecord:
     """Merge the verdict files of all shards of one run, in the order of the log.
 
-    Args:
-        shards: Verdict files of JSON lines, in any order, with their records.
-        out: The merged file, which gets its own record; Parquet if its suffix is.
-
-    Returns:
-        The record of the merged run.
-
     Raises:
         DataError: A shard is missing, given twice, unfinished or of another run; or a row is
             missing or repeated.
@@ -81,28 +74,20 @@ def _interleave(shards: Sequence[Path], output: Output, rows: int) -> None:
 
 def _record(shard: Path) -> RunRecord:
     if is_parquet(shard):
-        raise DataError(
-            f"{shard}: shards are merged from JSON lines; give them --out NAME.jsonl, and the "
-            "merged file may be Parquet"
-        )
+        raise DataError(f"{shard}: shards are merged from JSON lines; give them --out NAME.jsonl")
     record = read_record(shard)
     if record is None:
         raise DataError(f"{shard}: its record {record_path(shard).name} is missing")
     if not record.finished:
         raise DataError(f"{shard}: its run is not finished; give its command again")
     if shard.stat().st_size != record.progress.bytes:
-        raise DataError(
-            f"{shard}: does not have the {record.progress.bytes} bytes that its run wrote"
-        )
+        promised = record.progress.bytes
+        raise DataError(f"{shard}: does not have the {promised} bytes that its run wrote")
     return record
 
 
 def _check(records: Sequence[tuple[Path, RunRecord]]) -> RunRecord:
-    """Return the record of the merged run.
-
-    Raises:
-        DataError: The files are not all shards of one run, each once.
-    """
+    """Return the record of the merged run, if the files are all shards of one run, each once."""
     (first, kept), *others = records
     for path, record in others:
         theirs = replace(record, settings=record.settings | {"shard": kept.settings["shard"]})

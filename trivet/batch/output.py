@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from trivet.batch.errors import OutputFullError, OutputLockedError
@@ -58,11 +57,7 @@ class Output:
         self.size = self._file.seek(size)
 
     def append(self, content: bytes) -> None:
-        """Write at the end, and wait until the content is on the disk.
-
-        Raises:
-            OutputFullError: The disk is full; the file is truncated to its size before.
-        """
+        """Append and sync; on a full disk the file is truncated to its size before."""
         before = self.size
         try:
             with no_room(self.path):
@@ -78,12 +73,7 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
 

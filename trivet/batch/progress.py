@@ -40,14 +40,7 @@ class Reporter:
         every: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start the clock.
-
-        Args:
-            log: The log, which knows what share of its bytes was read.
-            show: Function that shows one line.
-            every: Least seconds between two lines.
-            clock: Function that returns seconds.
-        """
+        """Start the clock; ``every`` is the least seconds between two lines for ``show``."""
         self._log, self._show, self._every, self._clock = log, show, every, clock
         self._last = clock()
         self._first: tuple[float, int, int, float] | None = None

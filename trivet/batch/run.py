@@ -67,14 +67,12 @@ def judge_to_stream(
     tally, read = Tally(), 0
     with contextlib.closing(log):
         rows, most = read_rows(log.rows(), settings.columns()), block_characters(evaluator)
-        with contextlib.closing(
-            judge_blocks(evaluator, rows, settings, most, strict=strict)
-        ) as blocks:
+        blocks = judge_blocks(evaluator, rows, settings, most, strict=strict)
+        with contextlib.closing(blocks):
             for block in blocks:
                 sink.writelines(block.lines)
                 sink.flush()
-                for result in block.results:
-                    tally.add(result)
+                tally.add(block.results)
                 read += block.rows
                 on_block(tally, read)
                 if block.stop is not None:
@@ -92,16 +90,7 @@ def judge_to_file(
 ) -> RunRecord:
     """Judge a log into a file, or resume a stopped run of the same log.
 
-    Args:
-        evaluator: The evaluator.
-        log: The rows.
-        out: The verdict file; Parquet if its suffix is, else JSON lines. Its record is next to it.
-        settings: Settings of the run.
-        on_block: Callback for progress.
-        policy: Treatment of an existing output.
-
-    Returns:
-        The record of the finished run.
+    ``out`` is Parquet if its suffix is, else JSON lines; the record of the run is next to it.
 
     Raises:
         DataError: The log cannot be read, or breaks off; the output cannot be written.
@@ -130,17 +119,17 @@ def judge_to_file(
                     f"{log.source}: has {skipped} rows, but {done.rows} of it were judged; begin "
                     "anew with --restart"
                 )
-            characters, first, strict = record.block_characters, done.blocks, policy.strict
             blocks = judge_blocks(
-                evaluator, rows, settings, characters, first_block=first, strict=strict
+                *(evaluator, rows, settings, record.block_characters),
+                first_block=done.blocks,
+                strict=policy.strict,
             )
             for block in stack.enter_context(contextlib.closing(blocks)):
                 if block.lines:
                     output.append(b"".join(block.lines))
                 if block.stop is not None:
                     raise block.stop  # a resumed run writes the lines of this block again
-                for result in block.results:
-                    record.counts.add(result)
+                record.counts.add(block.results)
                 done = Progress(done.rows + block.rows, done.blocks + 1, output.size)
                 record.progress = done
                 if block.lines:
@@ -180,11 +169,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
 
 
 def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> RunRecord:
-    """Return the run to resume, or ``now`` if there is none.
-
-    Raises:
-        RunChangedError: The output belongs to something else.
-    """
+    """Return the run to resume, or ``now`` if there is none; refuses an output of another run."""
     before = None if policy.restart else read_record(out)
     if before is None:
         if not policy.restart and out.exists() and out.stat().st_size:

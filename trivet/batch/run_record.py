@@ -34,13 +34,7 @@ _WAY_OUT = "begin anew with --restart"
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run in whole blocks of rows.
-
-    Attributes:
-        rows: Rows of the input, including other shards.
-        blocks: Blocks of these rows.
-        bytes: Bytes of the output.
-    """
+    """Rows of the input so far (of all shards), their blocks, and bytes of the output."""
 
     rows: int = 0
     blocks: int = 0
@@ -93,11 +87,7 @@ def record_path(out: Path) -> Path:
 
 
 def read_record(out: Path) -> RunRecord | None:
-    """Read the record of an output; ``None`` if there is none.
-
-    Raises:
-        DataError: The record is damaged, or from another version.
-    """
+    """Read the record of an output; ``None`` without one, ``DataError`` if it is damaged."""
     path = record_path(out)
     try:
         record = json.loads(path.read_bytes())
@@ -118,11 +108,7 @@ def read_record(out: Path) -> RunRecord | None:
 
 
 def write_record(out: Path, record: RunRecord) -> None:
-    """Write or replace the record of an output; a crash leaves the old one or the new one.
-
-    Raises:
-        OSError: The record cannot be written.
-    """
+    """Write or replace the record of an output; a crash leaves the old one or the new one."""
     path = record_path(out)
     new = path.with_name(f"{path.name}.new")
     content = {"schema_version": SCHEMA} | vars(record)

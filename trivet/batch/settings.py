@@ -32,11 +32,7 @@ class Shard:
 
 
 def parse_shard(text: str) -> Shard:
-    """Parse a shard such as ``2/8``.
-
-    Raises:
-        DataError: The text has another form, or there is no such part.
-    """
+    """Parse a shard such as ``2/8``; raises ``DataError`` for any other form."""
     found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     if found is None:
         raise DataError(f"shard {text!r} must be NUMBER/COUNT, such as 2/8")

@@ -35,18 +35,18 @@ class Tally:
         """Rows without a verdict."""
         return self.failures.total()
 
-    def add(self, result: Evaluation | FailedEvaluation) -> None:
-        """Count one row."""
-        if isinstance(result, FailedEvaluation):
-            self.failures[result.code] += 1
-            return
-        self.judged += 1
-        self.windows += result.windows
-        for score in SCORES:
-            value = getattr(result, score)
-            if value is not None:
-                self.counts[score] += 1
-                self.sums[score] += value
+    def add(self, results: Iterable[Evaluation | FailedEvaluation]) -> None:
+        """Count rows."""
+        for result in results:
+            if isinstance(result, FailedEvaluation):
+                self.failures[result.code] += 1
+                continue
+            self.judged += 1
+            self.windows += result.windows
+            for score in SCORES:
+                if (value := getattr(result, score)) is not None:
+                    self.counts[score] += 1
+                    self.sums[score] += value
 
     def mean(self, score: str) -> float | None:
         """Return the mean of a score over the verdicts that have it, or ``None``."""

@@ -24,43 +24,27 @@ from trivet.data.logs.column_mapping import LogRow
 from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample, to_json_text
 
 TEXT_FIELDS = ("question", "contexts", "response")
-FIELDS = (
-    *(field.name for field in dataclasses.fields(Evaluation)),
-    "context_ids",
-    "metadata",
-    "texts",
-)
+_EVALUATION = tuple(field.name for field in dataclasses.fields(Evaluation))
+FIELDS = (*_EVALUATION, "context_ids", "metadata", "texts")
 """Names that ``--fields`` accepts; ``row`` and ``error`` are in every line."""
 
 
 def check_fields(fields: Sequence[str]) -> None:
-    """Check that verdicts have all the fields.
-
-    Raises:
-        DataError: There is no such field.
-    """
+    """Raise ``DataError`` if verdicts have no such field."""
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
-        raise DataError(
-            f"no field {', '.join(unknown)} in a verdict; there are {', '.join(FIELDS)}"
-        )
+        names = ", ".join(unknown)
+        raise DataError(f"no field {names} in a verdict; there are {', '.join(FIELDS)}")
 
 
-def verdict_record(
+def verdict_line(
     row: LogRow,
     result: Evaluation | FailedEvaluation,
     *,
     fields: Sequence[str] | None = None,
     texts: bool = False,
-) -> dict[str, Any]:
-    """Return the content of one line.
-
-    Args:
-        row: The row.
-        result: Its verdict, or why it has none.
-        fields: Fields of a verdict to keep; ``None`` means all.
-        texts: Whether to include the row's texts.
-    """
+) -> bytes:
+    """Return one line of JSON in UTF-8, with the chosen fields of the verdict or all."""
     record: dict[str, Any] = {"row": row.number}
     if isinstance(result, Evaluation):
         record |= result.to_dict()
@@ -76,15 +60,7 @@ def verdict_record(
         record["metadata"] = dict(row.metadata)
     if texts and isinstance(row.example, RagExample):
         record["texts"] = {name: getattr(row.example, name) for name in TEXT_FIELDS}
-    if fields is None:
-        return record
-    return {name: value for name, value in record.items() if name in ("row", "error", *fields)}
-
-
-def to_line(record: dict[str, Any]) -> bytes:
-    """Return a record as one line of JSON in UTF-8.
-
-    Raises:
-        ValueError: A number is NaN or infinite.
-    """
+    if fields is not None:
+        kept = ("row", "error", *fields)
+        record = {name: value for name, value in record.items() if name in kept}
     return to_json_text(record).encode() + b"\n"

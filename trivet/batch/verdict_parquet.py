@@ -25,11 +25,7 @@ def is_parquet(out: Path) -> bool:
 
 
 def needs_pyarrow() -> None:
-    """Check that the package for Parquet is installed.
-
-    Raises:
-        DataError: The package is missing.
-    """
+    """Raise ``DataError`` if the package for Parquet is missing."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
@@ -42,9 +38,6 @@ def write_parquet(lines: Path, out: Path) -> None:
     Each name of the metadata has its own column (``metadata.model``), of text if its values have
     several types. The lines are read twice, first to find the columns. The file only appears when
     it is complete.
-
-    Raises:
-        OSError: The file cannot be written.
     """
     import pyarrow
     from pyarrow import parquet
