@@ -27,10 +27,6 @@ if _zstd is not None:
 def decompress(file: IO[bytes], name: str) -> IO[bytes]:
     """Return the content of an open file; reading it raises one of ``DAMAGE`` if it is damaged.
 
-    Args:
-        file: The file, at its beginning.
-        name: Name of the file; without the suffix ``.gz``, ``.xz`` or ``.zst`` it is plain.
-
     Raises:
         DataError: The compression needs a package that is not installed.
     """

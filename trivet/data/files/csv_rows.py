@@ -14,12 +14,10 @@ _DELIMITERS = ",;\t|"
 
 
 def read_csv(file: IO[bytes], delimiter: str | None = None) -> Iterator[Row]:
-    """Yield the rows of a CSV file; a record that cannot be read is an error in its place.
+    """Yield the rows of a CSV file in UTF-8; a record that cannot be read is an error in its place.
 
-    Args:
-        file: UTF-8, with or without a byte order mark.
-        delimiter: Character between cells; ``None`` takes the one of ``,``, ``;``, tab and ``|``
-            that is most frequent in the header.
+    Without a ``delimiter``, it is the one of ``,``, ``;``, tab and ``|`` most frequent in the
+    header.
 
     Raises:
         ValueError: A line is longer than a row may be.

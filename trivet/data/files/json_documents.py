@@ -67,11 +67,7 @@ class _Text:
         self._at += 1
 
     def value(self) -> Any:
-        """Take the next value.
-
-        Raises:
-            ValueError: There is no value, or it is larger than a row may be.
-        """
+        """Take the next value; raises ``ValueError`` if there is none, or it is too large."""
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)

@@ -21,11 +21,7 @@ LONGEST_LINE = 64 << 20
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object that keeps all pairs, so that repeated names are noticed.
-
-    Attributes:
-        pairs: Names and values in order.
-    """
+    """A JSON object that keeps all ``pairs`` in order, so that repeated names are noticed."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -33,11 +29,7 @@ class JsonObject(dict[str, Any]):
 
 
 def parse_line(line: bytes) -> Fields:
-    """Parse a line that contains one JSON object.
-
-    Raises:
-        ExampleError: The line contains something else; the code is ``malformed_line``.
-    """
+    """Parse a line with one JSON object; others raise ``ExampleError`` (``malformed_line``)."""
     try:
         value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=JsonObject)
     except UnicodeDecodeError as error:
@@ -48,11 +40,7 @@ def parse_line(line: bytes) -> Fields:
 
 
 def parse_plain_line(line: bytes) -> Fields:
-    """Parse a line like ``parse_line``, five times as fast; the last of repeated names counts.
-
-    Raises:
-        ExampleError: As ``parse_line``.
-    """
+    """Parse a line like ``parse_line``, five times as fast; the last of repeated names counts."""
     try:
         value = from_json(line)
     except ValueError:
@@ -61,11 +49,7 @@ def parse_plain_line(line: bytes) -> Fields:
 
 
 def fields_of(value: Any) -> Fields:
-    """Return the pairs of a JSON value.
-
-    Raises:
-        ExampleError: The value is not an object; the code is ``malformed_line``.
-    """
+    """Return the pairs of a JSON object; other values raise ``ExampleError``."""
     if not isinstance(value, JsonObject):
         raise ExampleError("is not a JSON object", code="malformed_line")
     return value.pairs
@@ -84,12 +68,7 @@ def read_lines(file: IO[bytes], parse: Callable[[bytes], Fields] = parse_line) -
 
 
 def read_bounded(file: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
-    """Yield the lines of a file with their ends, and ``None`` for a line that is too long.
-
-    Args:
-        file: A file open for reading.
-        longest: Most bytes of a line, its end included.
-    """
+    """Yield the lines of a file with their ends, and ``None`` for a line that is too long."""
     while line := file.readline(longest + 1):
         if len(line) <= longest:
             yield line

@@ -23,8 +23,7 @@ def read_parquet(
 
     Args:
         file: Content of the file.
-        seekable: Whether the content can be read in any order; compressed content or a pipe is
-            first copied to a temporary file.
+        seekable: Whether the content can be read in any order; else it is first copied to disk.
         columns: Columns to read, as far as the file has them; all if it has none of them.
 
     Raises:

@@ -19,16 +19,10 @@ def fill_batches(
 ) -> list[list[int]]:
     """Group examples of similar length into batches of at most ``budget`` windows.
 
-    An example with more windows gets its own batch. The order depends only on (seed, epoch);
+    Takes the number of windows and the longest row of each example. An example with more windows
+    than the budget gets its own batch. The order depends only on (seed, epoch);
     without a seed the examples are sorted by length. Examples change places only with others of as
     many windows, so every epoch has the same number of batches, which schedules rely on.
-
-    Args:
-        windows: Number of windows of each example.
-        widths: Longest row of each example, in tokens.
-        budget: Most windows in a batch.
-        seed: Seed of the shuffle.
-        epoch: Epoch of the shuffle.
     """
     order = np.lexsort((widths, windows))
     random = None if seed is None else np.random.default_rng((seed, epoch))
@@ -57,11 +51,6 @@ class WindowBatches(Sampler[list[int]]):
     training) all read the same number, because they step together: the last ones repeat batches
     from the front. Without a seed (for validation) every example is read exactly once, and some
     devices may read a batch less.
-
-    Args:
-        layouts: Layouts of the examples.
-        budget: Most windows in a batch.
-        seed: Seed of the shuffle; without one the examples are sorted by length.
     """
 
     def __init__(self, layouts: Sequence[Layout], budget: int, seed: int | None) -> None:
@@ -105,9 +94,7 @@ class WindowBatches(Sampler[list[int]]):
             rounds = -(-len(batches) // self._world)
             batches = [batches[place % len(batches)] for place in range(rounds * self._world)]
         elif len(batches) < self._world:
-            batches = fill_batches(
-                *sizes, 1, self.seed
-            )  # one example per batch is enough for all devices
+            batches = fill_batches(*sizes, 1, self.seed)  # one example each is enough for all
         return batches[self._rank :: self._world]
 
     def __iter__(self) -> Iterator[list[int]]:

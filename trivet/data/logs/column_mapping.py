@@ -67,10 +67,8 @@ class Columns:
         """Choose the columns.
 
         Args:
-            mapping: Column names for some of our fields, which replace all known ones, such as
-                ``{"question": "prompt"}``.
-            metadata: Columns that are returned with the verdicts; ``None`` takes every other
-                column that contains short text, a number, or true or false.
+            mapping: Column names for some of our fields, such as ``{"question": "prompt"}``.
+            metadata: Columns that are returned with the verdicts; ``None`` means by content.
             bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
 
         Raises:
@@ -143,9 +141,7 @@ def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
     """Map the columns of rows, lazily and in order.
 
     A row must have a question, contexts and a response by name; ``null`` or an empty string means
-    that there is none. The id of a row without one is its place: ``line-3``. The codes of rows
-    that cannot be judged are ``malformed_line``, ``missing_field``, ``ambiguous_field``,
-    ``bad_field`` and ``invalid_unicode``.
+    that there is none. The id of a row without one is its place: ``line-3``.
 
     Raises:
         DataError: None of the first rows has all columns, or none of them can be read at all: this
@@ -163,9 +159,8 @@ def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
     else:
         only_columns = {failed.code for failed in failures} <= _COLUMN_CODES
         if first and (len(first) == _CHECKED_ROWS or only_columns):
-            raise DataError(
-                f"none of the first {len(first)} rows can be read; {failures[0].message}"
-            )
+            why = failures[0].message
+            raise DataError(f"none of the first {len(first)} rows can be read; {why}")
     return itertools.chain(first, read)
 
 

@@ -25,11 +25,9 @@ Contexts = tuple[tuple[str, ...], tuple[str | None, ...]]
 
 
 def read_contexts(value: Any) -> Contexts:
-    """Return the passages in a value.
+    """Return the passages in a value: a list of strings or of objects with a text, or one string.
 
-    Args:
-        value: A list of strings or of objects with a text, one string, or ``None``. A string may
-            contain the list as JSON or Python text, because a cell of a CSV file is always text.
+    A string may contain the list as JSON or Python text, because a cell of a CSV file is text.
 
     Raises:
         ExampleError: It is none of these; the code is ``bad_field``.
@@ -49,11 +47,7 @@ def read_contexts(value: Any) -> Contexts:
 
 
 def read_ids(value: Any, contexts: int) -> tuple[str | None, ...]:
-    """Return the ids of passages from their own column.
-
-    Args:
-        value: A list, or ``None``; it may be written as text, like contexts.
-        contexts: Number of passages.
+    """Return the ids of passages from a list, or a list written as text, in their own column.
 
     Raises:
         ExampleError: It is not a list with an id for each passage; the code is ``bad_field``.
@@ -116,12 +110,7 @@ def _listed(text: str, kinds: Any) -> str | Sequence[Any]:
 
 
 def _parse_python(text: str) -> Any:
-    """Parse a list written by Python.
-
-    Raises:
-        ValueError: Two strings follow each other without a comma, as in numpy's output: Python
-            would join them.
-    """
+    """Parse a list written by Python; strings without a comma between (numpy) are refused."""
     at = 0
     while True:
         gap = _NO_QUOTE.match(text, at)

@@ -19,14 +19,11 @@ _LONGEST_TEXT = 200  # characters; a longer value is a text, not a name
 def read_metadata(
     fields: Fields, chosen: tuple[str, ...] | None, ours: Set[str]
 ) -> dict[str, Scalar]:
-    """Return the columns to be returned with the verdict.
+    """Return the columns to be returned with the verdict; members of ``metadata`` count as columns.
 
-    Args:
-        fields: The row. The members of an object named ``metadata`` count as columns too.
-        chosen: Names of the columns, with any content (lists and objects as JSON text); ``None``
-            takes every column that is not in ``ours`` and contains text of up to 200 characters, a
-            number, or true or false.
-        ours: Lower-cased names of the fields of an example.
+    ``chosen`` names columns with any content (lists and objects as JSON text). ``None`` takes every
+    column that is not in ``ours`` (lower case) and contains text of up to 200 characters, a number,
+    or true or false.
     """
     columns: dict[str, Any] = {}
     for name, value in fields:

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from trivet.data.labelled.augmentation.span_operations import subtract_spans
 from trivet.data.sentences import split_sentences
+from trivet.data.spans import subtract_spans
 from trivet.records import ContextSpan, Evidence, LabelledExample, Span
 
 
@@ -50,12 +50,8 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
         utilization=None,
         completeness=None,
     )
-    if (
-        not lost
-        and labels.utilized
-        and left.utilized
-        and len(left.utilized) == len(labels.utilized)
-    ):
+    used, still = labels.utilized, left.utilized
+    if not lost and used and still and len(still) == len(used):
         return replace(shortened, labels=left)
 
     response, known = example.response, labels.unsupported or ()
@@ -102,8 +98,7 @@ def insert_contexts(
     Args:
         labelled: Example to extend.
         contexts: Foreign passages.
-        places: For each passage, the position of the context before which it is inserted, from 0
-            to their count (the end).
+        places: Position of the context before which each passage is inserted, or their count.
         sentences: Sentences of each passage, if its data has them.
 
     Raises:
@@ -137,12 +132,13 @@ def _with_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledE
     def move(spans: Sequence[ContextSpan] | None) -> tuple[ContextSpan, ...] | None:
         if spans is None:
             return None
-        moved = [replace(span, context=place[s]) for span in spans if (s := span.context) in place]
-        return tuple(sorted(moved, key=lambda span: (span.context, span.start, span.end)))
+        kept = [replace(span, context=place[s]) for span in spans if (s := span.context) in place]
+        return tuple(sorted(kept, key=lambda span: (span.context, span.start, span.end)))
 
     evidence = None
     if labels.evidence is not None:
         evidence = tuple(Evidence(e.response, move(e.contexts) or ()) for e in labels.evidence)
+    moved = move(labels.relevant), move(labels.utilized)
     sentences = example.context_sentences
     return replace(
         labelled,
@@ -151,12 +147,7 @@ def _with_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledE
             contexts=tuple(example.contexts[old] for old in order),
             context_sentences=sentences and tuple(sentences[old] for old in order),
         ),
-        labels=replace(
-            labels,
-            relevant=move(labels.relevant),
-            utilized=move(labels.utilized),
-            evidence=evidence,
-        ),
+        labels=replace(labels, relevant=moved[0], utilized=moved[1], evidence=evidence),
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trivet.data.labelled.augmentation.span_operations import clip_spans, subtract_spans
 from trivet.data.sentences import split_sentences
+from trivet.data.spans import clip_spans, subtract_spans
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
 
 
@@ -71,9 +71,7 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
     unclear = clip_spans(response, labels.unclear)
     evidence = None
     if labels.evidence is not None:
-        clipped = (
-            (clip_spans(response, [each.response]), each.contexts) for each in labels.evidence
-        )
+        clipped = ((clip_spans(response, [e.response]), e.contexts) for e in labels.evidence)
         evidence = tuple(Evidence(here[0], contexts) for here, contexts in clipped if here)
     # A part of a response that is not adherent may be adherent or not.
     adherent: bool | None = labels.adherent or None
@@ -82,14 +80,10 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
     whole = [e for e in labels.evidence or () if not example.response[end : e.response.end].strip()]
     utilized = _utilized_by(response, labels.utilized, whole)
     same = utilized is not None and utilized == labels.utilized
+    given = example.response_sentences and example.response_sentences[:sentences]
     return replace(
         labelled,
-        example=replace(
-            example,
-            response=response,
-            response_sentences=example.response_sentences
-            and example.response_sentences[:sentences],
-        ),
+        example=replace(example, response=response, response_sentences=given),
         labels=replace(
             labels,
             unsupported=unsupported,

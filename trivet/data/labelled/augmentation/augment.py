@@ -11,16 +11,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from trivet.data.labelled.augmentation.altered_contexts import (
-    drop_contexts,
-    insert_contexts,
-    permute_contexts,
-)
-from trivet.data.labelled.augmentation.altered_responses import (
-    cut_response,
-    empty_response,
-    take_pair,
-)
+from trivet.data.labelled.augmentation import altered_contexts, altered_responses
 from trivet.data.sentences import split_sentences
 from trivet.records import LabelledExample, Labels
 
@@ -115,23 +106,23 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
     texts, random = example.example, draw.random
     count = len(texts.contexts)
     if name == "empty_response":
-        return empty_response(example)
+        return altered_responses.empty_response(example)
     if name == "shuffle":
         other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
-        return example if other is None else take_pair(example, other)
+        return example if other is None else altered_responses.take_pair(example, other)
     if name == "insert_contexts":
         return _insert(example, _draw_unrelated(draw.pool, draw), random)
     if name == "cut_response":
         sentences = len(texts.response_sentences or split_sentences(texts.response))
-        return (
-            example if sentences < 2 else cut_response(example, int(random.integers(1, sentences)))
-        )
+        if sentences < 2:
+            return example
+        return altered_responses.cut_response(example, int(random.integers(1, sentences)))
     if count < 2:
         return example
     order = random.permutation(count)
     if name == "permute_contexts":
-        return permute_contexts(example, order.tolist())
-    return drop_contexts(example, order[: random.integers(1, count)].tolist())
+        return altered_contexts.permute_contexts(example, order.tolist())
+    return altered_contexts.drop_contexts(example, order[: random.integers(1, count)].tolist())
 
 
 def _insert(
@@ -147,7 +138,9 @@ def _insert(
     places = random.integers(0, len(example.example.contexts) + 1, len(chosen)).tolist()
     given = other.example.context_sentences
     sentences = None if given is None else [given[place] for place in chosen]
-    return insert_contexts(example, [foreign[place] for place in chosen], places, sentences)
+    return altered_contexts.insert_contexts(
+        example, [foreign[place] for place in chosen], places, sentences
+    )
 
 
 def _draw_unrelated(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample | None:

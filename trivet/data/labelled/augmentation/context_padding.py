@@ -16,11 +16,6 @@ def lengthen(rows: Sequence[LabelledExample], passages: int, seed: int) -> list[
 
     The same rows, seed and number always give the same texts, so that models can be compared.
 
-    Args:
-        rows: Rows to lengthen; the passages come from the other ones.
-        passages: Number of passages per row; 0 changes nothing.
-        seed: Seed of the draw.
-
     Raises:
         DataError: The unrelated rows of a row do not have enough passages.
     """
