@@ -45,9 +45,6 @@ def split_sentences(text: str) -> tuple[Span, ...]:
     passages contain tables and headings, and both wrap. Within a line the splitter decides, except
     that a piece that is only a list mark or punctuation ("2.") belongs to the sentence after it.
 
-    Args:
-        text: Any string.
-
     Returns:
         Spans in order, without overlap or white space at their ends, which together cover every
         other character of ``text``. Empty for a text of white space.

@@ -15,15 +15,7 @@ from trivet.records import Span
 
 
 def mark_tokens(offsets: IntArray, spans: Iterable[Span]) -> BoolArray:
-    """Mark the tokens that share at least one character with a span.
-
-    Args:
-        offsets: Characters of each token, in order. *Shape:* [T, 2].
-        spans: Any order; they may overlap.
-
-    Returns:
-        *Shape:* [T].
-    """
+    """Mark the tokens that share a character with a span. *Shape:* offsets [T, 2], marks [T]."""
     marks = np.zeros(len(offsets), dtype=np.bool_)
     for span in spans:
         if span.start < span.end:  # an empty span inside a token shares no character with it

@@ -86,11 +86,7 @@ class SegmentTokenizer:
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """Load a ``tokenizer.json``.
-
-        Raises:
-            BundleError: The file is not a tokenizer.
-        """
+        """Load a ``tokenizer.json``; raises ``BundleError`` if the file is not a tokenizer."""
         try:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception

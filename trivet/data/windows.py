@@ -353,10 +353,8 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
     """Return a layout of some of a layout's rows, and the numbers of its context tokens.
 
     For examples with more windows than one call of a backend takes. The part keeps all response
-    tokens, with the copies in these rows, and the context tokens whose counting copy is in them.
-
-    Returns:
-        The part, and its context tokens' numbers in the whole. *Shape:* [part's C].
+    tokens, with the copies in these rows, and the context tokens whose counting copy is in them;
+    their numbers in the whole have *shape* [part's C].
     """
     chosen = np.asarray(rows, dtype=np.int64)
     renumber = np.full(len(layout.rows) + 1, -1, dtype=np.int64)  # the last entry is for row -1

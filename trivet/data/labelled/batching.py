@@ -49,8 +49,7 @@ class WindowBatches(Sampler[list[int]]):
 
     With several devices, each reads every ``world``-th batch from its rank on. With a seed (for
     training) all read the same number, because they step together: the last ones repeat batches
-    from the front. Without a seed (for validation) every example is read exactly once, and some
-    devices may read a batch less.
+    from the front. Without a seed (for validation) every example is read exactly once.
     """
 
     def __init__(self, layouts: Sequence[Layout], budget: int, seed: int | None) -> None:
@@ -68,8 +67,7 @@ class WindowBatches(Sampler[list[int]]):
         """Set the index of the device whose share is read, and the number of devices.
 
         Raises:
-            ConfigError: There are fewer validation examples than devices; a device without any
-                would let the others wait forever.
+            ConfigError: A device would have no validation example, and the others wait forever.
         """
         if self.seed is None and len(self._windows) < world:
             raise ConfigError(

@@ -73,10 +73,7 @@ def prepare(
 
 
 class _Items(Dataset[list[Item]]):
-    """Items by the batch: the sampler's indices are lists.
-
-    With an augmentation, rows are altered at random by (seed, epoch, row) and prepared again.
-    """
+    """Items by the batch (indices are lists), altered at random and prepared again."""
 
     def __init__(
         self,
@@ -137,9 +134,6 @@ class RagData(lightning.LightningDataModule):
         seed: Seed of the shuffle and of the augmentation.
         augmentation: Probabilities of alterations of the rows of ``train``.
         prepare_altered: Prepares altered examples as ``train`` was; required for augmentation.
-
-    Raises:
-        ValueError: Augmentation is on, but ``prepare_altered`` is missing.
     """
 
     def __init__(
@@ -180,11 +174,7 @@ class RagData(lightning.LightningDataModule):
         return self._train.state_dict() | {"devices": self._rank_and_world()[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume at a position within an epoch.
-
-        Raises:
-            ConfigError: The run was shared among another number of devices.
-        """
+        """Resume within an epoch; ``ConfigError`` if the run had another number of devices."""
         before, now = state_dict.get("devices", 1), self._rank_and_world()[1]
         if before != now:
             raise ConfigError(

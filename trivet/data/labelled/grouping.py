@@ -40,15 +40,7 @@ def group_by_documents(
     rarest documents first, unless the result would outgrow ``largest``: some sets retrieve a few
     documents for nearly every question, and joining through those would leave one group that
     cannot be split. A group is named by a digest of its smallest question, so names do not depend
-    on the order of the rows.
-
-    Args:
-        questions: Question of each row.
-        documents: Documents of each row.
-        largest: Most rows in a group that was joined by documents.
-
-    Returns:
-        The name of each row's group, and the number of documents in more than one group.
+    on the order of the rows. Also returns the number of documents in several groups.
     """
     keys = [question.strip() for question in questions]
     parent = {key: key for key in keys}

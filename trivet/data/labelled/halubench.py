@@ -18,15 +18,10 @@ VERDICTS = {"PASS": True, "FAIL": False}
 
 
 def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
-    """Read HaluBench.
+    """Read HaluBench from a folder of ``*.parquet``, or else from a hub data set.
 
-    Args:
-        name: A folder that contains ``*.parquet``; if there is no such folder, a hub data set
-            (``halubench`` is short for ``PatronusAI/HaluBench``).
-
-    Returns:
-        The examples and the report. ``source`` is ``halubench/<source_ds>``; ``split`` is the
-        publishers', ``test``; rows about one passage share a group.
+    ``source`` is ``halubench/<source_ds>``; ``split`` is the publishers', ``test``; rows about one
+    passage share a group. ``halubench`` is short for ``PatronusAI/HaluBench``.
 
     Raises:
         DataError: There is neither such a folder nor such a data set, a file cannot be read, or it
@@ -35,9 +30,8 @@ def read_halubench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     report = SourceReport(source=f"halubench:{name}")
 
     def named_rows() -> Iterator[tuple[str, PublishedRow]]:
-        for number, row in enumerate(
-            read_published(name, ("id", *REQUIRED), {"halubench": HUB_NAME}), start=1
-        ):
+        rows = read_published(name, ("id", *REQUIRED), {"halubench": HUB_NAME})
+        for number, row in enumerate(rows, start=1):
             if missing := [column for column in REQUIRED if column not in row.values]:
                 raise DataError(
                     f"halubench:{name} has no column {', '.join(missing)}; a row of HaluBench has "

@@ -9,11 +9,7 @@ from trivet.records import ContextSpan, Span
 
 
 def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
-    """Check ``[[start, end]]`` against its text; ``None`` stays ``None``, empty spans are left out.
-
-    Raises:
-        RowError: The value has another shape, or a span leaves the text.
-    """
+    """Check ``[[start, end]]`` against its text; ``None`` stays, empty spans are left out."""
     if value is None:
         return None
     return tuple(Span(start, end) for _, start, end in _checked(value, [text], what, 2))
@@ -22,11 +18,7 @@ def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
 def context_spans_of(
     value: object, contexts: Sequence[str], what: str
 ) -> tuple[ContextSpan, ...] | None:
-    """Check ``[[context, start, end]]`` against the contexts; otherwise as ``spans_of``.
-
-    Raises:
-        RowError: The value has another shape, names no context, or a span leaves its text.
-    """
+    """Check ``[[context, start, end]]`` against the contexts; otherwise as ``spans_of``."""
     if value is None:
         return None
     return tuple(ContextSpan(*numbers) for numbers in _checked(value, contexts, what, 3))
@@ -57,7 +49,7 @@ def merge_overlapping_contexts(spans: Sequence[ContextSpan]) -> tuple[ContextSpa
 def _checked(
     value: object, texts: Sequence[str], what: str, length: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield context, start and end of the spans that are not empty."""
+    """Yield context, start and end of the spans that are not empty; others raise ``RowError``."""
     if not isinstance(value, list):
         raise RowError(f"{what} is not a list")
     for item in value:
@@ -67,10 +59,8 @@ def _checked(
             raise RowError(f"{what} holds something that is not {length} whole numbers")
         context, start, end = item if length == 3 else (0, *item)
         if not 0 <= context < len(texts):
-            raise RowError(
-                f"{what} names a context that is not there",
-                f"context {context} of {len(texts)}, counted from 0",
-            )
+            place = f"context {context} of {len(texts)}, counted from 0"
+            raise RowError(f"{what} names a context that is not there", place)
         size = len(texts[context])
         if not 0 <= start <= end <= size:
             raise RowError(f"{what} leaves its text", f"[{start}, {end}) of {size} characters")

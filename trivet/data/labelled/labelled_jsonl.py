@@ -24,13 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trivet.data.labelled import label_spans
 from trivet.data.labelled.grouping import digest
-from trivet.data.labelled.label_spans import (
-    context_spans_of,
-    merge_overlapping,
-    merge_overlapping_contexts,
-    spans_of,
-)
+from trivet.data.labelled.label_spans import context_spans_of, spans_of
 from trivet.data.labelled.source_files import read_json_lines
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import Evidence, LabelledExample, Labels, RagExample
@@ -40,9 +36,6 @@ _Kind = TypeVar("_Kind")
 
 def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
     """Read a labelled JSONL file; its last suffix names the compression.
-
-    Returns:
-        The examples in the order of the file, and the report.
 
     Raises:
         DataError: The file does not exist, or its compression is damaged.
@@ -112,7 +105,7 @@ def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
     """Merge overlapping spans, so that a character counts once, and note them in the report."""
     parts: dict[str, Any] = {}
     if labels.unsupported is not None:
-        parts["unsupported"] = merge_overlapping(labels.unsupported)
+        parts["unsupported"] = label_spans.merge_overlapping(labels.unsupported)
         overlapping = sum(
             evidence.response.start < span.end and span.start < evidence.response.end
             for evidence in labels.evidence or ()
@@ -122,7 +115,7 @@ def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
     for name in ("relevant", "utilized"):
         spans = getattr(labels, name)
         if spans is not None:
-            parts[name] = merge_overlapping_contexts(spans)
+            parts[name] = label_spans.merge_overlapping_contexts(spans)
     for name, merged in parts.items():
         gone = len(getattr(labels, name)) - len(merged)
         report.note(f"overlapping {name} spans were merged", place, gone)

@@ -53,13 +53,7 @@ def align_labels(
 
     Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show some of
     its evidence and neutral in the others; a sentence with general support is entailed everywhere;
-    an unsupported one is contradicted everywhere.
-
-    Args:
-        labelled: Texts and labels.
-        tokenized: The same example, tokenized.
-        layout: The same example, cut.
-        use_evidence: Whether to use per-window classes if the evidence is known.
+    an unsupported one is contradicted everywhere. Without ``use_evidence``, no window has a class.
     """
     labels = labelled.labels
     window_class = np.full(layout.response_row.shape, UNKNOWN, dtype=np.int64)
@@ -71,18 +65,15 @@ def align_labels(
         token_supported[unclear & ~unsupported] = UNKNOWN
         if labels.evidence is not None and use_evidence:
             for evidence in labels.evidence:
-                span_tokens = (
-                    mark_tokens(tokenized.response.offsets, [evidence.response]) & ~unsupported
-                )
+                offsets = tokenized.response.offsets
+                span_tokens = mark_tokens(offsets, [evidence.response]) & ~unsupported
                 shown = _rows_that_show(evidence.contexts, tokenized, layout)
                 if not shown.any():
                     continue  # no token in the evidence: its place is unknown
-                here = np.where(shown[layout.response_row], ENTAILMENT, NEUTRAL)
                 # With two pieces of evidence for one token, a window needs to show only one.
-                seen = window_class[span_tokens]
-                window_class[span_tokens] = np.where(
-                    seen == ENTAILMENT, ENTAILMENT, here[span_tokens]
-                )
+                entailed = shown[layout.response_row] | (window_class == ENTAILMENT)
+                here = np.where(entailed, ENTAILMENT, NEUTRAL)
+                window_class[span_tokens] = here[span_tokens]
             window_class[unsupported] = CONTRADICTION
             window_class[layout.response_row < 0] = UNKNOWN
             token_supported[(window_class != UNKNOWN).any(axis=1)] = UNKNOWN

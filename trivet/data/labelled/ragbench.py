@@ -33,16 +33,10 @@ LARGEST_GROUP_ROWS = 24
 
 
 def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
-    """Read RAGBench.
+    """Read RAGBench from a folder of sets, or of one set, or else from a hub data set.
 
-    Args:
-        name: A folder with one folder of Parquet files per component set; or the folder of one
-            set; or, if there is no such folder, a hub data set (``ragbench`` is short for
-            ``rungalileo/ragbench``).
-
-    Returns:
-        The examples and the report. ``source`` is ``ragbench/<set>``; ``split`` is the publishers'
-        (``train``, ``validation``, ``test``); groups are made per set, over all rows read.
+    ``source`` is ``ragbench/<set>``; ``split`` is the publishers' (``train``, ``validation``,
+    ``test``); groups are made per set. ``ragbench`` is short for ``rungalileo/ragbench``.
 
     Raises:
         DataError: There is neither such a folder nor such a data set, or a file cannot be read.

@@ -32,15 +32,7 @@ def read_labels(
     place: str,
     report: SourceReport,
 ) -> Labels:
-    """Turn the keys of one row into labels.
-
-    Args:
-        values: The row, as published.
-        contexts: Spans of the context sentences by key, in the order of the text.
-        response: Spans of the response sentences by key, in the order of the text.
-        place: Name of the row in the report.
-        report: Report in which inconsistencies are noted.
-    """
+    """Turn the keys of one row into labels, given the spans of its sentences by key, in order."""
 
     def score(column: str) -> float | None:
         value = values.get(column)

@@ -33,11 +33,7 @@ def read_ragtruth(folder: Path) -> tuple[list[LabelledExample], SourceReport]:
     """Read RAGTruth from the folder of its two files.
 
     Leaves out responses that the annotators marked as truncated or as wrong refusals, as the paper
-    does.
-
-    Returns:
-        The examples in the order of ``response.jsonl``, and the report. ``source`` is
-        ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``.
+    does. ``source`` is ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``.
 
     Raises:
         DataError: One of the files does not exist.

@@ -18,11 +18,8 @@ from trivet.records import DataError, ExampleError
 def read_json_lines(path: Path) -> Iterator[tuple[int | None, dict[str, Any] | RowError]]:
     """Yield the line number of each row, and the object or the error in it.
 
-    Args:
-        path: The file; its last suffix names the compression.
-
     Raises:
-        DataError: The file does not exist, or its compression is damaged.
+        DataError: The file does not exist, or its compression (by its suffix) is damaged.
     """
     if not path.is_file():
         raise DataError(f"no such file: {path}")
@@ -56,13 +53,9 @@ class PublishedRow:
 def read_published(
     name: str, columns: Sequence[str], hub_names: Mapping[str, str]
 ) -> Iterator[PublishedRow]:
-    """Yield the rows of a folder of Parquet files, or of a hub data set.
+    """Yield the rows of a folder of Parquet files (or of such folders), or else of a hub data set.
 
-    Args:
-        name: A folder that contains ``*.parquet``, or folders that do; if there is no such folder,
-            a hub data set ``owner/name``.
-        columns: Columns to read of a file; those that it lacks are not in ``values``.
-        hub_names: Full names of hub data sets by their short names.
+    Columns that a file lacks are not in ``values``; ``hub_names`` has full names by short names.
 
     Raises:
         DataError: There is neither such a folder nor such a data set, or a file cannot be read.

@@ -89,10 +89,6 @@ class SourceReport:
         """Return the report as plain dictionaries, lists, numbers and strings."""
         return dataclasses.asdict(self)
 
-    def losses(self) -> str:
-        """Describe why rows were dropped, with the first places of each reason."""
-        return self._counted(self.dropped)
-
     def log(self) -> None:
         """Log the report: as a warning if rows were dropped, else as information."""
         level = logging.WARNING if self.dropped else logging.INFO
@@ -100,7 +96,7 @@ class SourceReport:
             level,
             "%s: %d rows, %d kept, %d outside the split, dropped %s, noted %s",
             *(self.source, self.rows, self.kept, self.outside_split),
-            *(self._counted(self.dropped), self._counted(self.noted)),
+            *(self.describe(self.dropped), self.describe(self.noted)),
         )
 
     def _remember(self, reason: str, place: str) -> None:
@@ -108,10 +104,9 @@ class SourceReport:
         if len(places) < EXAMPLES_KEPT:
             places.append(place)
 
-    def _counted(self, counts: dict[str, int]) -> str:
-        if not counts:
-            return "nothing"
-        return "; ".join(
-            f"{count} x {reason} (first at {', '.join(self.places[reason])})"
-            for reason, count in counts.items()
-        )
+    def describe(self, counts: dict[str, int]) -> str:
+        """Describe ``dropped`` or ``noted``, with the first places of each reason."""
+        each = [
+            f"{n} x {why} (first at {', '.join(self.places[why])})" for why, n in counts.items()
+        ]
+        return "; ".join(each) or "nothing"

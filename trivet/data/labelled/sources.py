@@ -25,17 +25,14 @@ OWN_SPLITS = ("all", "fit", "dev")
 
 
 def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], SourceReport]:
-    """Read one labelled source.
+    """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
     Args:
         spec: ``ragbench:DIR_OR_NAME``, ``ragtruth:DIR``, ``halubench:DIR_OR_NAME`` or
             ``jsonl:FILE``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
-            (:func:`~trivet.data.labelled.grouping.is_dev`), which excludes the publisher's
-            ``test``; or the publisher's name of a split, such as ``train`` or ``validation``.
-
-    Returns:
-        The examples of that split, and the report of what was read and why rows are missing.
+            (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
+            the publisher's name of a split, such as ``train`` or ``validation``.
 
     Raises:
         DataError: The source is of an unknown kind or cannot be read; none of its rows can be
@@ -55,14 +52,14 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
     examples, report = readers[kind]()
     if report.rows and not examples:
-        raise DataError(f"{spec}: none of its {report.rows} rows can be used: {report.losses()}")
+        losses = report.describe(report.dropped)
+        raise DataError(f"{spec}: none of its {report.rows} rows can be used: {losses}")
     _check_groups(examples, spec, split, report)
     chosen = [example for example in examples if _belongs(example, split)]
     if examples and not chosen and split not in OWN_SPLITS:
         present = sorted({example.split for example in examples if example.split is not None})
-        raise DataError(
-            f"{spec} has no split {split!r}; it has {', '.join((*OWN_SPLITS, *present))}"
-        )
+        names = ", ".join((*OWN_SPLITS, *present))
+        raise DataError(f"{spec} has no split {split!r}; it has {names}")
     if chosen and all(example.labels == Labels() for example in chosen):
         raise DataError(
             f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
@@ -103,13 +100,9 @@ def _check_groups(
 def choose_rows(
     rows: Sequence[LabelledExample], only: Sequence[str], limit: int | None, seed: int
 ) -> list[LabelledExample]:
-    """Return the rows of some sources, in their order.
+    """Return the rows of the sources with any of the prefixes ``only`` (empty for all), in order.
 
-    Args:
-        rows: Rows that ``load_source`` returned.
-        only: Prefixes of sources; empty for all.
-        limit: Most rows, drawn at random; ``None`` for all.
-        seed: Seed of the draw.
+    At most ``limit`` rows, drawn at random by ``seed``; ``None`` for all.
     """
     chosen = [row for row in rows if not only or row.source.startswith(tuple(only))]
     if limit is None or limit >= len(chosen):
