@@ -174,11 +174,10 @@ class TokenizedExample:
         question: The question.
         context: All contexts, one after the other; offsets are relative to each token's context.
         context_index: Context of each context token. *Shape:* [C].
-        context_sentence: Sentence number of each context token, counted over all contexts.
-            *Shape:* [C].
+        context_sentence: Sentence of each context token, counted over all contexts. *Shape:* [C].
         context_sentence_spans: Span of each of these sentences.
         response: The response.
-        response_sentence: Sentence number of each response token. *Shape:* [R].
+        response_sentence: Sentence of each response token. *Shape:* [R].
         response_sentence_spans: Span of each of these sentences.
         replaced_characters: Number of lone surrogates that were replaced by U+FFFD.
     """

@@ -144,10 +144,7 @@ class Layout:
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Column of the same copy. *Shape:* [C].
         context_weight: 1 / (sentences x tokens in the token's sentence). *Shape:* [C].
-        question_overlap: Lexical overlap of the token's sentence with the question. *Shape:* [C].
-        response_overlap: Lexical overlap with the response. *Shape:* [C].
-        context_overlap: Lexical overlap of a response token's sentence with the contexts.
-            *Shape:* [R].
+        question_overlap, response_overlap, context_overlap: As in ``Windows``, without padding.
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
         row_context: First and one-past-last context token that each row shows. *Shape:* [rows, 2].

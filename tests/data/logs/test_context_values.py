@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from trivet.data.logs.column_mapping import read_metadata
 from trivet.data.logs.context_values import read_contexts, read_ids
-from trivet.data.logs.metadata import read_metadata
 from trivet.records import ExampleError
 
 

@@ -18,10 +18,8 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 def read_document(file: IO[bytes]) -> Iterator[Row]:
     """Yield the rows of a JSON document, reading it piece by piece.
 
-    Nothing can be read after an error: a document has no lines to continue at.
-
     Raises:
-        ValueError: The document is not JSON or not UTF-8 from some place on.
+        ValueError: The document is not JSON or not UTF-8 from some place on; the rest is lost.
     """
     text = _Text(file)
     is_list = text.next_character() == "["

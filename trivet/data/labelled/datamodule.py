@@ -41,13 +41,7 @@ Prepare = Callable[[Sequence[LabelledExample]], list[Item]]
 
 
 class Batch(NamedTuple):
-    """Input of a training or validation step.
-
-    Attributes:
-        windows: ``Windows`` of tensors.
-        targets: ``Targets`` of tensors, padded to the windows' B, R, K, C.
-        examples: The examples, in order.
-    """
+    """Tensors of one step (targets are padded like the windows), and its examples."""
 
     windows: Windows
     targets: Targets
@@ -215,7 +209,6 @@ def truths(examples: Sequence[LabelledExample]) -> dict[str, Tensor]:
 
     labels = [example.labels for example in examples]
     return {
-        "adherent": column([label.adherent for label in labels]),
-        "relevance": column([label.relevance for label in labels]),
-        "utilization": column([label.utilization for label in labels]),
+        name: column([getattr(label, name) for label in labels])
+        for name in ("adherent", "relevance", "utilization")
     }

@@ -37,13 +37,11 @@ def merge_overlapping(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 def merge_overlapping_contexts(spans: Sequence[ContextSpan]) -> tuple[ContextSpan, ...]:
     """Sort and merge the spans of each context."""
-    return tuple(
-        ContextSpan(context, span.start, span.end)
-        for context in sorted({span.context for span in spans})
-        for span in merge_overlapping(
-            [Span(one.start, one.end) for one in spans if one.context == context]
-        )
-    )
+    merged: list[ContextSpan] = []
+    for context in sorted({span.context for span in spans}):
+        own = [Span(one.start, one.end) for one in spans if one.context == context]
+        merged += [ContextSpan(context, one.start, one.end) for one in merge_overlapping(own)]
+    return tuple(merged)
 
 
 def _checked(

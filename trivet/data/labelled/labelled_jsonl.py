@@ -17,6 +17,7 @@ kind are merged, and the report counts them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -106,11 +107,9 @@ def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
     parts: dict[str, Any] = {}
     if labels.unsupported is not None:
         parts["unsupported"] = label_spans.merge_overlapping(labels.unsupported)
-        overlapping = sum(
-            evidence.response.start < span.end and span.start < evidence.response.end
-            for evidence in labels.evidence or ()
-            for span in labels.unsupported
-        )
+        supported = [evidence.response for evidence in labels.evidence or ()]
+        pairs = itertools.product(supported, labels.unsupported)
+        overlapping = sum(one.start < other.end and other.start < one.end for one, other in pairs)
         report.note("evidence for an unsupported span is ignored", place, overlapping)
     for name in ("relevant", "utilized"):
         spans = getattr(labels, name)

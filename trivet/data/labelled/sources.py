@@ -75,11 +75,10 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
 def _check_groups(
     examples: Sequence[LabelledExample], spec: str, split: str, report: SourceReport
 ) -> None:
-    """Note groups that occur in several of the publisher's splits, or refuse them.
+    """Note groups that occur in several of the publisher's splits; refuse them in a JSONL file.
 
-    A JSONL file names group and split itself, so none of its splits can be trusted then. Groups
-    that a reader made of shared documents may cross the publisher's splits: the published test
-    split stays as it is, and training refuses rows that it shares with dev.
+    Such a file names group and split itself, so none of its splits can be trusted then. Groups that
+    a reader made of shared documents may cross splits: training refuses rows that test shares.
     """
     splits: defaultdict[str, set[str]] = defaultdict(set)
     for example in examples:

@@ -66,16 +66,13 @@ class Log:
         format: Format | None = None,  # noqa: A002
         parse: Callable[[bytes], Fields] = parse_line,
     ) -> None:
-        """Find the files.
+        """Find the files; raises ``DataError`` if there are none.
 
         Args:
             source: A file, a folder (every file in it with a known suffix, sorted by path), or
                 ``-`` for stdin.
             format: Format of the rows; ``None`` means by suffix.
             parse: Parser of a line of JSON lines.
-
-        Raises:
-            DataError: There is no such file, or nothing to read in the folder.
         """
         path = Path(source)
         self.source = source
@@ -114,11 +111,7 @@ class Log:
             self._current = None
 
     def rows(self) -> Iterator[SourceRow]:
-        """Yield the rows, lazily.
-
-        Raises:
-            DataError: A file breaks off, or a package is missing; the rows before were yielded.
-        """
+        """Yield the rows, lazily; where a file breaks off, ``DataError`` is raised."""
         if not self.files:
             yield from self._rows_of(sys.stdin.buffer, None, 0)
             return

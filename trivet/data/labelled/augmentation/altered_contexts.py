@@ -95,11 +95,8 @@ def insert_contexts(
 ) -> LabelledExample:
     """Insert foreign contexts, in which nothing is relevant, utilized or evidence.
 
-    Args:
-        labelled: Example to extend.
-        contexts: Foreign passages.
-        places: Position of the context before which each passage is inserted, or their count.
-        sentences: Sentences of each passage, if its data has them.
+    Each gets the position of the context before which it is inserted, or the number of contexts;
+    ``sentences`` are those of each passage, if its data has them.
 
     Raises:
         ValueError: A place does not exist, or their number is not that of the passages.

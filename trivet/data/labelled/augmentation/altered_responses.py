@@ -111,14 +111,12 @@ def _utilized_by(
     if not utilized:
         return utilized
     named = [span for each in evidence for span in each.contexts]
-    used = tuple(
-        span
-        for span in utilized
-        if any(
-            other.context == span.context and other.start < span.end and span.start < other.end
-            for other in named
-        )
-    )
+
+    def is_named(span: ContextSpan) -> bool:
+        here = [other for other in named if other.context == span.context]
+        return any(other.start < span.end and span.start < other.end for other in here)
+
+    used = tuple(filter(is_named, utilized))
     attributed = [each.response for each in evidence]
     unattributed = subtract_spans(prefix, [Span(0, len(prefix))], attributed)
     return None if unattributed and len(used) < len(utilized) else used

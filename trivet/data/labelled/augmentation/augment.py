@@ -7,7 +7,7 @@ responses exchanged. Our own: contexts reordered, responses cut or removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 
@@ -46,8 +46,7 @@ class Augmentation:
     empty_response: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in (one.name for one in fields(self)):
-            value = getattr(self, name)
+        for name, value in asdict(self).items():
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} ({value}) must be a probability in [0, 1]")
 
@@ -75,18 +74,11 @@ def augment_batch(
     epoch: int,
     pool: Sequence[LabelledExample],
 ) -> list[LabelledExample]:
-    """Alter the examples of one batch.
+    """Alter the examples of one batch; ``rows`` are their indices in the training data.
 
     An alteration is skipped if it is impossible (one context, one sentence, no unrelated row) or
-    if it would leave no label; a row that is not altered is returned as the same object.
-
-    Args:
-        examples: The unaltered batch.
-        rows: Index of each example in the training data.
-        augmentation: Probabilities.
-        seed: Seed of the run.
-        epoch: Epoch, counted from 0.
-        pool: Rows for foreign contexts, and for pairs if the batch has no unrelated row.
+    if it would leave no label; a row that is not altered is returned as the same object. Foreign
+    contexts come from ``pool``, and pairs too if the batch has no unrelated row.
     """
     altered = []
     for example, row in zip(examples, rows, strict=True):
