@@ -1,4 +1,4 @@
-"""An evaluator whose engine is a toy, and logs of short rows."""
+"""An evaluator with a toy backend, and logs of short rows."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def toy_bundle(
 
 @pytest.fixture
 def toy(toy_bundle: Path) -> Evaluator:
-    """Return an evaluator whose numbers depend on all rows that share an engine call."""
-    return Evaluator(toy_bundle, backend=runpy.run_path(str(TOY_RUN))["ToyEngine"]())
+    """Return an evaluator whose numbers depend on all rows that share a backend call."""
+    return Evaluator(toy_bundle, backend=runpy.run_path(str(TOY_RUN))["ToyBackend"]())
 
 
 @pytest.fixture

@@ -156,14 +156,8 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert code == 1
     assert [line.get("error", {}).get("line") for line in lines] == [None, *range(2, 8), None]
     codes = [line["error"]["code"] for line in lines[1:-1]]
-    assert codes == [
-        "bad_field",
-        "empty_contexts",
-        "invalid_unicode",
-        "too_long",
-        "missing_field",
-        "malformed_line",
-    ]
+    assert codes[:3] == ["bad_field", "empty_contexts", "invalid_unicode"]
+    assert codes[3:] == ["too_long", "missing_field", "malformed_line"]
     assert all(line["error"]["message"].startswith("line ") for line in lines[1:-1])
     assert "2 judged, 6 failed" in err
     code, said, _ = call("evaluate", write_log([bad[2]]), "--bad-unicode", "replace")

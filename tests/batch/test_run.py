@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trivet.batch import blocks, run
-from trivet.batch.errors import OutputLockedError, RunChangedError, StrictError
+from trivet.batch.errors import RunChangedError, StrictError
 from trivet.batch.output import Output
 from trivet.batch.run import ResumePolicy
 from trivet.batch.run_record import RunRecord, record_path, write_record
@@ -126,16 +126,15 @@ def test_a_run_that_was_stopped_writes_the_bytes_of_one_that_was_not(
     assert [line["row"] for line in read(out)] == list(range(1, 701))
 
 
-def test_a_run_that_goes_on_keeps_the_blocks_it_began_with(
+def test_a_resumed_run_keeps_the_blocks_it_began_with(
     write_log: WriteLog, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = {**GOOD, "contexts": ["The mill is old. " * 300]}
     log, whole, out = write_log([long] * 20), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
     judge(log, whole)
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(PowerCut):
         cut_power(patch, random.Random(0))
-        with pytest.raises(PowerCut):
-            judge(log, out)
+        judge(log, out)
     monkeypatch.setattr(blocks, "_CALLS", 1)
     judge(log, out)
     assert out.read_bytes() == whole.read_bytes()
@@ -201,15 +200,6 @@ def test_an_output_that_is_not_ours_is_left_alone(
     record_path(out).write_text('{"schema_version": 2}', encoding="utf-8")
     with pytest.raises(DataError, match="not a record of a run"):
         judge(log, out)
-
-
-def test_two_processes_cannot_write_one_output(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
-    log, out = write_log(range(3)), tmp_path / "v.jsonl"
-    with Output(out), pytest.raises(OutputLockedError, match="another process writes it now"):
-        judge(log, out)
-    judge(log, out)
 
 
 def test_strict_stops_at_the_first_bad_row_and_goes_on_without(

@@ -43,21 +43,16 @@ def test_every_field_has_its_type_and_every_row_its_place(
         for name, value in row.items():
             if not name.startswith("metadata."):
                 assert value == line.get(name), name
-    columns = {
-        name: [row[f"metadata.{name}"] for row in rows]
-        for name in ("turn", "score", "model", "mixed")
-    }
-    assert columns == {
-        "turn": ["1", "2", None, str(2**70)],  # one of them no 64 bits can hold
+    for name, values in {
+        "turn": ["1", "2", None, str(2**70)],  # 64 bits cannot hold the last
         "score": [1.0, 0.5, None, None],
         "model": ["a", None, None, None],
         "mixed": ["true", "7", None, None],
-    }
+    }.items():
+        assert [row[f"metadata.{name}"] for row in rows] == values
     assert rows[2]["error"]["code"] == "malformed_line"
-    assert sorted(file.name for file in tmp_path.glob("v.parquet*")) == [
-        "v.parquet",
-        "v.parquet.run.json",
-    ]
+    files = sorted(file.name for file in tmp_path.glob("v.parquet*"))
+    assert files == ["v.parquet", "v.parquet.run.json"]
 
 
 def test_a_run_that_stops_before_the_file_is_whole_goes_on(

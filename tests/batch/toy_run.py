@@ -1,9 +1,7 @@
-"""Judge a log with a toy engine, as a process of its own that a test may kill.
+"""Judge a log with a toy backend in a process that a test may kill: ``toy_run.py BUNDLE LOG OUT``.
 
-    python toy_run.py BUNDLE LOG OUT
-
-The engine's numbers depend on everything in its call: a run whose rows were grouped otherwise after
-a restart would write other bytes. Every 10,000 rows the resident memory is printed, in kilobytes.
+The numbers depend on everything in a call, so rows grouped otherwise after a restart would give
+other bytes. Prints the resident memory in kilobytes every 10,000 rows.
 """
 
 from __future__ import annotations
@@ -22,12 +20,8 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
 
 
-class ToyEngine:
-    """Answers by a formula on all ids of a call.
-
-    Attributes:
-        calls: How many calls there were.
-    """
+class ToyBackend:
+    """Returns numbers by a formula on all ids of a call, and counts its ``calls``."""
 
     name = "toy"
 
@@ -63,5 +57,5 @@ def tell_memory(tally: Tally, rows: int) -> None:
 
 if __name__ == "__main__":
     bundle, log, out = sys.argv[1:]
-    evaluator = Evaluator(bundle, backend=ToyEngine())
+    evaluator = Evaluator(bundle, backend=ToyBackend())
     judge_to_file(evaluator, Log(log), Path(out), RunSettings(), tell_memory)

@@ -102,15 +102,7 @@ def test_offsets_hold_behind_odd_characters(tokenizer: SegmentTokenizer, odd: st
 
 
 def test_the_files_own_truncation_and_padding_are_off(tokenizer: SegmentTokenizer) -> None:
-    short, long = tokenizer.encode(["mill", "mill " * 40])
-    assert len(short) == 1
-    assert len(long) == 40
-
-
-def test_empty_text_has_no_token(tokenizer: SegmentTokenizer) -> None:
-    (segment,) = tokenizer.encode([""])
-    assert segment.ids.shape == (0,)
-    assert segment.offsets.shape == (0, 2)
+    assert [len(one) for one in tokenizer.encode(["mill", "mill " * 40, ""])] == [1, 40, 0]
     assert tokenizer.encode([]) == []
 
 
