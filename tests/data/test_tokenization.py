@@ -68,11 +68,8 @@ def test_a_batch_is_read_as_its_singles(
 def test_sentences_are_numbered_over_all_contexts(tokenizer: SegmentTokenizer) -> None:
     example = RagExample("Who?", ("A mill. A lamp.", "", "A boat."), "A mill. A boat.")
     read = read_one(example, tokenizer)
-    assert read.context_sentence_spans == (
-        ContextSpan(0, 0, 7),
-        ContextSpan(0, 8, 15),
-        ContextSpan(2, 0, 7),
-    )
+    spans = (ContextSpan(0, 0, 7), ContextSpan(0, 8, 15), ContextSpan(2, 0, 7))
+    assert read.context_sentence_spans == spans
     assert read.context_sentence.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert read.context_index.tolist() == [0, 0, 0, 0, 0, 0, 2, 2, 2]
     assert read.response_sentence_spans == (Span(0, 7), Span(8, 15))

@@ -306,13 +306,8 @@ def test_a_long_response_is_read_in_chunks_that_each_meet_every_slice() -> None:
     assert slices_of(layout) == [(0, 8), (8, 16)]
     chunks = [row[row >= RESPONSE] - RESPONSE for row in layout.rows]
     assert [(int(chunk[0]), len(chunk)) for chunk in chunks] == [(0, 14), (14, 16), (30, 7)] * 2
-    assert layout.response_row[[0, 13, 14, 29, 30]].tolist() == [
-        [0, 3],
-        [0, 3],
-        [1, 4],
-        [1, 4],
-        [2, 5],
-    ]
+    rows = layout.response_row[[0, 13, 14, 29, 30]].tolist()
+    assert rows == [[0, 3], [0, 3], [1, 4], [1, 4], [2, 5]]
 
 
 @pytest.mark.parametrize(
@@ -340,11 +335,7 @@ def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
     ("size", "overlap", "message"),
     [
         (31, 0, r"window\.size \(31 tokens\) must be at least 32"),
-        (
-            32,
-            2,
-            r"window\.stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32",
-        ),
+        (32, 2, r"stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32"),
         (512, -1, r"window\.stride_overlap \(-1 tokens\) must be between 0 and 31"),
         (512, 32, r"window\.stride_overlap \(32 tokens\) must be between 0 and 31"),
     ],

@@ -29,9 +29,6 @@ def test_a_document_shared_by_all_does_not_make_one_group_of_all() -> None:
     assert len(set(names)) == 5
     assert all(names[n] == names[n - n % 4] for n in range(20))
     assert divided == 1
-
-
-def test_the_same_question_is_never_divided_however_small_the_limit() -> None:
     assert len(set(group_by_documents(["why"] * 5, [[]] * 5, largest=1)[0])) == 1
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.data.examples import write_parquet
 from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.source_report import SourceReport
-from trivet.data.labelled.sources import load_source
 from trivet.records import DataError, LabelledExample, Labels
 
 
@@ -82,13 +81,6 @@ def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
     other = {key: value for key, value in row().items() if key not in ("passage", "label")}
     with pytest.raises(DataError, match=r"has no column passage, label; a row of HaluBench has"):
         read(tmp_path, other)
-
-
-def test_it_is_a_test_set_our_own_split_leaves_alone(tmp_path: Path) -> None:
-    read(tmp_path, row())
-    spec = f"halubench:{tmp_path}"
-    found = [len(load_source(spec, split)[0]) for split in ("all", "test", "fit", "dev")]
-    assert found == [1, 1, 0, 0]
 
 
 @pytest.mark.network

@@ -165,11 +165,8 @@ def test_overlapping_spans_of_one_kind_are_merged_and_counted(tmp_path: Path) ->
     }
     (example,), report = read(tmp_path, row(labels))
     assert example.labels.unsupported == (Span(0, 2), Span(18, 31))
-    assert example.labels.relevant == (
-        ContextSpan(0, 0, 12),
-        ContextSpan(0, 12, 14),
-        ContextSpan(1, 0, 5),
-    )
+    spans = (ContextSpan(0, 0, 12), ContextSpan(0, 12, 14), ContextSpan(1, 0, 5))
+    assert example.labels.relevant == spans
     assert report.noted == {
         "overlapping unsupported spans were merged": 2,
         "overlapping relevant spans were merged": 1,

@@ -107,21 +107,6 @@ def test_a_full_stop_after_a_key_is_no_part_of_it(tmp_path: Path) -> None:
     assert noted == {}
 
 
-def test_a_key_that_names_no_sentence_is_left_out_and_counted(tmp_path: Path) -> None:
-    labels, noted = labels_of(
-        tmp_path,
-        all_relevant_sentence_keys=["0a", "0b", "7z"],
-        sentence_support_information=[support("a", "0a", "9q"), support("z", "0a")],
-    )
-    assert labels.relevant == (ContextSpan(0, 0, 21), ContextSpan(0, 22, 40))
-    assert labels.evidence == (Evidence(Span(0, 17), (ContextSpan(0, 0, 21),)),)
-    assert noted == {
-        "all_relevant_sentence_keys names no sentence": 1,
-        "a supporting key names no sentence": 1,
-        "support is given for no sentence of the response": 1,
-    }
-
-
 @pytest.mark.parametrize(
     ("others", "known", "noted"),
     [
@@ -131,6 +116,21 @@ def test_a_key_that_names_no_sentence_is_left_out_and_counted(tmp_path: Path) ->
             {
                 "a supported sentence has no support named": 2,
                 "a supporting key names no sentence": 1,
+            },
+        ),
+        (
+            {
+                "all_relevant_sentence_keys": ["0a", "0b", "7z"],
+                "sentence_support_information": [support("a", "0a", "9q"), support("z", "0a")],
+            },
+            {
+                "relevant": (ContextSpan(0, 0, 21), ContextSpan(0, 22, 40)),
+                "evidence": (Evidence(Span(0, 17), (ContextSpan(0, 0, 21),)),),
+            },
+            {
+                "all_relevant_sentence_keys names no sentence": 1,
+                "a supporting key names no sentence": 1,
+                "support is given for no sentence of the response": 1,
             },
         ),
         (
@@ -153,7 +153,7 @@ def test_a_key_that_names_no_sentence_is_left_out_and_counted(tmp_path: Path) ->
             },
         ),
     ],
-    ids=["support-without-keys", "unknown-key", "contradiction", "scores"],
+    ids=["support-without-keys", "key-of-nothing", "unknown-key", "contradiction", "scores"],
 )
 def test_inconsistent_labels_are_noted(
     tmp_path: Path, others: dict[str, Any], known: dict[str, Any], noted: dict[str, int]
@@ -261,18 +261,11 @@ def test_the_hub_is_read_set_by_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: ["pottery", "weaving"])
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     examples, _ = read_ragbench("ragbench")
-    assert asked == [
-        ("rungalileo/ragbench", "pottery"),
-        ("rungalileo/ragbench", "weaving"),
-    ]
+    assert asked == [("rungalileo/ragbench", part) for part in ("pottery", "weaving")]
     assert [(item.source, item.split) for item in examples][:2] == [
         ("ragbench/pottery", "train"),
         ("ragbench/pottery", "test"),
     ]
-
-
-def test_a_hub_that_does_not_answer_is_a_data_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
 
     def refuse(name: str) -> list[str]:
         raise ConnectionError("offline")

@@ -75,13 +75,9 @@ def test_spans_question_and_passages(tmp_path: Path) -> None:
     assert report.noted == {"spans marked implicit_true": 1}
 
 
-def test_no_label_is_known_to_be_none(tmp_path: Path) -> None:
-    (example,), _ = read(tmp_path, response())
-    assert example.labels == Labels(unsupported=(), adherent=True)
-
-
 def test_the_other_tasks(tmp_path: Path) -> None:
     (summary, record), _ = read(tmp_path, response(source_id="2"), response(source_id="3"))
+    assert summary.labels == Labels(unsupported=(), adherent=True)
     assert summary.source == "ragtruth/summary"
     assert summary.example.question == "Summarize the following news:"
     assert summary.example.contexts == ("The kiln opened. Many came.",)
@@ -99,17 +95,12 @@ def test_a_record_that_the_prompt_does_not_show_is_written_as_json(tmp_path: Pat
     assert example.example.question == ""
 
 
-def test_bad_quality_is_dropped(tmp_path: Path) -> None:
-    rows = [response(), response(quality="truncated"), response(quality="incorrect_refusal")]
-    examples, report = read(tmp_path, *rows)
-    assert len(examples) == 1
-    assert report.dropped == {"quality is truncated": 1, "quality is incorrect_refusal": 1}
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
         ("{broken", "line is not JSON"),
+        (response(quality="truncated"), "quality is truncated"),
+        (response(quality="incorrect_refusal"), "quality is incorrect_refusal"),
         (response(source_id="9"), "its source is not in source_info.jsonl"),
         (response(response=" "), "response holds no text"),
         (response(response=None), "response holds no text"),
@@ -141,10 +132,8 @@ def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> 
     (tmp_path / "response.jsonl").write_text("\n".join(rows), encoding="utf-8")
     examples, report = read_ragtruth(tmp_path)
     assert len(examples) == 1
-    assert set(report.noted) == {
-        "source unreadable: line is not JSON",
-        "source of an unknown format",
-    }
+    kinds = {"source unreadable: line is not JSON", "source of an unknown format"}
+    assert set(report.noted) == kinds
     assert report.dropped == {"its source is not in source_info.jsonl": 1}
 
 
@@ -152,10 +141,7 @@ def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> 
     ("text", "passages"),
     [
         ("passage 1:one\n\npassage 2:two", ("one", "two")),
-        (
-            "passage 1:one\npassage 3:still one\npassage 2: two ",
-            ("one\npassage 3:still one", "two"),
-        ),
+        ("passage 1:a\npassage 3:still a\npassage 2: b ", ("a\npassage 3:still a", "b")),
         ("no prefix at all", ("no prefix at all",)),
         ("before\npassage 1:one", ("before\npassage 1:one",)),
     ],

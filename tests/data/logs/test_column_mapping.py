@@ -76,6 +76,8 @@ def test_a_mapping_to_a_field_we_do_not_have_is_refused_at_once() -> None:
 
 
 def test_null_is_known_to_be_empty_and_ids_are_text() -> None:
+    (repeated,) = read(row(query="Hot?", user_input=None))
+    assert isinstance(repeated, RagExample) and repeated.question == "Hot?"
     (example,) = read(row(question=None, response=None, id=7))
     assert example == RagExample(question="", contexts=("Cone six.",), response="", id="7")
 
@@ -130,12 +132,6 @@ def test_a_failed_row_keeps_its_id_and_metadata() -> None:
     assert failed.metadata == {"model": "m"}
 
 
-def test_the_same_said_twice_is_no_contradiction() -> None:
-    (example,) = read(row(query="Hot?", user_input=None))
-    assert isinstance(example, RagExample)
-    assert example.question == "Hot?"
-
-
 def test_surrogates_pass_through_where_they_are_to_be_replaced() -> None:
     line = '\ufeff{"question": "\\ud800", "contexts": "\\u0000", "response": "\u200f"}'
     (read_row,) = read_whole(line, unicode="replace")
@@ -158,16 +154,13 @@ def test_ids_of_contexts_come_from_the_contexts_or_from_a_column_of_their_own() 
 
 def test_a_log_of_another_kind_is_refused_with_the_columns_that_it_has() -> None:
     other = {"id": "a", "prompt": "Hot?", "docs": "Cone six.", "completion": "Very."}
-    with pytest.raises(
-        DataError, match="none of the first 2 rows can be read; line 1: has no cont"
+    for rows, message in (
+        ([other] * 2, "none of the first 2 rows can be read; line 1: has no cont"),
+        ([other] * 100, r"found id, prompt, docs, completion\); name the field wit"),
+        (["question,contexts"] * 64, "none of the first 64 rows can be read; line 1: is not JS"),
     ):
-        read(other, other)
-    with pytest.raises(
-        DataError, match=r"found id, prompt, docs, completion\); name the field wit"
-    ):
-        read(*[other] * 100)
-    with pytest.raises(DataError, match="none of the first 64 rows can be read; line 1: is not JS"):
-        read(*["question,contexts"] * 64)
+        with pytest.raises(DataError, match=message):
+            read(*rows)
     assert len(read(*["broken"] * 63)) == 63  # so few may all be bad
     assert len(read(*[other] * 63, row())) == 64
 

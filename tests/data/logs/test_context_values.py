@@ -82,15 +82,8 @@ def test_metadata_is_what_is_short_scalar_and_not_ours() -> None:
         ("metadata", {"user": "u", "Model": "hidden"}),
     ]
     ours = frozenset({"question"})
-    assert read_metadata(fields, None, ours) == {
-        "user": "u",
-        "Model": "m",
-        "turn": 3,
-        "cached": False,
-    }
+    short = {"user": "u", "Model": "m", "turn": 3, "cached": False}
+    assert read_metadata(fields, None, ours) == short
     chosen = ("prompt", "tags", "none", "nowhere", "question")
-    assert read_metadata(fields, chosen, ours) == {
-        "prompt": "x" * 201,
-        "tags": '["a"]',
-        "question": "What?",
-    }
+    wanted = {"prompt": "x" * 201, "tags": '["a"]', "question": "What?"}
+    assert read_metadata(fields, chosen, ours) == wanted

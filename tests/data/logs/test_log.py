@@ -91,14 +91,9 @@ def test_a_folder_is_its_files_in_order(tmp_path: Path, caplog: pytest.LogCaptur
     log = Log(str(tmp_path))
     rows = list(log.rows())
     assert [row.number for row in rows] == [1, 2, 3, 4, 5, 6]
-    assert [row.place for row in rows] == [
-        "a.json row 1",
-        "a.json row 2",
-        "b.jsonl line 1",
-        "b.jsonl line 2",
-        "sub/c.csv.gz line 2",
-        "sub/c.csv.gz line 3",
-    ]
+    places = ["a.json row 1", "a.json row 2", "b.jsonl line 1", "b.jsonl line 2"]
+    places += ["sub/c.csv.gz line 2", "sub/c.csv.gz line 3"]
+    assert [row.place for row in rows] == places
     assert "1 files are not read: notes.txt" in caplog.text
     before = log.sha256()
     assert Log(f"{tmp_path}{os.sep}").sha256() == before

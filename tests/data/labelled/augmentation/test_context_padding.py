@@ -18,20 +18,18 @@ from trivet.records import (
 
 def row(number: int, group: str = "") -> LabelledExample:
     passages = (f"Passage {number} is red. It is old.", f"Passage {number} is blue.")
-    return LabelledExample(
-        RagExample(f"What is {number}?", passages, f"It is blue. It is {number}.", id=str(number)),
-        Labels(
-            unsupported=(Span(12, 20),),
-            adherent=False,
-            relevant=(ContextSpan(1, 0, len(passages[1])),),
-            utilized=(ContextSpan(1, 0, len(passages[1])),),
-            relevance=1 / 3,
-            utilization=1 / 3,
-            evidence=(Evidence(Span(0, 11), (ContextSpan(1, 0, len(passages[1])),)),),
-        ),
-        "made",
-        group or f"group-{number}",
+    blue = (ContextSpan(1, 0, len(passages[1])),)
+    example = RagExample(f"What is {number}?", passages, f"It is blue. It is {number}.")
+    labels = Labels(
+        unsupported=(Span(12, 20),),
+        adherent=False,
+        relevant=blue,
+        utilized=blue,
+        relevance=1 / 3,
+        utilization=1 / 3,
+        evidence=(Evidence(Span(0, 11), blue),),
     )
+    return LabelledExample(example, labels, "made", group or f"group-{number}")
 
 
 ROWS = [row(number) for number in range(6)]
@@ -52,19 +50,13 @@ def test_every_row_gets_so_many_passages_of_others_and_keeps_its_own_in_order() 
 
 def test_what_is_marked_is_the_same_text_and_shares_of_the_whole_are_unknown() -> None:
     for before, after in zip(ROWS, lengthen(ROWS, 7, seed=0), strict=True):
-        assert (after.example.response, after.labels.unsupported, after.labels.adherent) == (
-            before.example.response,
-            before.labels.unsupported,
-            before.labels.adherent,
-        )
-        for name in ("relevant", "utilized"):
-            assert marked(after, getattr(after.labels, name)) == marked(
-                before, getattr(before.labels, name)
-            )
-        assert before.labels.evidence is not None and after.labels.evidence is not None
-        assert marked(after, after.labels.evidence[0].contexts) == marked(
-            before, before.labels.evidence[0].contexts
-        )
+        old, new = before.labels, after.labels
+        assert after.example.response == before.example.response
+        assert (new.unsupported, new.adherent) == (old.unsupported, old.adherent)
+        assert marked(after, new.relevant) == marked(before, old.relevant)
+        assert marked(after, new.utilized) == marked(before, old.utilized)
+        assert old.evidence is not None and new.evidence is not None
+        assert marked(after, new.evidence[0].contexts) == marked(before, old.evidence[0].contexts)
         # One sentence of three is relevant to begin with, and no longer afterwards.
         assert (after.labels.relevance, after.labels.utilization) == (None, None)
 
