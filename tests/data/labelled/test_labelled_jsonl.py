@@ -84,14 +84,9 @@ def test_unknown_stays_unknown(tmp_path: Path, labels: dict[str, Any] | None) ->
 def test_what_follows_from_what_is_known(
     tmp_path: Path, labels: dict[str, Any], unsupported: Any, adherent: bool
 ) -> None:
-    (example,), _ = read(tmp_path, row(labels))
+    (example, empty), _ = read(tmp_path, row(labels), row({"unsupported": []}, response=""))
     assert example.labels == Labels(unsupported=unsupported, adherent=adherent)
-
-
-def test_without_a_response_nothing_is_adherent(tmp_path: Path) -> None:
-    (example,), _ = read(tmp_path, row({"unsupported": [], "relevant": []}, response=""))
-    assert example.labels.adherent is None
-    assert example.labels.relevant == ()
+    assert empty.labels.adherent is None, "an empty response is neither"
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,8 @@ def test_each_probability_alters_that_share_of_the_rows(name: str) -> None:
     share = sum(new is not old for new, old in zip(some, rows, strict=True)) / len(rows)
     assert share == pytest.approx(0.4, abs=0.08)
     assert all(new is old for new, old in zip(augmented(Augmentation()), ROWS, strict=True))
-    assert all(
-        new is not old
-        for new, old in zip(augmented(Augmentation(**{name: 1.0})), ROWS, strict=True)
-    )
+    every = augmented(Augmentation(**{name: 1.0}))
+    assert all(new is not old for new, old in zip(every, ROWS, strict=True))
 
 
 def test_some_contexts_are_dropped_and_never_all() -> None:
@@ -138,9 +136,7 @@ def test_an_unrelated_row_of_the_same_source_is_preferred() -> None:
 
 
 def test_nothing_is_altered_that_would_leave_nothing_known() -> None:
-    verdict = [
-        LabelledExample(old.example, Labels(adherent=True), old.source, old.group) for old in ROWS
-    ]
+    verdict = [replace(old, labels=Labels(adherent=True)) for old in ROWS]
     loses = Augmentation(drop_contexts=1, empty_response=1)
     assert augmented(loses, verdict) == verdict
 
