@@ -164,7 +164,9 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
 
 
-def test_a_page_is_written_of_the_verdicts(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+def test_a_report_is_written_of_the_verdicts(
+    call: Call, write_log: WriteLog, tmp_path: Path
+) -> None:
     log, page = write_log([GOOD]), tmp_path / "report.html"
     assert call("evaluate", log, "--out", tmp_path / "v.jsonl", "--report", page)[0] == 0
     assert "The mill is old." in page.read_text(encoding="utf-8")

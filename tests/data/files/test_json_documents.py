@@ -34,20 +34,15 @@ def test_a_document_is_read_as_the_library_reads_it_whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_documents, "_PIECE", piece)
         listed = json.dumps(rows, indent=indent, ensure_ascii=False)
-        assert objects(read_document(io.BytesIO(listed.encode("utf-8", "replace")))) == json.loads(
-            listed.encode("utf-8", "replace")
-        )
+        content = listed.encode("utf-8", "replace")
+        assert objects(read_document(io.BytesIO(content))) == json.loads(content)
         one_by_one = "\n".join(json.dumps(row, indent=indent) for row in rows)
         assert objects(read_document(io.BytesIO(one_by_one.encode()))) == rows
 
 
 def test_what_is_no_object_fails_in_its_place() -> None:
-    assert objects(read_document(io.BytesIO(b'[{"a": 1}, 12, "x", {"b": 2}]'))) == [
-        {"a": 1},
-        None,
-        None,
-        {"b": 2},
-    ]
+    found = objects(read_document(io.BytesIO(b'[{"a": 1}, 12, "x", {"b": 2}]')))
+    assert found == [{"a": 1}, None, None, {"b": 2}]
 
 
 @pytest.mark.parametrize(

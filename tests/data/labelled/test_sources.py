@@ -61,9 +61,7 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
     examples, report = load_source(spec, "validation")
     assert [example.example.id for example in examples] == ["2"]
     assert (report.rows, report.kept, report.outside_split) == (3, 1, 2)
-    with pytest.raises(
-        DataError, match=r"has no split 'valid'; it has all, fit, dev, train, validation"
-    ):
+    with pytest.raises(DataError, match="no split 'valid'; it has all, fit, dev, train, valid"):
         load_source(spec, "valid")
 
 
@@ -98,20 +96,17 @@ def test_a_file_that_says_nothing_of_its_rows_is_refused(tmp_path: Path) -> None
 
 def test_a_file_without_a_usable_row_is_refused_with_the_reasons(tmp_path: Path) -> None:
     spec = write(tmp_path, [None] * 2, labels={"unsupported": [[0, 99]]})
-    with pytest.raises(DataError) as caught:
+    message = r"none of its 2 rows can be used: 2 x unsupported leaves its text .*line 1: \[0, 99\)"
+    with pytest.raises(DataError, match=message):
         load_source(spec)
-    message = str(caught.value)
-    assert "none of its 2 rows can be used: 2 x unsupported leaves its text" in message
-    assert "line 1: [0, 99) of 9 characters" in message
 
 
 @pytest.mark.parametrize("split", ["train", "test", "fit", "dev"])
 def test_a_file_that_puts_one_group_into_two_splits_is_refused(tmp_path: Path, split: str) -> None:
     spec = write(tmp_path, ["train", "test", "train", None])
-    with pytest.raises(DataError) as caught:
+    message = "1 groups are in more than one split, first 'kiln 0' in test, train"
+    with pytest.raises(DataError, match=message):
         load_source(spec, split)
-    message = str(caught.value)
-    assert "1 groups are in more than one split, first 'kiln 0' in test, train" in message
     examples, report = load_source(spec, "all")
     assert len(examples) == 4
     assert report.noted == {"groups that occur in several of the publisher's splits": 1}

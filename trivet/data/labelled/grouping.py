@@ -1,7 +1,4 @@
-"""Groups of rows, and our own split: splits are made by group, never by row.
-
-A group is a source document, or documents and questions that belong together.
-"""
+"""Groups of rows with common documents or questions; our split is by group, never by row."""
 
 from __future__ import annotations
 

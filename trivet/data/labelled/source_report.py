@@ -44,8 +44,7 @@ class SourceReport:
         kept: Rows returned as labelled examples.
         outside_split: Valid rows of other splits than the requested one.
         dropped: Rows left out, by reason.
-        noted: Oddities inside rows that were kept (a key that names no sentence, a score that does
-            not follow from its labels), by kind.
+        noted: Oddities inside rows that were kept, by kind.
         places: First few ids or line numbers for each reason of ``dropped`` and ``noted``.
     """
 
