@@ -32,15 +32,7 @@ EXAMPLE: dict[str, Any] = {
 
 
 class EvenBackend:
-    """A backend that answers the same probability for every token.
-
-    Attributes:
-        value: Probability; NaN for a broken backend.
-        gate: Event that each call waits for.
-        entered: Event that is set when a call begins.
-        calls: Shape [N, L] of each call.
-        error: Exception raised instead of an answer.
-    """
+    """A backend that answers one probability for every token, once its gate is open."""
 
     name = "even"
 
@@ -58,20 +50,10 @@ class EvenBackend:
         assert self.gate.wait(timeout=30)
         if self.error is not None:
             raise self.error
-        examples, response, _ = windows.response_at.shape
-        context = windows.context_at.shape[1]
-        return Outputs(
-            *(
-                np.full(shape, self.value, np.float32)
-                for shape in (
-                    (examples, response),
-                    (examples, context),
-                    (examples, context),
-                    windows.sentence_pool.shape[:2],
-                    *[(examples,)] * 4,
-                )
-            )
-        )
+        response, context = windows.response_at.shape[:2], windows.context_at.shape[:2]
+        sentences, examples = windows.sentence_pool.shape[:2], response[:1]
+        shapes = (response, context, context, sentences, *[examples] * 4)
+        return Outputs(*(np.full(shape, self.value, np.float32) for shape in shapes))
 
 
 class Asked:
@@ -86,24 +68,16 @@ class Asked:
     ) -> None:
         self.settings = settings or ServerSettings()
         self._runner = asyncio.Runner()
+        self.run = self._runner.run
         metrics = Metrics()
         self.health = Health(watch=metrics)
-        self._runner.run(self._build(evaluator, metrics, keys, telemetry))
-
-    async def _build(
-        self,
-        evaluator: Evaluator,
-        metrics: Metrics,
-        keys: KeyRing | None,
-        telemetry: Telemetry | None,
-    ) -> None:
         self.batcher = Batcher(
             evaluator,
             most_requests=self.settings.max_requests,
             most_windows=self.settings.max_queued_windows,
             watch=self.health,
         )
-        await self.batcher.start()
+        self.run(self.batcher.start())
         self.health.warmed(self.batcher)
         self.app = build_app(
             evaluator, self.batcher, self.health, metrics, self.settings, keys, telemetry
@@ -112,20 +86,15 @@ class Asked:
             transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"
         )
 
-    def run(self, work: Any) -> Any:
-        """Run a coroutine in the app's event loop."""
-        return self._runner.run(work)
-
     def post(
         self, path: str, body: Any, headers: Mapping[str, str] | None = None
     ) -> httpx2.Response:
         """Post a body: bytes as they are, anything else as JSON."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self._runner.run(self.client.post(path, content=raw, headers=headers))
+        return self.run(self.client.post(path, content=raw, headers=headers))
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
-        """Get a page."""
-        return self._runner.run(self.client.get(path, headers=headers))
+        return self.run(self.client.get(path, headers=headers))
 
     def metric(self, name: str) -> float:
         """Return one series of the metrics, such as ``trivet_cut_total``."""
@@ -135,9 +104,8 @@ class Asked:
         raise AssertionError(f"no {name} in the metrics")
 
     def close(self) -> None:
-        """Stop the batcher and the loop."""
-        self._runner.run(self.client.aclose())
-        self._runner.run(self.batcher.close())
+        self.run(self.client.aclose())
+        self.run(self.batcher.close())
         self._runner.close()
 
 
@@ -184,6 +152,11 @@ def serve(embedded: Evaluator) -> Iterator[Serve]:
     yield build
     for asked in built:
         asked.close()
+
+
+@pytest.fixture
+def backend() -> EvenBackend:
+    return EvenBackend()
 
 
 @pytest.fixture

@@ -24,21 +24,12 @@ POST = b"POST /first HTTP/1.1\r\nHost: a\r\n"
 
 
 class Echo:
-    """An app that reads the body and answers ``ok``.
-
-    Attributes:
-        requests: Path and body of each request whose body ended.
-        scopes: Scope of each request.
-        gone: Paths of the requests whose client hung up while they were held.
-        early: Whether to answer 413 before reading.
-        hold: Event to wait for before the answer.
-        answer: Body of the answer.
-    """
+    """An app that reads the body and answers ``ok``; ``early`` answers 413 before reading."""
 
     def __init__(self) -> None:
-        self.requests: list[tuple[str, bytes]] = []
+        self.requests: list[tuple[str, bytes]] = []  # those whose body ended
         self.scopes: list[Scope] = []
-        self.gone: list[str] = []
+        self.gone: list[str] = []  # paths of those whose client hung up while they were held
         self.early = False
         self.hold: asyncio.Event | None = None
         self.answer = b"ok"
@@ -60,20 +51,14 @@ class Echo:
                 self.gone.append(scope["path"])
             holding.cancel()
             leaving.cancel()
-        length = str(len(self.answer)).encode()
-        headers = [(b"content-length", length)]
+        headers = [(b"content-length", str(len(self.answer)).encode())]
         status = 413 if self.early else 200
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": self.answer})
 
 
 class Running:
-    """A server in front of an ``Echo``.
-
-    Attributes:
-        port: Port of the server.
-        health: State of the probes; draining ends each connection with its response.
-    """
+    """A server in front of an ``Echo``."""
 
     def __init__(self, port: int, health: Health) -> None:
         self.port = port
@@ -118,14 +103,8 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 async def running(app: Echo, max_body_pieces: int, **settings: Any) -> AsyncIterator[Running]:
     chosen = ServerSettings(port=0, **{"max_body_bytes": 10_000, **settings})
     health = Health()
-    guarded = RequestMiddleware(
-        app,
-        health=health,
-        metrics=Metrics(),
-        keys=None,
-        settings=chosen,
-        max_body_pieces=max_body_pieces,
-    )
+    parts: dict[str, Any] = {"health": health, "metrics": Metrics(), "keys": None}
+    guarded = RequestMiddleware(app, **parts, settings=chosen, max_body_pieces=max_body_pieces)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     server = GranianServer(guarded, bound, chosen)

@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 from tests.serve.http.conftest import Asked, EvenBackend, refusal
 from trivet.evaluation.evaluator import Evaluator
 
-NAMES: tuple[str, ...] = (
-    "question",
-    "query",
-    "contexts",
-    "documents",
-    "response",
-    "answer",
-    "id",
-    "timeout_ms",
-)
-NAMES += ("allow_empty_contexts", "examples", "text", "title", "inputs", "name", "data", "shape")
+TEXTS = ("question", "query", "contexts", "documents", "response", "answer", "text", "title")
+NAMES = (*TEXTS, "id", "timeout_ms", "allow_empty_contexts", "examples", "inputs", "data")
+
 
 texts = st.text(max_size=30) | st.sampled_from(["", " ", "\0", "‮", "é", "\U0001f468‍", "a" * 999])
 numbers = st.integers() | st.floats() | st.sampled_from([1e308, 10**400, -0.0, 2**63])

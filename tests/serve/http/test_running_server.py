@@ -30,11 +30,6 @@ GET_LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 Scenario = Callable[[RunningServer, httpx2.AsyncClient], Awaitable[None]]
 
 
-@pytest.fixture
-def backend() -> EvenBackend:
-    return EvenBackend()
-
-
 def serve(
     backend: EvenBackend,
     scenario: Scenario,
@@ -127,12 +122,11 @@ def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> None:
 
 def test_a_backend_that_fails_on_a_stored_example_is_refused(backend: EvenBackend) -> None:
     backend.error = BackendError("the backend is broken")
+    message = r"cannot evaluate a stored example \(backend_failed\)"
 
     async def whole() -> None:
         server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
-        with pytest.raises(
-            BackendError, match=r"cannot evaluate a stored example \(backend_failed\)"
-        ):
+        with pytest.raises(BackendError, match=message):
             await server.start(bind("127.0.0.1", 0))
         assert server.health.ready() == "warming up"
         await server.stop()

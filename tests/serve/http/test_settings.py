@@ -8,32 +8,14 @@ from typing import Any
 import pytest
 
 from trivet.records import ConfigError
-from trivet.serve.http.settings import (
-    ServerSettings,
-    described_fields,
-    is_loopback,
-    settings_table,
-)
+from trivet.serve.http.settings import ServerSettings, is_loopback, settings_table
+
+PUBLIC = ("0.0.0.0", "::", "", "10.0.0.7", "localhost.example.org", "127.0.0.1.example.org")
 
 
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.8.8", True),
-        ("::1", True),
-        ("[::1]", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("", False),
-        ("10.0.0.7", False),
-        ("localhost.example.org", False),
-        ("127.0.0.1.example.org", False),
-    ],
-)
-def test_only_this_machines_own_addresses_are_loopback(host: str, loopback: bool) -> None:
-    assert is_loopback(host) == loopback
+def test_only_this_machines_own_addresses_are_loopback() -> None:
+    own = ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost")
+    assert [host for host in own + PUBLIC if is_loopback(host)] == list(own)
 
 
 def test_a_public_address_needs_keys_or_insecure() -> None:
@@ -54,10 +36,7 @@ def test_a_public_address_needs_keys_or_insecure() -> None:
         ({"hung_seconds": float("inf")}, r"hung_seconds \(inf\) must be above 0 and finite"),
         ({"default_timeout_ms": 0.0}, r"default_timeout_ms \(0\) must be above 0"),
         ({"port": 65_536}, r"port \(65536\) must be at most 65535; 0 takes a free one"),
-        (
-            {"default_timeout_ms": 70_000.0},
-            r"default_timeout_ms \(70000\) must not exceed max_timeout_ms \(60000\)",
-        ),
+        ({"default_timeout_ms": 7e4}, r"ms \(70000\) must not exceed max_timeout_ms \(60000\)"),
         ({"tls_cert": Path("a")}, r"tls_cert is given without tls_key; TLS needs both"),
         ({"tls_key": Path("a")}, r"tls_key is given without tls_cert; TLS needs both"),
     ],
@@ -75,10 +54,3 @@ def test_some_settings_may_be_0() -> None:
 def test_the_docs_hold_the_table_of_all_options() -> None:
     docs = Path(__file__).resolve().parents[3] / "docs"
     assert any(settings_table() in page.read_text(encoding="utf-8") for page in docs.glob("*.md"))
-
-
-def test_option_names_follow_from_the_fields() -> None:
-    names = {field.name: field.option for field in described_fields()}
-    assert names["max_body_bytes"] == "--max-body-bytes"
-    assert names["header_timeout_seconds"] == "--header-timeout"
-    assert names["keys_file"] == "--keys"
