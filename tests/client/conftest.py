@@ -36,13 +36,7 @@ def error(status: int, error_type: str, **headers: str) -> httpx2.Response:
 
 
 class ScriptedServer:
-    """Server without a network.
-
-    Attributes:
-        script: Outcomes of the next requests; when it is empty, requests are evaluated.
-        requests: Requests so far, in order.
-        on_request: Function called in the request's thread, before it is answered.
-    """
+    """Server without a network that answers by its script, and then evaluates requests."""
 
     url = "http://server"
 
@@ -50,7 +44,7 @@ class ScriptedServer:
         self.judge = judge
         self.script: deque[httpx2.Response | httpx2.TransportError] = deque()
         self.requests: list[httpx2.Request] = []
-        self.on_request: Callable[[httpx2.Request], object] = lambda request: None
+        self.on_request: Callable[[httpx2.Request], object] = lambda request: None  # called first
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)

@@ -73,8 +73,6 @@ def test_what_a_request_cannot_express_is_refused_before_it_is_sent(
     own = RagExample("Where?", ("Here.",), "There.", "x", response_sentences=())
     long = RagExample("Where?", ("é" * 1_000_000,), "There.", "y")
     first, second = client.evaluate_many([own, long])
-    assert isinstance(first, FailedEvaluation)
-    assert isinstance(second, FailedEvaluation)
     assert (first.id, first.code) == ("x", "own_sentences")
     assert (second.id, second.code) == ("y", "too_large")
     assert "raise Client(most_bytes=...)" in second.message

@@ -68,7 +68,7 @@ class Asked:
     ) -> None:
         self.settings = settings or ServerSettings()
         self._runner = asyncio.Runner()
-        self.run = self._runner.run
+        self.run: Callable[[Any], Any] = self._runner.run
         metrics = Metrics()
         self.health = Health(watch=metrics)
         self.batcher = Batcher(
@@ -91,10 +91,10 @@ class Asked:
     ) -> httpx2.Response:
         """Post a body: bytes as they are, anything else as JSON."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.run(self.client.post(path, content=raw, headers=headers))
+        return self._runner.run(self.client.post(path, content=raw, headers=headers))
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
-        return self.run(self.client.get(path, headers=headers))
+        return self._runner.run(self.client.get(path, headers=headers))
 
     def metric(self, name: str) -> float:
         """Return one series of the metrics, such as ``trivet_cut_total``."""

@@ -8,6 +8,7 @@ import json
 import logging
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -118,9 +119,8 @@ def scope_of(path: str) -> dict[str, Any]:
 
 
 def test_a_full_queue_is_answered_at_once_with_retry_after(
-    serve: Serve, example: dict[str, Any]
+    serve: Serve, backend: EvenBackend, example: dict[str, Any]
 ) -> None:
-    backend = EvenBackend()
     server = serve(ServerSettings(max_requests=1), backend=backend)
     backend.gate.clear()
 
@@ -144,8 +144,9 @@ def test_a_full_queue_is_answered_at_once_with_retry_after(
     assert server.metric('trivet_requests_total{code="429",route="/v1/evaluate"}') == 2
 
 
-def test_a_request_beyond_its_timeout_gets_504(serve: Serve, example: dict[str, Any]) -> None:
-    backend = EvenBackend()
+def test_a_request_beyond_its_timeout_gets_504(
+    serve: Serve, backend: EvenBackend, example: dict[str, Any]
+) -> None:
     server = serve(backend=backend)
     backend.gate.clear()
     answer = server.post("/v1/evaluate", {**example, "timeout_ms": 30})
@@ -189,11 +190,7 @@ def test_an_unexpected_exception_is_internal_and_reveals_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = serve(backend=EvenBackend())
-
-    async def break_(*_: Any, **__: Any) -> Any:
-        raise ZeroDivisionError("a secret")
-
-    monkeypatch.setattr(server.batcher, "evaluate", break_)
+    monkeypatch.setattr(server.batcher, "evaluate", Mock(side_effect=ZeroDivisionError("a secret")))
     answer = server.post("/v1/evaluate", example, {"X-Request-Id": "r-9"})
     status, error_type, message = refusal(answer)
     assert (status, error_type) == (500, "internal")
@@ -254,8 +251,9 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_client_that_hangs_up_frees_its_place(serve: Serve, path: str) -> None:
-    backend = EvenBackend()
+def test_a_client_that_hangs_up_frees_its_place(
+    serve: Serve, backend: EvenBackend, path: str
+) -> None:
     server = serve(backend=backend)
     backend.gate.clear()
 
@@ -285,28 +283,21 @@ def test_a_client_that_hangs_up_frees_its_place(serve: Serve, path: str) -> None
 
 
 def test_a_client_that_hangs_up_before_its_body_is_counted(serve: Serve) -> None:
-    server = serve(backend=EvenBackend())
-
-    async def go() -> Wire:
-        wire = Wire(b"")
-        await wire.receive()
-        wire.gone.set()
-        await server.app(scope_of("/v1/evaluate"), wire.receive, wire.send)
-        return wire
-
-    assert server.run(go()).sent[0]["status"] == 499
+    server, wire = serve(backend=EvenBackend()), Wire(b"")
+    server.run(wire.receive())
+    wire.gone.set()
+    server.run(server.app(scope_of("/v1/evaluate"), wire.receive, wire.send))
+    assert wire.sent[0]["status"] == 499
 
 
 def test_a_body_is_refused_by_its_claim_and_by_its_length(serve: Serve) -> None:
     server = serve(ServerSettings(max_body_bytes=100), backend=EvenBackend())
 
-    async def send_parts() -> Any:
-        async def parts() -> Any:
-            for _ in range(20):
-                yield b" " * 10
+    async def parts() -> Any:
+        for _ in range(20):
+            yield b" " * 10
 
-        return await server.client.post("/v1/evaluate", content=parts())
-
-    assert refusal(server.post("/v1/evaluate", b" " * 101))[:2] == (413, "too_large")
-    assert refusal(server.run(send_parts()))[:2] == (413, "too_large")
+    in_parts = server.run(server.client.post("/v1/evaluate", content=parts()))
+    for answer in (in_parts, server.post("/v1/evaluate", b" " * 101)):
+        assert refusal(answer)[:2] == (413, "too_large")
     assert server.metric('trivet_rejected_total{reason="too_large"}') == 2

@@ -158,13 +158,14 @@ def test_fields_are_explained(document: Any) -> None:
 
 
 class Page(HTMLParser):
-    """Collects tags, attributes and the texts of ``pre``."""
+    """Tags with their attributes, and the texts in each kind of tag."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {}
         self._inside: list[str] = []
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -179,11 +180,9 @@ class Page(HTMLParser):
         if self._inside:
             self.texts[self._inside[-1]][-1] += data
 
-
-def read(page: str) -> Page:
-    found = Page()
-    found.feed(page)
-    return found
+    @property
+    def commands(self) -> list[str]:
+        return [text for text in self.texts["pre"] if "curl" in text]
 
 
 def test_the_page_loads_nothing_and_runs_nothing(server: Asked) -> None:
@@ -192,7 +191,7 @@ def test_the_page_loads_nothing_and_runs_nothing(server: Asked) -> None:
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")
     assert "script" not in policy
-    found = read(answer.text)
+    found = Page(answer.text)
     assert not {"script", "link", "img", "iframe", "form"} & {tag for tag, _ in found.tags}
     for _, attributes in found.tags:
         assert not any(name.startswith("on") or name == "src" for name in attributes)
@@ -203,7 +202,7 @@ def test_the_page_loads_nothing_and_runs_nothing(server: Asked) -> None:
 
 def test_the_page_shows_every_route_field_and_type(server: Asked, document: Any) -> None:
     page = server.get("/docs").text
-    found = read(page)
+    found = Page(page)
     titles = "".join(found.texts["code"])
     cells = set(found.texts["td"])
     for route in ROUTES:
@@ -219,7 +218,7 @@ def test_the_page_shows_every_route_field_and_type(server: Asked, document: Any)
 
 
 def test_the_commands_of_the_page_work(server: Asked) -> None:
-    commands = [text for text in read(server.get("/docs").text).texts["pre"] if "curl" in text]
+    commands = Page(server.get("/docs").text).commands
     assert len(commands) == len(ROUTES) + 1  # one more for several examples
     for command in commands:
         words = shlex.split(command)
@@ -234,7 +233,7 @@ def test_a_server_with_keys_shows_where_they_go(serve: Serve, tmp_path: Path) ->
     keys.write_text("first-key\n")
     settings = ServerSettings(keys_file=keys, host="::1", port=9000)
     page = serve(settings, KeyRing.read(keys)).get("/docs", {"Authorization": "Bearer first-key"})
-    commands = [text for text in read(page.text).texts["pre"] if "curl" in text]
+    commands = Page(page.text).commands
     assert 'curl -H "Authorization: Bearer $TRIVET_KEY" http://[::1]:9000/v1/info' in commands
     assert "curl http://[::1]:9000/health/live" in commands
     assert "first-key" not in page.text

@@ -51,21 +51,12 @@ run_server(lambda: Evaluator(backend=backend), ServerSettings(port=0, grace_seco
 
 
 class Served:
-    """A process that serves.
+    """A process that serves at ``url``."""
 
-    Attributes:
-        process: Process of ``trivet serve``.
-        url: URL of the server.
-    """
-
-    def __init__(self, command: list[str]) -> None:
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
-        )
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
         self.lines: list[str] = []
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in process.stderr or ():
             self.lines.append(line)
             if ready := re.match(r"trivet: ready on (\S+) \(", line):
                 self.url = ready[1]
@@ -83,25 +74,22 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(*flags: str, command: list[str] | None = None) -> Iterator[Served]:
-    """Start ``trivet serve``, wait until it is ready, and kill it at the end."""
-    before = command or [sys.executable, "-m", "trivet", "serve", "--port", "0"]
-    server = Served([*before, *flags])
-    try:
-        yield server
-    finally:
-        server.process.kill()
-        server.process.wait()
-        assert server.process.stderr is not None
-        server.process.stderr.close()
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start Python, and kill it at the end."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    command, env = [sys.executable, *arguments], os.environ | {"PYTHONPATH": path}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def queued(url: str) -> int:
-    """Return how many requests are accepted and unanswered."""
-    page = httpx2.get(f"{url}/metrics", timeout=PATIENCE).text
-    found = re.search(r"^trivet_queue_requests (\S+)$", page, flags=re.MULTILINE)
-    assert found is not None
-    return int(float(found[1]))
+@contextlib.contextmanager
+def served(*arguments: str) -> Iterator[Served]:
+    """Start ``trivet serve`` and wait until it is ready."""
+    with started(*(arguments or ("-m", "trivet", "serve", "--port", "0"))) as process:
+        yield Served(process)
 
 
 def children(pid: int) -> list[str] | None:
@@ -113,7 +101,9 @@ def children(pid: int) -> list[str] | None:
 
 
 def wait_until_queued(url: str, requests: int) -> None:
-    while queued(url) < requests:
+    """Return once so many requests are accepted and unanswered."""
+    line = f"\ntrivet_queue_requests {requests:.1f}\n"
+    while line not in httpx2.get(f"{url}/metrics", timeout=PATIENCE).text:
         time.sleep(0.01)
 
 
@@ -149,7 +139,8 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind() -> None:
 
 
 def test_an_idle_server_ends_at_once_and_sigint_too() -> None:
-    with served("--log-format", "text") as server, httpx2.Client() as client:
+    command = ("-m", "trivet", "serve", "--port", "0", "--log-format", "text")
+    with served(*command) as server, httpx2.Client() as client:
         assert client.get(f"{server.url}/health/ready").status_code == 200  # and stays connected
         code, said = server.end(signal.SIGINT)
     assert code == 0
@@ -173,10 +164,7 @@ def test_a_second_signal_ends_it_whatever_is_in_flight() -> None:
 
 
 def test_a_hung_backend_does_not_keep_the_process() -> None:
-    with (
-        served(command=[sys.executable, "-c", HANGING]) as server,
-        ThreadPoolExecutor(1) as clients,
-    ):
+    with served("-c", HANGING) as server, ThreadPoolExecutor(1) as clients:
         work = clients.submit(httpx2.post, f"{server.url}/v1/evaluate", json=LONG, timeout=PATIENCE)
         wait_until_queued(server.url, 1)
         code, _ = server.end(signal.SIGTERM)
@@ -186,18 +174,10 @@ def test_a_hung_backend_does_not_keep_the_process() -> None:
 
 def test_a_signal_ends_it_also_while_the_backend_hangs_in_its_first_call() -> None:
     script = HANGING.replace("Hanging()", "Hanging()\nbackend.gate.clear()")
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ) as process:
-        try:
-            assert process.stderr is not None
-            assert "it hangs\n" in iter(process.stderr.readline, "")
-            process.send_signal(signal.SIGTERM)
-            _, rest = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
+    with started("-c", script) as process:
+        assert process.stderr is not None
+        assert "it hangs\n" in iter(process.stderr.readline, "")
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0  # no request was left without an answer
     assert "ready" not in rest
