@@ -52,15 +52,12 @@ _EXPECTED = (
 
 
 def train(config: TrainConfig, resume: bool = False, command: str = "trivet train") -> Path:
-    """Train, choose the best checkpoint and the thresholds on dev, and write a bundle.
+    """Train, choose checkpoint and thresholds on dev, and return the folder of the written bundle.
 
     Args:
         config: Configuration.
         resume: Whether to continue from the folder's last checkpoint, if there is one.
         command: Command line, recorded in the bundle.
-
-    Returns:
-        The bundle's folder.
 
     Raises:
         ConfigError: The configuration cannot be met; the message names the key.
@@ -88,22 +85,22 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         config.granularity.value,
         config.encoder.exact_match_embedding,
     )
-    model.trunk.check_window(config.window.size)
-    settings = WindowSettings(
-        config.window.size,
-        config.window.stride_overlap,
-        tuple(config.window.sizes),
-        break_even(model.trunk.config),
+    window = config.window
+    model.trunk.check_window(window.size)
+    even = break_even(model.trunk.config)
+    settings = WindowSettings(window.size, window.stride_overlap, tuple(window.sizes), even)
+    lay_out = partial(
+        prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
     )
-    use_evidence = config.data.use_evidence
     taught, used = _load(config.data.train, config.run.seed)
-    items = prepare(taught, tokenizer, settings, use_evidence)
-    dev = prepare(_load(config.data.dev, config.run.seed)[0], tokenizer, settings, use_evidence)
+    items = lay_out(taught)
+    dev = lay_out(_load(config.data.dev, config.run.seed)[0])
     _refuse_shared_groups(items, dev)
     choosing = _threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
-    training = _training(config, model)
+    seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
+    training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder)
     if newest is not None:
         refuse_another_architecture(newest, training.architecture(), training.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +113,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         config.optim.batch_windows,
         config.run.seed,
         Augmentation(**vars(config.data.augment)),
-        partial(prepare, tokenizer=tokenizer, settings=settings, use_evidence=use_evidence),
+        lay_out,
     )
     best, often = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes)
     progress = progress_callback()
@@ -158,30 +155,14 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     return bundle
 
 
-def _training(config: TrainConfig, model: RagModel) -> RagTraining:
-    return RagTraining(
-        model,
-        config.loss,
-        config.optim.encoder_lr,
-        config.optim.head_lr,
-        config.optim.weight_decay,
-        config.optim.warmup_share,
-        call_windows=config.optim.call_windows or config.optim.batch_windows,
-        seed=config.run.seed,
-        cosine_steps=config.run.gradient_cosine_steps,
-        folder=Path(config.run.folder),
-    )
-
-
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:
-    if not best.best_model_path:
+    path = best.best_model_path
+    if not path:
         logger.warning("the run ended before the first validation; the last weights are kept")
-    elif damage := damage_of(Path(best.best_model_path)):
-        logger.warning(
-            "%s is damaged (%s); the last weights are kept", best.best_model_path, damage
-        )
+    elif damage := damage_of(Path(path)):
+        logger.warning("%s is damaged (%s); the last weights are kept", path, damage)
     else:
-        state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
         training.load_state_dict(state["state_dict"])
 
 
@@ -205,16 +186,11 @@ def _load(
         found, _ = load_source(source.spec, source.split)
         rows = choose_rows(found, source.only, source.limit, seed)
         if not rows:
-            raise ConfigError(
-                f"data: {source.spec} has no rows in split {source.split!r}"
-                + (f" from {', '.join(source.only)}" if source.only else "")
-            )
+            only = f" from {', '.join(source.only)}" if source.only else ""
+            raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
         examples += [replace(row, weight=row.weight * source.weight) for row in rows]
-        counts = Counter(row.source for row in rows)
-        used += [
-            DataInfo(name=name, licence=source.licence, rows=count)
-            for name, count in sorted(counts.items())
-        ]
+        counts = sorted(Counter(row.source for row in rows).items())
+        used += [DataInfo(name=name, licence=source.licence, rows=count) for name, count in counts]
     return examples, used
 
 
@@ -232,9 +208,8 @@ def _refuse_shared_groups(train_items: Sequence[Item], dev: Sequence[Item]) -> N
 
 
 def _threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
-    chosen = [
-        item for item in dev if not prefixes or item.labelled.source.startswith(tuple(prefixes))
-    ]
+    wanted = tuple(prefixes) or ("",)  # every name begins with ""
+    chosen = [item for item in dev if item.labelled.source.startswith(wanted)]
     if not chosen:
         raise ConfigError(f"data.thresholds_from {list(prefixes)}: no dev row has such a source")
     return chosen

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trivet.configs import schema
 from trivet.configs.schema import TrainConfig, load_config
 from trivet.records import RagExample
 
-TINY = Path(schema.__file__).parent / "tiny.yaml"
 MILL = ["The mill is old. It was built of stone.", "The ferry is red."]
 PAIRS = [("The mill is old.", True), ("The mill is new.", False)]
 PAIRS += [("It was built of stone.", True), ("It was built of wood.", False)]
@@ -44,11 +42,6 @@ def row(number: int, response: str, supported: bool, group: str) -> dict[str, An
     }
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture
 def pairs() -> list[tuple[RagExample, bool]]:
     """Return the four examples, and whether the response of each is supported."""
@@ -60,8 +53,10 @@ def write_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int, 
     """Return a function that writes a number of rows of one group."""
 
     def make(name: str, rows: int, group: str) -> Path:
-        folder = tmp_path_factory.mktemp("rows")
-        return write(folder / name, [row(n, *PAIRS[n % 4], group) for n in range(rows)])
+        file = tmp_path_factory.mktemp("rows") / name
+        lines = [json.dumps(row(n, *PAIRS[n % 4], group)) for n in range(rows)]
+        file.write_text("\n".join(lines), encoding="utf-8")
+        return file
 
     return make
 
@@ -84,20 +79,13 @@ def encoder(bert_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def config_of() -> ConfigOf:
-    """Return a function that makes the configuration of a tiny run."""
+def config_of(encoder: Path, data: tuple[Path, Path]) -> ConfigOf:
+    """Return a function that makes the configuration of a tiny run in a folder."""
 
-    def make(encoder: Path, data: tuple[Path, Path], folder: Path, *overrides: str) -> TrainConfig:
-        return load_config(
-            [TINY],
-            [
-                f"encoder.name={encoder}",
-                "encoder.head_dropout=0",
-                f"data.train=[{{spec: 'jsonl:{data[0]}', split: all}}]",
-                f"data.dev=[{{spec: 'jsonl:{data[1]}', split: all}}]",
-                f"run.folder={folder}",
-                *overrides,
-            ],
-        )
+    def make(folder: Path, *overrides: str, data: tuple[Path, Path] = data) -> TrainConfig:
+        given = [f"encoder.name={encoder}", "encoder.head_dropout=0", f"run.folder={folder}"]
+        for name, rows in zip(("train", "dev"), data, strict=True):
+            given.append(f"data.{name}=[{{spec: 'jsonl:{rows}', split: all}}]")
+        return load_config([Path("tiny.yaml")], [*given, *overrides])
 
     return make

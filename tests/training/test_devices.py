@@ -22,7 +22,8 @@ from trivet.training.validation import ValidationMeasures
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ConfigOf = Callable[..., TrainConfig]
-Rows = list[list[tuple[list[str], dict[str, tuple[list[float], list[float]]]]]]
+Rows = tuple[list[str], dict[str, tuple[list[float], list[float]]]]
+Answers = tuple[Path, tuple[Path, Path], list[dict[str, Any]]]  # folder, data, answer of each rank
 # Each process trains, joins its rows of validation and then diverges on rank 1.
 PROCESS = """
 import json, os, sys
@@ -66,16 +67,14 @@ except DivergedError as error:
 """
 
 
-def batch(
-    sources: list[str], faithfulness: list[float], true: list[float]
-) -> tuple[list[str], dict[str, tuple[list[float], list[float]]]]:
+def batch(sources: list[str], faithfulness: list[float], true: list[float]) -> Rows:
     half = [0.5] * len(sources)
     scores = {"faithfulness": (faithfulness, true), "relevance": (half, faithfulness)}
     return sources, scores | {"utilization": (half, true)}
 
 
 # Validation rows of each rank: no rank has both classes of source a, and only rank 1 has source c.
-ROWS: Rows = [
+ROWS = [
     [batch(["a", "b"], [0.9, 0.3], [1.0, 0.0]), batch(["a", "b"], [0.2, 0.4], [1.0, 1.0])],
     [batch(["a", "c"], [0.3, 0.8], [0.0, 1.0]), batch(["c"], [0.1], [0.0])],
 ]
@@ -83,15 +82,15 @@ ROWS: Rows = [
 
 @pytest.fixture(scope="module")
 def answers(
-    encoder: Path,
     write_rows: Callable[[str, int, str], Path],
     config_of: ConfigOf,
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, tuple[Path, Path], list[dict[str, Any]]]:
-    """Run two processes; return their folder, the data and the answer of each."""
+) -> Answers:
+    """Run two processes."""
     folder = tmp_path_factory.mktemp("devices")
     data = write_rows("train.jsonl", 8, "train"), write_rows("dev.jsonl", 12, "dev")
-    shared = config_of(encoder, data, folder / "shared", "optim.batch_windows=4", "run.devices=2")
+    two = ("optim.batch_windows=4", "run.devices=2")
+    shared = config_of(folder / "shared", *two, data=data)
     (folder / "process.py").write_text(PROCESS, encoding="utf-8")
     (folder / "shared.yaml").write_text(dump_config(shared), encoding="utf-8")
     (folder / "rows.json").write_text(json.dumps(ROWS), encoding="utf-8")
@@ -114,15 +113,12 @@ def dev_scores(folder: Path) -> list[float]:
 
 
 def test_two_processes_make_the_steps_of_one(
-    answers: tuple[Path, tuple[Path, Path], list[dict[str, Any]]],
-    encoder: Path,
-    tmp_path: Path,
-    config_of: ConfigOf,
+    answers: Answers, tmp_path: Path, config_of: ConfigOf
 ) -> None:
     folder, data, both = answers
     # Eight rows per step: of one process, or four of each of two. All rows have the same labels, so
     # the mean over eight is the mean of the two means.
-    one = train(config_of(encoder, data, tmp_path / "alone", "optim.batch_windows=8"))
+    one = train(config_of(tmp_path / "alone", "optim.batch_windows=8", data=data))
     for epoch in (0, 1):
         ids = [name for rank in both for name in rank["seen"][epoch]]
         assert [len(rank["seen"][epoch]) for rank in both] == [4, 4]
@@ -134,9 +130,7 @@ def test_two_processes_make_the_steps_of_one(
     assert dev_scores(folder / "shared") == pytest.approx(dev_scores(tmp_path / "alone"), abs=1e-4)
 
 
-def test_every_rank_has_the_figures_of_all_rows(
-    answers: tuple[Path, tuple[Path, Path], list[dict[str, Any]]],
-) -> None:
+def test_every_rank_has_the_figures_of_all_rows(answers: Answers) -> None:
     alone = ValidationMeasures()
     for sources, columns in ROWS[0] + ROWS[1]:
         scores = {name: (torch.tensor(a), torch.tensor(b)) for name, (a, b) in columns.items()}
@@ -148,9 +142,7 @@ def test_every_rank_has_the_figures_of_all_rows(
         assert answer["figures"] == pytest.approx(expected)
 
 
-def test_one_diverged_device_stops_all_and_every_batch_is_named(
-    answers: tuple[Path, tuple[Path, Path], list[dict[str, Any]]],
-) -> None:
+def test_one_diverged_device_stops_all_and_every_batch_is_named(answers: Answers) -> None:
     (message,) = {answer["message"] for answer in answers[2]}
     assert "diverged at step 4: total is inf; the 2 examples" in message
     written = json.loads((answers[0] / "diverged.json").read_text(encoding="utf-8"))

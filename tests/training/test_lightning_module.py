@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trivet.configs.schema import LossConfig
+from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
@@ -33,7 +33,7 @@ def losses_of(
     weights: LossConfig | None = None,
 ) -> dict[str, Tensor]:
     model, tokenizer = start
-    training = RagTraining(model, weights or LossConfig(), 1e-3, 1e-3, 0.01, 0.1)
+    training = RagTraining(model, weights or LossConfig(), OptimConfig())
     batch = collate_items(prepare(examples, tokenizer, WindowSettings(64)), tokenizer.special.pad)
     logits = model.read(*batch.windows[:3])
     return training.losses(batch, logits, model.join(logits, *batch.windows[3:]))
@@ -110,7 +110,7 @@ def test_decisions_by_window_are_taught_by_the_verdict_alone(
 def test_gradient_cosines_of_heads_that_share_nothing_are_refused(bert_checkpoint: Path) -> None:
     model, _ = initial_model(str(bert_checkpoint), "plain", "weakest_sentence", trunk="separate")
     with pytest.raises(ConfigError, match=r"run\.gradient_cosine_steps \(5\) .* separate"):
-        RagTraining(model, LossConfig(), 1e-3, 1e-3, 0.01, 0.1, cosine_steps=5)
+        RagTraining(model, LossConfig(), OptimConfig(), cosine_steps=5)
 
 
 class Recorder:
@@ -138,9 +138,7 @@ def test_gradient_cosines_are_logged_of_what_is_shared(
         trunk=trunk,
         shared_layers=1 if trunk == "partial" else None,
     )
-    training = RagTraining(
-        model, LossConfig(), 1e-3, 1e-3, 0.01, 0.1, call_windows=2, cosine_steps=1
-    )
+    training = RagTraining(model, LossConfig(), OptimConfig(call_windows=2), cosine_steps=1)
     logged: dict[str, Tensor] = {}
     told = Recorder()
     monkeypatch.setattr(RagTraining, "loggers", property(lambda _: [told]))

@@ -17,16 +17,12 @@ ConfigOf = Callable[..., TrainConfig]
 
 
 @pytest.fixture
-def run(
-    encoder: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
-) -> Callable[[str], Path]:
+def run(tmp_path: Path, config_of: ConfigOf) -> Callable[[str], Path]:
     """Return a function: the folder of a tiny run that was logged by the logger of that name."""
 
     def make(name: str) -> Path:
-        folder = tmp_path / "run"
-        epochs = "optim.epochs=1"
-        train(config_of(encoder, data, folder, epochs, f"run.loggers=[{name}]"))
-        return folder
+        train(config_of(tmp_path / "run", "optim.epochs=1", f"run.loggers=[{name}]"))
+        return tmp_path / "run"
 
     return make
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
-from trivet.configs.schema import TrainConfig, dump_config
+from trivet.configs.schema import TrainConfig
 from trivet.data.labelled.datamodule import Batch
 from trivet.records import ConfigError
 from trivet.train import train
@@ -25,7 +21,6 @@ from trivet.training.lightning_module import RagTraining
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ConfigOf = Callable[..., TrainConfig]
-EVERY_STEP = "run.checkpoint_minutes=1e-6"
 # All sources of randomness, and batches that are read in slices.
 AT_RANDOM = (
     "encoder.head_dropout=0.2",
@@ -34,43 +29,14 @@ AT_RANDOM = (
     "loss.learned=true",
     "optim.call_windows=3",
 )
-KILLED_WHILE_WRITING = """
-import os, signal, sys
-from pathlib import Path
-
-import torch
-
-from trivet.configs.schema import load_config
-from trivet.train import train
-
-save = torch.save
-
-
-def save_half(checkpoint, file):
-    if checkpoint["global_step"] == 8:
-        file.write(b"half of a checkpoint")
-        file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    save(checkpoint, file)
-
-
-torch.set_num_threads(1)
-torch.save = save_half
-train(load_config([Path(sys.argv[1])]))
-"""
 
 
 class Interrupted(Exception):
     """An interruption of a run."""
 
 
-def weights_of(bundle: Path) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = load_file(bundle / WEIGHTS_NAME)
-    return state
-
-
 def assert_same_to_the_bit(ours: Path, theirs: Path) -> None:
-    state, other = weights_of(ours), weights_of(theirs)
+    state, other = (load_file(bundle / WEIGHTS_NAME) for bundle in (ours, theirs))
     assert state.keys() == other.keys()
     assert [name for name in state if not torch.equal(state[name], other[name])] == []
     assert read_bundle(ours).info.thresholds == read_bundle(theirs).info.thresholds
@@ -78,18 +44,22 @@ def assert_same_to_the_bit(ours: Path, theirs: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(
-    bert_checkpoint: Path,
-    data: tuple[Path, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-    config_of: ConfigOf,
+    bert_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, config_of: ConfigOf
 ) -> Path:
     """Return the bundle of a run that never stopped."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole") / "run"
-    bundle = train(config_of(bert_checkpoint, data, folder, *AT_RANDOM))
+    bundle = train(config_of(folder, f"encoder.name={bert_checkpoint}", *AT_RANDOM))
     torch.set_num_threads(threads)
     return bundle
+
+
+@pytest.fixture
+def config(bert_checkpoint: Path, tmp_path: Path, config_of: ConfigOf) -> TrainConfig:
+    """Return the configuration of a run in ``tmp_path`` that writes a checkpoint at every step."""
+    name = f"encoder.name={bert_checkpoint}"
+    return config_of(tmp_path, "run.checkpoint_minutes=1e-6", name, *AT_RANDOM)
 
 
 def stop_at(
@@ -114,15 +84,8 @@ def stop_at(
 
 @pytest.mark.parametrize("stop", [6, 8], ids=["between-epochs", "within-an-epoch"])
 def test_a_resumed_run_ends_where_one_that_never_stopped_does(
-    bert_checkpoint: Path,
-    data: tuple[Path, Path],
-    tmp_path: Path,
-    config_of: ConfigOf,
-    whole: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stop: int,
+    config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, stop: int
 ) -> None:
-    config = config_of(bert_checkpoint, data, tmp_path / "stopped", EVERY_STEP, *AT_RANDOM)
     seen = stop_at(stop, config, monkeypatch)
     real = RagTraining.training_step
 
@@ -138,45 +101,14 @@ def test_a_resumed_run_ends_where_one_that_never_stopped_does(
     every = sorted(f"train-{n}" for n in range(24))
     for epoch in (seen[:6], seen[6:]):
         assert sorted(str(name) for batch in epoch for name in batch) == every
-    assert _as_sets(seen[:6]) != _as_sets(seen[6:]), "each epoch is shuffled anew"
+    first, second = (set(map(frozenset, epoch)) for epoch in (seen[:6], seen[6:]))
+    assert first != second, "each epoch is shuffled anew"
     assert_same_to_the_bit(resumed, whole)
 
 
-def _as_sets(batches: list[list[str | None]]) -> set[frozenset[str | None]]:
-    return {frozenset(batch) for batch in batches}
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(
-    bert_checkpoint: Path, data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf, whole: Path
-) -> None:
-    config = config_of(bert_checkpoint, data, tmp_path / "killed", EVERY_STEP, *AT_RANDOM)
-    given = tmp_path / "killed.yaml"
-    given.write_text(dump_config(config), encoding="utf-8")
-    root = Path(__file__).resolve().parents[2]
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED_WHILE_WRITING, str(given)],
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    checkpoints = tmp_path / "killed" / "checkpoints"
-    assert (checkpoints / "last.ckpt.half").read_bytes() == b"half of a checkpoint"
-    assert not (tmp_path / "killed" / "bundle").exists()
-
-    assert_same_to_the_bit(train(config, resume=True), whole)
-
-
 def test_a_run_that_stops_while_it_writes_a_checkpoint_continues_from_the_previous_one(
-    bert_checkpoint: Path,
-    data: tuple[Path, Path],
-    tmp_path: Path,
-    config_of: ConfigOf,
-    whole: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    config: TrainConfig, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(bert_checkpoint, data, tmp_path / "stopped", EVERY_STEP, *AT_RANDOM)
     save = torch.save
 
     def save_half(checkpoint: dict[str, int], file: BinaryIO) -> None:
@@ -189,23 +121,20 @@ def test_a_run_that_stops_while_it_writes_a_checkpoint_continues_from_the_previo
         patch.setattr(torch, "save", save_half)
         with pytest.raises(Interrupted):
             train(config)
-    half = tmp_path / "stopped" / "checkpoints" / "last.ckpt.half"
+    half = tmp_path / "checkpoints" / "last.ckpt.half"
     assert half.read_bytes() == b"half of a checkpoint"
     assert_same_to_the_bit(train(config, resume=True), whole)
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
-    bert_checkpoint: Path,
-    data: tuple[Path, Path],
+    config: TrainConfig,
     tmp_path: Path,
-    config_of: ConfigOf,
     whole: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    config = config_of(bert_checkpoint, data, tmp_path / "stopped", EVERY_STEP, *AT_RANDOM)
     stop_at(8, config, monkeypatch)
-    last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
+    last = tmp_path / "checkpoints" / "last.ckpt"
     last.write_bytes(last.read_bytes()[:-1000])
     with caplog.at_level(logging.WARNING, logger="trivet.training.checkpoints"):
         resumed = train(config, resume=True)
@@ -215,17 +144,12 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
 
 
 def test_a_checkpoint_of_another_architecture_is_refused_and_both_are_named(
-    bert_checkpoint: Path,
-    data: tuple[Path, Path],
-    tmp_path: Path,
-    config_of: ConfigOf,
-    monkeypatch: pytest.MonkeyPatch,
+    config: TrainConfig, tmp_path: Path, config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "run"
-    stop_at(2, config_of(bert_checkpoint, data, folder, EVERY_STEP), monkeypatch)
-    before = (folder / "config.yaml").read_bytes()
-    other = config_of(bert_checkpoint, data, folder, "encoder.trunk=separate")
+    stop_at(2, config, monkeypatch)
+    before = (tmp_path / "config.yaml").read_bytes()
+    other = config_of(tmp_path, "encoder.trunk=separate")
     both = r"last\.ckpt .* another architecture: .*trunk is shared there and separate here"
     with pytest.raises(ConfigError, match=both):
         train(other, resume=True)
-    assert (folder / "config.yaml").read_bytes() == before
+    assert (tmp_path / "config.yaml").read_bytes() == before

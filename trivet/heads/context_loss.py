@@ -14,13 +14,9 @@ from trivet.heads.token_head import mean_of_known
 def sentence_cross_entropy(
     logits: Tensor, marks: Tensor, context_weight: Tensor, weight: Tensor
 ) -> Tensor:
-    """Return the binary cross-entropy of context tokens, in which each sentence counts once.
+    """Return the binary cross-entropy of context tokens. *Shapes:* [B, C] x 3, [B] -> [].
 
-    Args:
-        logits: Logits of the context tokens. *Shape:* [B, C].
-        marks: Labels 1, 0, or -1 where unknown. *Shape:* [B, C].
-        context_weight: Token weights; sum to 1 per example, 0 on padding. *Shape:* [B, C].
-        weight: Example weights. *Shape:* [B].
+    Marks are 1, 0, or -1 where unknown; by the context weights each sentence counts once.
     """
     loss = nn.functional.binary_cross_entropy_with_logits(
         logits, marks.clamp(min=0).float(), reduction="none"
@@ -29,14 +25,10 @@ def sentence_cross_entropy(
 
 
 def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
-    """Return the squared error of each example's expected share of sentences.
+    """Return the squared error of expected shares of sentences. *Shapes:* [B] x 3 -> [].
 
     Errors of an example's tokens are correlated; a loss of tokens ignores the error of their mean.
-
-    Args:
-        shares: Predicted shares in [0, 1]. *Shape:* [B].
-        true: True shares in [0, 1], NaN where unknown. *Shape:* [B].
-        weight: Example weights. *Shape:* [B].
+    True shares are NaN where unknown.
     """
     known = ~true.isnan()
     error = (shares - true.nan_to_num()).square()

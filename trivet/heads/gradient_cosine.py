@@ -20,10 +20,6 @@ def gradient_cosines(
 
     Only parameters that every head's loss reaches count. Heads with a loss of 0 are left out. The
     parameters' gradients and the graph are left unchanged.
-
-    Args:
-        losses: Loss of each head. *Shape of each:* [].
-        parameters: Parameters of the trunk.
     """
     asked = [parameter for parameter in parameters if parameter.requires_grad]
     found: dict[str, tuple[Tensor | None, ...]] = {

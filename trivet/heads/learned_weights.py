@@ -21,8 +21,7 @@ class LearnedWeights(nn.Module):
     def forward(self, losses: Mapping[str, Tensor]) -> Tensor:
         """Return the sum over heads of exp(-s) * loss + s / 2. *Shapes:* [] each -> [].
 
-        A head without labels in the batch has a loss of 0 and is left out; otherwise its variance
-        would shrink.
+        A loss of 0 (no labels in the batch) is left out; otherwise its variance would shrink.
         """
         terms = []
         for head, loss in losses.items():

@@ -24,11 +24,7 @@ def window_loss(
 ) -> Tensor:
     """Return the cross-entropy in each window, where the place of the evidence is known.
 
-    Args:
-        logits: Logits of each copy of each response token. *Shape:* [B, R, K, 3].
-        window_class: Class 0 to 2, or -1 where unknown. *Shape:* [B, R, K].
-        weight: Example weights. *Shape:* [B].
-        unsupported_weight: Weight of a contradicted token relative to a supported one.
+    Classes are 0 to 2, or -1 where unknown. *Shapes:* [B, R, K, 3], [B, R, K], [B] -> [].
     """
     known = window_class >= 0
     loss = nn.functional.cross_entropy(
@@ -48,14 +44,10 @@ def token_loss(
     """Return the loss of tokens with a known label and unknown place of the evidence.
 
     Supported tokens: -log of the joined probability, since one supporting window is enough.
-    Unsupported tokens: cross-entropy of contradiction in every window.
+    Unsupported tokens: cross-entropy of contradiction in every window. Labels are 1, 0, or -1 where
+    unknown; the position of a copy is -1 for none.
 
-    Args:
-        logits: Logits of each copy of each response token. *Shape:* [B, R, K, 3].
-        response_at: Window position of each copy, -1 for none. *Shape:* [B, R, K].
-        token_supported: Labels 1, 0, or -1 where unknown. *Shape:* [B, R].
-        weight: Example weights. *Shape:* [B].
-        unsupported_weight: Weight of an unsupported token relative to a supported one.
+    *Shapes:* [B, R, K, 3], [B, R, K], [B, R], [B] -> [].
     """
     log_probs = logits.log_softmax(dim=-1)
     shown = response_at >= 0
@@ -69,12 +61,9 @@ def token_loss(
 
 
 def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tensor:
-    """Return the binary cross-entropy of the joined faithfulness, where adherence is known.
+    """Return the binary cross-entropy of the joined faithfulness. *Shapes:* [B] x 3 -> [].
 
-    Args:
-        faithfulness: Joined probability. *Shape:* [B].
-        adherent: Labels 1, 0, or -1 where unknown. *Shape:* [B].
-        weight: Example weights. *Shape:* [B].
+    Labels are 1, 0, or -1 where unknown.
     """
     known = (adherent >= 0).float()
     probs = faithfulness.float().clamp(_SMALLEST, 1 - _SMALLEST)
@@ -86,12 +75,7 @@ def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tens
 def copy_nli_head(
     head: TokenHead, state: Mapping[str, Tensor], label2id: Mapping[str, int]
 ) -> None:
-    """Initialise the head from a checkpoint's NLI head; classes are matched by name.
-
-    Args:
-        head: Head made with ``pooled=True``.
-        state: Tensors of the checkpoint: ``pooler.dense.*`` and ``classifier.*``.
-        label2id: Class names of the checkpoint.
+    """Initialise a pooled head from a checkpoint's NLI head; classes are matched by name.
 
     Raises:
         ConfigError: A class or a tensor is missing, or the shapes differ.

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 class TokenHead(nn.Module):
     """Hidden states of tokens to logits, always in fp32.
 
-    ``pooled`` adds a dense layer and a GELU before the classifier, as in DeBERTa's sequence
-    classifiers, so that a checkpoint's NLI head can be copied.
+    ``pooled`` adds the dense layer and GELU of DeBERTa's sequence classifiers, to copy an NLI head.
     """
 
     def __init__(
@@ -30,15 +29,10 @@ class TokenHead(nn.Module):
 
 
 def mean_of_known(loss: Tensor, known: Tensor, weight: Tensor) -> Tensor:
-    """Return the mean over each example's known tokens, then the weighted mean over examples.
+    """Return the mean over known tokens, then the weighted mean over examples with any, or 0.
 
     So long and short responses count alike, and a weight is independent of the rest of the batch.
-    0 if nothing is known in the whole batch.
-
-    Args:
-        loss: Loss of each token. *Shape:* [B, T].
-        known: Weight of each token; 0 where unknown. *Shape:* [B, T].
-        weight: Example weights. *Shape:* [B].
+    ``known`` is the weight of a token, 0 where unknown. *Shapes:* [B, T] x 2, [B] -> [].
     """
     counts = known.sum(dim=-1)
     each = (loss * known).sum(dim=-1) / counts.clamp(min=1e-9)

@@ -16,9 +16,7 @@ import numpy as np
 
 from trivet.model.architecture import Reduction
 
-# numpy.ndarray or torch.Tensor
-Array = Any
-
+Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
 
 
@@ -56,13 +54,7 @@ def _namespace(array: Array) -> Any:
 
 
 def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Array:
-    """Return the values at flat window positions.
-
-    Args:
-        window_values: Value of each window position. *Shape:* [M].
-        at: Flat positions, -1 for none. *Shape:* any.
-        nothing: Value where ``at`` is -1.
-    """
+    """Return the values at flat positions, or ``nothing`` at -1. *Shapes:* [M], any -> any."""
     xp = _namespace(window_values)
     real = at >= 0
     flat = xp.reshape(xp.where(real, at, 0), (-1,))
@@ -71,17 +63,10 @@ def gather_tokens(window_values: Array, at: Array, nothing: float = 0.0) -> Arra
 
 
 def supported_anywhere(window_support: Array, response_at: Array, nothing: float = 0.0) -> Array:
-    """Return the maximum support of each token over the windows that contain it.
+    """Return each token's maximum support over its copies. *Shapes:* [M], [B, R, K] -> [B, R].
 
-    Luna (arXiv 2406.00975), eq. 3: evidence in one window is enough.
-
-    Args:
-        window_support: Support at every window position, probability or logit. *Shape:* [M].
-        response_at: Flat positions of copies, -1 for none. *Shape:* [B, R, K].
-        nothing: Support of a token without a copy; at most that of any other.
-
-    Returns:
-        *Shape:* [B, R].
+    Luna (arXiv 2406.00975), eq. 3: evidence in one window is enough. Support is a probability or a
+    logit; ``nothing``, that of a token without a copy, is at most that of any other.
     """
     xp = _namespace(window_support)
     return xp.max(gather_tokens(window_support, response_at, nothing), axis=-1)
@@ -136,14 +121,7 @@ def join(
 ) -> Outputs:
     """Join token probabilities into sentences and examples.
 
-    Args:
-        support_probs: Support of response tokens. *Shape:* [B, R].
-        relevance_probs: Relevance of context tokens. *Shape:* [B, C].
-        utilization_probs: Utilization of context tokens. *Shape:* [B, C].
-        response_mask: True for real response tokens. *Shape:* [B, R].
-        context_weight: Weights of context tokens. *Shape:* [B, C].
-        sentence_pool: Weights of tokens in sentence means. *Shape:* [B, S, R].
-        faithfulness: Part of the response that decides.
+    *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R].
     """
     xp = _namespace(support_probs)
     sentence_support = sentence_means(support_probs, sentence_pool)

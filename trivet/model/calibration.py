@@ -16,14 +16,9 @@ KNOTS = 16  # largest number
 
 
 class PiecewiseLinear(nn.Module):
-    """Map through knots (x, y), extrapolated with the outer slopes.
+    """Map of logits x to calibrated logits y, extrapolated with the outer slopes.
 
-    Computed as a line and a bend at each inner knot. The knots are not weights but part of the
-    bundle's architecture.
-
-    Args:
-        x: Rising logits of the head.
-        y: Rising calibrated logits.
+    The knots (x, y) are not weights but part of the bundle's architecture.
 
     Raises:
         BundleError: There are not 2 to 16 knots, or x or y does not rise.
@@ -50,7 +45,7 @@ class PiecewiseLinear(nn.Module):
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return calibrated logits. *Shapes:* any -> the same."""
-        # No matmul: the quantizer would treat it like one of the encoder.
+        # A line and its bends; no matmul: the quantizer would treat it like one of the encoder.
         bent = (torch.relu(logits[..., None] - self.inner) * self.bends).sum(-1)
         return logits * self.slope + self.offset + bent
 

@@ -9,19 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-_KINDS = 3
-
 
 class ExactMatchEmbedding(nn.Module):
-    """Embedding of a token's match in the other segment, added to the word embedding.
-
-    Args:
-        width: Width of the word embeddings.
-    """
+    """Embedding of a token's match in the other segment, added to the word embedding."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.kinds = nn.Embedding(_KINDS, width)
+        self.kinds = nn.Embedding(3, width)
         nn.init.normal_(self.kinds.weight, std=0.02)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor) -> Tensor:
@@ -31,15 +25,10 @@ class ExactMatchEmbedding(nn.Module):
 
 
 def match_kinds(input_ids: Tensor, segment_ids: Tensor) -> Tensor:
-    """Return the kind of each token's match in the other segment of its window.
+    """Return each token's match in the other segment of its window. *Shapes:* [N, L] x 2 -> [N, L].
 
-    Args:
-        input_ids: Token ids below 2^30. *Shape:* [N, L].
-        segment_ids: Segments 0 or 1. *Shape:* [N, L].
-
-    Returns:
-        0: none; 1: the token alone; 2: the token with a neighbour, in the same order. *Shape:*
-            [N, L].
+    0: none; 1: the token alone; 2: the token with a neighbour, in the same order. Ids are below
+    2^30, segments 0 or 1.
     """
     words, segment = input_ids.to(torch.int32), segment_ids.to(torch.int32)
     # One number for word and segment: equal if the same word is in the other segment.

@@ -17,17 +17,12 @@ from trivet.model.architecture import TrunkKind
 from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError
 
-# Families with known arguments of a layer.
 _BERT_SHAPED = ("bert", "roberta", "xlm-roberta")
 _SPLITTABLE = (*_BERT_SHAPED, "deberta-v2")
 
 
 class SeparateTrunk(nn.Module):
-    """One encoder for each head.
-
-    Args:
-        trunk: Encoder of one head; the others get copies.
-    """
+    """One encoder for each head: the given one and copies."""
 
     kind: TrunkKind = "separate"
     shared_layers: int | None = None
@@ -62,22 +57,14 @@ class SeparateTrunk(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
         """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        return Hidden(
-            *(
-                self.part(name).encode(input_ids, attention_mask, segment_ids)
-                for name in Hidden._fields
-            )
-        )
+        windows = (input_ids, attention_mask, segment_ids)
+        return Hidden(*(self.part(name).encode(*windows) for name in Hidden._fields))
 
 
 class PartialTrunk(nn.Module):
     """Shared embeddings and lower layers, and private upper layers for each head.
 
     DeBERTa's table of relative positions is shared.
-
-    Args:
-        trunk: Encoder; keeps its embeddings and lower layers.
-        shared_layers: Number of shared layers, 1 to the encoder's layers - 1.
 
     Raises:
         ConfigError: ``shared_layers`` is out of range, or this kind of encoder cannot be split.
@@ -93,7 +80,7 @@ class PartialTrunk(nn.Module):
                 f"encoder.trunk: partial splits {', '.join(_SPLITTABLE)} encoders, and this is "
                 f"{model_type}; choose shared or separate"
             )
-        layers = _layers(trunk)
+        layers = cast(nn.ModuleList, cast(Any, trunk.encoder).encoder.layer)
         if not 1 <= shared_layers < len(layers):
             raise ConfigError(
                 f"encoder.shared_layers ({shared_layers}) must be 1 to {len(layers) - 1} for an "
@@ -133,9 +120,8 @@ class PartialTrunk(nn.Module):
         stem = self.stem.encode(input_ids, attention_mask, segment_ids)
         mask = self.stem.key_mask(attention_mask)
         positions = self._positions(stem)
-        return Hidden(
-            *(_run_layers(stem, mask, self.top(name), positions) for name in Hidden._fields)
-        )
+        tops = (self.top(name) for name in Hidden._fields)
+        return Hidden(*(_run_layers(stem, mask, top, positions) for top in tops))
 
     def _positions(self, hidden: Tensor) -> dict[str, Tensor]:
         """Return the relative positions for DeBERTa's layers; empty for others."""
@@ -154,11 +140,6 @@ AnyTrunk = Trunk | SeparateTrunk | PartialTrunk
 def make_trunk(trunk: Trunk, kind: TrunkKind, shared_layers: int | None = None) -> AnyTrunk:
     """Make a trunk of any kind from an encoder, which becomes part of it.
 
-    Args:
-        trunk: Encoder.
-        kind: Kind of trunk.
-        shared_layers: Number of shared layers of a partial trunk; ignored by others.
-
     Raises:
         ConfigError: The kind is unknown, or the encoder cannot be split like this.
     """
@@ -171,10 +152,6 @@ def make_trunk(trunk: Trunk, kind: TrunkKind, shared_layers: int | None = None) 
     if shared_layers is None:
         raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
     return PartialTrunk(trunk, shared_layers)
-
-
-def _layers(trunk: Trunk) -> nn.ModuleList:
-    return cast(nn.ModuleList, cast(Any, trunk.encoder).encoder.layer)
 
 
 def _run_layers(

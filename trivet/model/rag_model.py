@@ -20,17 +20,11 @@ _NOWHERE = -1e4  # logit of the support of a token that is in no window
 
 
 class TokenLogits(NamedTuple):
-    """Logits of the heads at every position of every window.
+    """Logits of the heads at every position of every window."""
 
-    Attributes:
-        support: Logits of entailment, neutral, contradiction. *Shape:* [N, L, 3].
-        relevance: Logits of relevance. *Shape:* [N, L].
-        utilization: Logits of utilization. *Shape:* [N, L].
-    """
-
-    support: Tensor
-    relevance: Tensor
-    utilization: Tensor
+    support: Tensor  # entailment, neutral, contradiction; [N, L, 3]
+    relevance: Tensor  # [N, L]
+    utilization: Tensor  # [N, L]
 
 
 class RagModel(nn.Module):
@@ -38,7 +32,7 @@ class RagModel(nn.Module):
 
     Args:
         trunk: Encoder or encoders.
-        faithfulness: Part of a response that decides: its weakest token or sentence.
+        faithfulness: Part of a response that decides.
         dropout: Dropout before each head's classifier.
         pooled_support: Whether the support head has the dense layer of an NLI checkpoint's head.
         granularity: ``token``: logits for each position. ``example``: the logits of the first
@@ -68,14 +62,10 @@ class RagModel(nn.Module):
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
         self.lexical_overlap = dict.fromkeys(HEADS, 0.0) | dict(lexical_overlap or {})
-        self.heads = nn.ModuleDict(
-            {
-                name: TokenHead(
-                    trunk.hidden, classes, dropout, pooled=pooled_support and name == "support"
-                )
-                for name, classes in HEADS.items()
-            }
-        )
+        self.heads = nn.ModuleDict()
+        for name, classes in HEADS.items():
+            pooled = pooled_support and name == "support"
+            self.heads[name] = TokenHead(trunk.hidden, classes, dropout, pooled)
 
     def architecture(self) -> dict[str, Any]:
         """Return the argument of ``from_architecture``, as JSON types."""
@@ -115,12 +105,9 @@ class RagModel(nn.Module):
         encoder = Trunk.from_encoder_config(architecture["encoder"])
         if architecture.get("matches", False):
             encoder.add_exact_match()
+        kind, shared_layers = architecture.get("trunk", "shared"), architecture.get("shared_layers")
         return cls(
-            make_trunk(
-                encoder,
-                architecture.get("trunk", "shared"),
-                architecture.get("shared_layers"),
-            ),
+            make_trunk(encoder, kind, shared_layers),
             faithfulness=architecture["faithfulness"],
             dropout=architecture["dropout"],
             pooled_support=architecture["pooled_support"],
@@ -147,13 +134,9 @@ class RagModel(nn.Module):
 
     def _decide(self, name: str, hidden: Tensor) -> Tensor:
         """Return a head's logits. *Shapes:* [N, L, H] -> [N, L, classes]."""
-        head = self.heads[name]
-        if self.granularity == "token":
-            logits: Tensor = head(hidden)
-            return logits
-        # One decision per window, repeated for all its positions.
-        decided: Tensor = head(hidden[:, :1])
-        return decided.expand(-1, hidden.shape[1], -1)
+        each = self.granularity == "token"
+        logits: Tensor = self.heads[name](hidden if each else hidden[:, :1])
+        return logits if each else logits.expand(-1, hidden.shape[1], -1)
 
     def join(
         self,
@@ -168,9 +151,7 @@ class RagModel(nn.Module):
     ) -> Outputs:
         """Join logits of windows into probabilities of tokens, sentences and examples."""
         relevance = self.with_overlap("relevance", logits.relevance, context_at, question_overlap)
-        utilization = self.with_overlap(
-            "utilization", logits.utilization, context_at, response_overlap
-        )
+        used = self.with_overlap("utilization", logits.utilization, context_at, response_overlap)
         margins = entailment_logit(logits.support).reshape(-1)
         # The maximum of logits is that of probabilities.
         support = supported_anywhere(margins, response_at, nothing=_NOWHERE)
@@ -179,7 +160,7 @@ class RagModel(nn.Module):
         return join(
             support_probs=torch.where(shown, self._probs("support", support), 0.0),
             relevance_probs=torch.where(real, self._probs("relevance", relevance), 0.0),
-            utilization_probs=torch.where(real, self._probs("utilization", utilization), 0.0),
+            utilization_probs=torch.where(real, self._probs("utilization", used), 0.0),
             response_mask=shown,
             context_weight=context_weight,
             sentence_pool=sentence_pool,

@@ -48,17 +48,13 @@ class Trunk(nn.Module):
     def from_pretrained(cls, name_or_path: str, attention_dropout: float | None = None) -> Self:
         """Load an encoder without its task heads.
 
-        Args:
-            name_or_path: Folder in the format of transformers, or name on the hub.
-            attention_dropout: Attention dropout in [0, 1] instead of the checkpoint's own; 0 allows
-                the fused attention kernel on CPUs.
+        An attention dropout of 0 allows the fused attention kernel on CPUs.
 
         Raises:
             ConfigError: The checkpoint cannot be read, or lacks weights of the encoder.
         """
-        changed = (
-            {} if attention_dropout is None else {"attention_probs_dropout_prob": attention_dropout}
-        )
+        dropout = {"attention_probs_dropout_prob": attention_dropout}
+        changed = {} if attention_dropout is None else dropout
         try:
             config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False, **changed)
             encoder, loading = AutoModel.from_pretrained(
@@ -85,11 +81,9 @@ class Trunk(nn.Module):
     def from_encoder_config(cls, encoder_config: dict[str, Any]) -> Self:
         """Build the encoder with random weights from ``encoder_config()``'s dictionary."""
         values = dict(encoder_config)
-        model_type = values.pop("model_type")
-        config = AutoConfig.for_model(model_type, **values)
-        return cls(
-            AutoModel.from_config(config, trust_remote_code=False, **_without_pooler(model_type))
-        )
+        config = AutoConfig.for_model(values.pop("model_type"), **values)
+        pooler = _without_pooler(config.model_type)
+        return cls(AutoModel.from_config(config, trust_remote_code=False, **pooler))
 
     def add_exact_match(self) -> None:
         """Add the exact-match embedding with random weights, unless there is one."""
@@ -116,11 +110,7 @@ class Trunk(nn.Module):
         return {**values, "model_type": self.encoder.config.model_type}
 
     def check_window(self, size: int) -> None:
-        """Refuse windows longer than the encoder's position table.
-
-        Raises:
-            WindowError: ``size`` exceeds it.
-        """
+        """Raise ``WindowError`` if windows are longer than the encoder's position table."""
         if self._bool_mask and not getattr(self.encoder.config, "position_biased_input", True):
             return  # relative positions only: no limit
         most = int(getattr(self.encoder.config, "max_position_embeddings", size))
@@ -162,9 +152,6 @@ def break_even(config: Any) -> int:
 
     A layer of width H and inner width F has 2LH(2H + F) dense multiplications, 2L^2H in attention,
     and LPH for each of DeBERTa's position terms, where P is the number of rows of its table.
-
-    Args:
-        config: Configuration of the encoder; F defaults to 4H.
     """
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     rows = 0

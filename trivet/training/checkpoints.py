@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,7 @@ _LAST, _BEFORE = "last.ckpt", "last-before.ckpt"
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Atomic checkpoint writes that also keep the previous ``last``.
-
-    A killed run always leaves one complete checkpoint.
-    """
+    """Atomic checkpoint writes that keep the previous ``last``: a killed run leaves a whole one."""
 
     def save_checkpoint(
         self,
@@ -48,27 +46,10 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def checkpoint_callbacks(folder: Path, minutes: float) -> tuple[ModelCheckpoint, ModelCheckpoint]:
-    """Return the callbacks for ``best`` and ``last`` after validation, and for ``last`` in between.
-
-    Args:
-        folder: Folder of the checkpoints.
-        minutes: Minutes between two checkpoints of the second callback.
-    """
-    best = ModelCheckpoint(
-        folder,
-        filename="best",
-        monitor="dev/score",
-        mode="max",
-        save_last=True,
-        enable_version_counter=False,
-    )
-    often = ModelCheckpoint(
-        folder,
-        filename="last",
-        train_time_interval=timedelta(minutes=minutes),
-        enable_version_counter=False,
-    )
-    return best, often
+    """Return callbacks: ``best`` and ``last`` after validation, and ``last`` every few minutes."""
+    plain = partial(ModelCheckpoint, folder, enable_version_counter=False)
+    best = plain(filename="best", monitor="dev/score", mode="max", save_last=True)
+    return best, plain(filename="last", train_time_interval=timedelta(minutes=minutes))
 
 
 def newest_whole(folder: Path) -> Path | None:
@@ -77,12 +58,8 @@ def newest_whole(folder: Path) -> Path | None:
     Raises:
         ConfigError: There are checkpoints, and none of them can be read.
     """
-    found = sorted(
-        folder.glob("*.ckpt"),
-        key=lambda path: (path.stat().st_mtime_ns, path.name == _LAST),
-        reverse=True,
-    )
-    for path in found:
+    found = sorted(folder.glob("*.ckpt"), key=lambda at: (at.stat().st_mtime_ns, at.name == _LAST))
+    for path in reversed(found):
         damage = damage_of(path)
         if damage is None:
             return path
@@ -114,10 +91,7 @@ def refuse_another_architecture(
 ) -> None:
     """Refuse a checkpoint of another model.
 
-    Args:
-        path: Checkpoint.
-        architecture: Result of ``RagTraining.architecture``.
-        state: Weights; compared by shape, since older checkpoints have no architecture.
+    Weights are compared by shape, since older checkpoints have no architecture.
 
     Raises:
         ConfigError: They differ; the message names both.

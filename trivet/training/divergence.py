@@ -14,20 +14,9 @@ from trivet.records import DivergedError, LabelledExample
 
 
 def stop_if_diverged(
-    figures: Mapping[str, Tensor],
-    examples: Sequence[LabelledExample],
-    step: int,
-    file: Path,
+    figures: Mapping[str, Tensor], examples: Sequence[LabelledExample], step: int, file: Path
 ) -> None:
-    """Raise if a figure of any device is not finite, after writing the batch to a file.
-
-    All devices of a run raise together.
-
-    Args:
-        figures: Losses and gradient norm, by name. *Shape of each:* [].
-        examples: Current batch.
-        step: Number of finished steps.
-        file: JSON file for the ids, groups and sources of the batch.
+    """Raise on all devices if a figure of any is not finite, after writing the batch to a file.
 
     Raises:
         DivergedError: A figure is NaN or infinite; the message names the file.

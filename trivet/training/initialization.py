@@ -33,17 +33,8 @@ def initial_model(
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
-    Args:
-        name: Folder or hub name of the encoder; for ``bundle``, the bundle's folder.
-        init: ``plain``: random heads. ``nli``: the support head is the checkpoint's NLI head.
-            ``bundle``: all weights of a bundle; a shared trunk is copied for any other kind.
-        faithfulness: Part of the response that decides.
-        head_dropout: Dropout before each head's classifier.
-        attention_dropout: Attention dropout; ``None`` keeps the encoder's own.
-        trunk: Kind of trunk.
-        shared_layers: Number of shared layers of a partial trunk; ignored by others.
-        granularity: Unit of a head's decision.
-        exact_match: Whether to add the exact-match embedding; a bundle that has one keeps it.
+    The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
+    other kind, and a bundle keeps its exact-match embedding.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
@@ -75,8 +66,7 @@ def initial_model(
         granularity=granularity,
     )
     if init == "nli":
-        state, label2id = _read_nli_head(name)
-        copy_nli_head(cast(TokenHead, model.heads["support"]), state, label2id)
+        copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
     if exact_match:
         model.add_exact_match()
     return model, _read_tokenizer(name)
@@ -106,14 +96,10 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
         )
     except (OSError, ValueError) as error:
         raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {error}") from error
-    label2id: dict[str, int] = config.label2id
-    # The library fills missing tensors with random numbers.
-    read = {
-        tensor: values
-        for tensor, values in checkpoint.state_dict().items()
-        if tensor not in loading["missing_keys"]
-    }
-    return read, label2id
+    state: dict[str, Tensor] = checkpoint.state_dict()
+    for tensor in loading["missing_keys"]:  # the library fills them with random numbers
+        state.pop(tensor, None)
+    return state, config.label2id
 
 
 def _read_tokenizer(name: str) -> SegmentTokenizer:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trivet.configs.schema import LossConfig
+from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, truths
 from trivet.data.labelled.labels import UNKNOWN
 from trivet.heads.context_loss import sentence_cross_entropy, share_error
@@ -39,11 +39,7 @@ class RagTraining(lightning.LightningModule):
     Args:
         model: Model to train.
         loss: Weights of the losses.
-        encoder_lr: Peak learning rate of the trunk.
-        head_lr: Peak learning rate of the heads.
-        weight_decay: Weight decay of matrices; biases and norms have none.
-        warmup_share: Share of all steps in which the learning rate rises.
-        call_windows: Windows per call of the encoder; larger batches are read in slices.
+        optim: Learning rates, weight decay of matrices, warm-up, and windows per encoder call.
         seed: Seed of dropout, which depends on (seed, device, step) alone, so that a resumed run
             equals one that never stopped.
         cosine_steps: Steps between logs of the gradient cosines; 0: never.
@@ -57,11 +53,7 @@ class RagTraining(lightning.LightningModule):
         self,
         model: RagModel,
         loss: LossConfig,
-        encoder_lr: float,
-        head_lr: float,
-        weight_decay: float,
-        warmup_share: float,
-        call_windows: int = 16,
+        optim: OptimConfig,
         seed: int = 0,
         cosine_steps: int = 0,
         folder: Path = Path(),
@@ -74,18 +66,12 @@ class RagTraining(lightning.LightningModule):
             )
         self.model = model
         self.learned_weights = LearnedWeights(HEAD_LOSSES) if loss.learned else None
-        self._loss = loss
-        self._rates = {"trunk": encoder_lr, "heads": head_lr}
-        self._weight_decay = weight_decay
-        self._warmup_share = warmup_share
-        self._call_windows = call_windows
+        self._loss, self._optim = loss, optim
         self._seed = seed
         self._cosine_steps = cosine_steps
         self._folder = folder
         self._measures = ValidationMeasures()
-        self._step: tuple[Batch, dict[str, Tensor]] | None = (
-            None  # batch and losses of the current step
-        )
+        self._step: tuple[Batch, dict[str, Tensor]] | None = None  # current batch and losses
 
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
         """Return each weighted loss by its name; 0 without labels for it in the batch."""
@@ -96,13 +82,8 @@ class RagTraining(lightning.LightningModule):
                 window_class=torch.full_like(targets.window_class, UNKNOWN),
                 token_supported=torch.full_like(targets.token_supported, UNKNOWN),
             )
-        support = torch.stack(
-            [
-                gather_tokens(logits.support[..., c].reshape(-1), windows.response_at)
-                for c in range(3)
-            ],
-            dim=-1,
-        )
+        columns = (column.reshape(-1) for column in logits.support.unbind(-1))
+        support = torch.stack([gather_tokens(each, windows.response_at) for each in columns], -1)
         tokens_known = (targets.token_supported >= 0).any(-1)
         tokens_known |= (targets.window_class >= 0).flatten(1).any(-1)
         adherent = targets.adherent
@@ -110,21 +91,13 @@ class RagTraining(lightning.LightningModule):
             adherent = adherent.masked_fill(tokens_known, -1)
         # An empty response has no faithfulness.
         adherent = adherent.masked_fill((windows.response_at < 0).flatten(1).all(-1), -1)
+        weight, heavier = targets.weight, weights.unsupported_weight
+        window = window_loss(support, targets.window_class, weight, heavier)
+        token = token_loss(support, windows.response_at, targets.token_supported, weight, heavier)
         found = {
-            "window": weights.window
-            * window_loss(
-                support, targets.window_class, targets.weight, weights.unsupported_weight
-            ),
-            "token": weights.token
-            * token_loss(
-                support,
-                windows.response_at,
-                targets.token_supported,
-                targets.weight,
-                weights.unsupported_weight,
-            ),
-            "verdict": weights.verdict
-            * verdict_loss(outputs.faithfulness, adherent, targets.weight),
+            "window": weights.window * window,
+            "token": weights.token * token,
+            "verdict": weights.verdict * verdict_loss(outputs.faithfulness, adherent, weight),
         }
         annotated, context_weight = truths(batch.examples), windows.context_weight
         heads = (
@@ -133,16 +106,16 @@ class RagTraining(lightning.LightningModule):
         )
         for name, values, _, marks in heads:
             tokens = gather_tokens(values.reshape(-1), windows.context_at)
-            found[name] = getattr(weights, name) * sentence_cross_entropy(
-                tokens, marks, context_weight, targets.weight
-            )
+            loss = sentence_cross_entropy(tokens, marks, context_weight, weight)
+            found[name] = getattr(weights, name) * loss
         for name, _, share, marks in heads:
             true = _true_share(annotated[name], marks, context_weight).to(share)
-            found[f"{name}_share"] = weights.share * share_error(share, true, targets.weight)
+            found[f"{name}_share"] = weights.share * share_error(share, true, weight)
         return found
 
     def _predict(self, batch: Batch) -> tuple[TokenLogits, Outputs]:
-        logits = read_in_slices(self.model, batch.windows[:3], self._call_windows)
+        most = self._optim.call_windows or self._optim.batch_windows
+        logits = read_in_slices(self.model, batch.windows[:3], most)
         return logits, self.model.join(logits, *batch.windows[3:])
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -193,12 +166,8 @@ class RagTraining(lightning.LightningModule):
         assert self._step is not None
         batch, losses = self._step
         self._step = None
-        stop_if_diverged(
-            {**losses, "gradient_norm": norm},
-            batch.examples,
-            self.global_step,
-            self._folder / "diverged.json",
-        )
+        file = self._folder / "diverged.json"
+        stop_if_diverged({**losses, "gradient_norm": norm}, batch.examples, self.global_step, file)
 
     def architecture(self) -> dict[str, Any]:
         """Return the properties that a checkpoint must match, as JSON types."""
@@ -216,12 +185,12 @@ class RagTraining(lightning.LightningModule):
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
         known["adherent"][~answered.cpu()] = float("nan")
         marks, weight = batch.targets, batch.windows.context_weight
-        relevance = _true_share(known["relevance"], marks.relevant, weight)
-        utilization = _true_share(known["utilization"], marks.utilized, weight)
+        relevant = _true_share(known["relevance"], marks.relevant, weight)
+        utilized = _true_share(known["utilization"], marks.utilized, weight)
         scores = {
             "faithfulness": (outputs.faithfulness, known["adherent"]),
-            "relevance": (outputs.relevance, relevance),
-            "utilization": (outputs.utilization, utilization),
+            "relevance": (outputs.relevance, relevant),
+            "utilization": (outputs.utilization, utilized),
         }
         self._measures.update([example.source for example in batch.examples], scores)
 
@@ -229,33 +198,31 @@ class RagTraining(lightning.LightningModule):
         """Log the measures and ``dev/score``, which chooses: AUROC less the two errors."""
         figures = self._measures.compute()
         self._measures.reset()
-        score = (
-            figures.get("hallucination_auroc/mean", 0.0)
-            - figures.get("relevance_rmse/mean", 0.0)
-            - figures.get("utilization_rmse/mean", 0.0)
-        )
+        score = figures.get("hallucination_auroc/mean", 0.0)
+        score -= figures.get("relevance_rmse/mean", 0.0)
+        score -= figures.get("utilization_rmse/mean", 0.0)
         # Equal on every device, since the measures are joined.
         self.log_dict({f"dev/{name}": value for name, value in figures.items()}, sync_dist=True)
         self.log("dev/score", score, prog_bar=True, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         """Return AdamW with rates for trunk and heads, and linear warm-up and decay."""
-        groups = []
+        groups, rates = [], {"trunk": self._optim.encoder_lr, "heads": self._optim.head_lr}
         # Like the heads, the exact-match embedding starts from random numbers.
         new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
         new |= {id(p) for p in self.model.heads.parameters()}
-        for part, rate in self._rates.items():
+        for part, rate in rates.items():
             own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]
             for decay in (True, False):
                 chosen = [p for p in own if p.requires_grad and (p.ndim > 1) == decay]
-                weight_decay = self._weight_decay if decay else 0.0
+                weight_decay = self._optim.weight_decay if decay else 0.0
                 groups.append({"params": chosen, "lr": rate, "weight_decay": weight_decay})
         if self.learned_weights is not None:
             own = list(self.learned_weights.parameters())
             groups.append({"params": own, "lr": self._loss.learned_lr, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups)
         total = max(1, int(self.trainer.estimated_stepping_batches))
-        warmup = max(1, round(total * self._warmup_share))
+        warmup = max(1, round(total * self._optim.warmup_share))
 
         def share(step: int) -> float:
             return min((step + 1) / warmup, max(0.0, (total - step) / max(1, total - warmup)))
@@ -266,12 +233,9 @@ class RagTraining(lightning.LightningModule):
 
 
 def _true_share(annotated: Tensor, marks: Tensor, context_weight: Tensor) -> Tensor:
-    """Return the annotators' scores, or the share of marked sentences where they gave none.
+    """Return the annotators' scores; the share of marked sentences where they are NaN.
 
-    Args:
-        annotated: Annotators' scores, NaN for none. *Shape:* [B].
-        marks: Labels 1, 0, or -1 where unknown. *Shape:* [B, C].
-        context_weight: Token weights. *Shape:* [B, C].
+    *Shapes:* [B], [B, C] x 2 -> [B]. Marks are -1 where unknown.
     """
     share = (context_weight * marks.clamp(min=0)).sum(-1).cpu()
     fill = annotated.isnan() & (marks >= 0).any(-1).cpu()

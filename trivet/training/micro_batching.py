@@ -14,22 +14,16 @@ from trivet.model.rag_model import RagModel, TokenLogits
 def read_in_slices(model: RagModel, inputs: Sequence[Tensor], most: int) -> TokenLogits:
     """Run the encoder over at most ``most`` windows per call and concatenate the logits.
 
-    Only the logits of a slice are kept: it is computed again, with the same dropout, in the
-    backward pass. The last slice comes first there and keeps its activations.
-
-    Args:
-        model: Model.
-        inputs: Token ids, attention mask and segment ids. *Shape of each:* [N, L].
-        most: Windows per call, >= 1.
+    The backward pass computes a slice again, with the same dropout, since only its logits are kept;
+    the last slice comes first there and keeps its activations. *Shape of each input:* [N, L].
     """
     calls = -(-len(inputs[0]) // most)
     if calls <= 1:
         return model.read(*inputs)
     slices = list(zip(*(tensor.tensor_split(calls) for tensor in inputs), strict=True))
-    parts: list[TokenLogits] = []
-    for number, part in enumerate(slices, start=1):
-        if number < calls and torch.is_grad_enabled():
-            parts.append(checkpoint(model.read, *part, use_reentrant=False))
-        else:
-            parts.append(model.read(*part))
+    if torch.is_grad_enabled():
+        parts = [checkpoint(model.read, *part, use_reentrant=False) for part in slices[:-1]]
+    else:
+        parts = [model.read(*part) for part in slices[:-1]]
+    parts.append(model.read(*slices[-1]))
     return TokenLogits(*(torch.cat(pieces) for pieces in zip(*parts, strict=True)))

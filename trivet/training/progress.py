@@ -95,8 +95,8 @@ class _Watch(Callback):
     def figures(self, trainer: lightning.Trainer) -> dict[str, str]:
         """Return the figures to show: each head's loss, the rates, the time left."""
         logged = trainer.callback_metrics
-        losses = {head: logged[f"head/{head}"] for head in _HEADS if f"head/{head}" in logged}
-        shown = {head: f"{float(loss):.3f}" for head, loss in losses.items()}
+        heads = [head for head in _HEADS if f"head/{head}" in logged]
+        shown = {head: f"{float(logged[f'head/{head}']):.3f}" for head in heads}
         examples, windows = self.throughput.rates()
         shown |= {"examples/s": f"{examples:.1f}", "windows/s": f"{windows:.1f}"}
         if "dev/score" in logged:
@@ -117,11 +117,7 @@ class BarProgress(_Watch, RichProgressBar):
 
 
 class LineProgress(_Watch):
-    """Progress as log lines, for files.
-
-    Args:
-        seconds: Least time between two lines.
-    """
+    """Progress as log lines with at least ``seconds`` between two, for files."""
 
     def __init__(self, seconds: float = 30.0) -> None:
         super().__init__()
@@ -145,12 +141,7 @@ def progress_callback() -> Callback:
 
 
 def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
-    """Return the CSV logger and the experiment trackers.
-
-    Args:
-        folder: Folder of the run, for files.
-        names: Any of ``tensorboard``, ``wandb``, ``mlflow``.
-        run: Name of the run.
+    """Return the CSV logger, and ``tensorboard``, ``wandb`` or ``mlflow`` where named.
 
     Raises:
         ConfigError: A tracker is not installed; the message names the extra.

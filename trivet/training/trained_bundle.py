@@ -29,15 +29,13 @@ def provenance(
     config: TrainConfig, used: Sequence[DataInfo], command: str, steps: int
 ) -> TrainingInfo:
     """Return the training record, including the data of the bundle that training started from."""
-    taught = list(used)
+    data: dict[str, DataInfo] = {}
     if config.encoder.init is Init.bundle:
         before = read_bundle(Path(config.encoder.name)).info.training
         command = f"{before.command} && {command}"
-        taught = [*before.data, *used]
-    data: dict[str, DataInfo] = {}
-    for info in taught:  # steps repeat the rows of a set: keep the largest number
-        if info.name not in data or info.rows > data[info.name].rows:
-            data[info.name] = info
+        used = [*before.data, *used]
+    for info in used:  # steps repeat the rows of a set: keep the largest number
+        data[info.name] = max(data.get(info.name, info), info, key=lambda one: one.rows)
     return TrainingInfo(
         command=command,
         date=date.today().isoformat(),
@@ -63,7 +61,7 @@ def write_trained(
     training: TrainingInfo,
 ) -> None:
     """Write the bundle of a finished run."""
-    encoder = model.trunk.config
+    encoder, special = model.trunk.config, tokenizer.special
     info = BundleInfo(
         package_version=trivet.__version__,
         name=config.run.name,
@@ -83,9 +81,7 @@ def write_trained(
         faithfulness=config.faithfulness.value,
         heads=tuple(cast(Any, list(model.heads))),
         thresholds=thresholds,
-        special_tokens=SpecialTokenIds(
-            cls=tokenizer.special.cls, sep=tokenizer.special.sep, pad=tokenizer.special.pad
-        ),
+        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=training,
         trunk=model.trunk.kind,
         shared_layers=model.trunk.shared_layers,
