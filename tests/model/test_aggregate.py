@@ -21,11 +21,7 @@ Make = Callable[[Any], Array]
 @pytest.fixture(scope="module", params=[np.asarray, torch.tensor], ids=["numpy", "torch"])
 def make(request: pytest.FixtureRequest) -> Make:
     """Return what turns nested lists into an array: the same tables hold for both libraries."""
-    function: Make = request.param
-    return function
-
-
-# Truth tables ---------------------------------------------------------------------------------
+    return request.param  # type: ignore[no-any-return]
 
 
 def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
@@ -33,16 +29,11 @@ def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
     window_probs = make([0.0, 0.875, 0.25, 0.125, 0.0, 0.125, 0.375, 0.75])
     response_at = make([[[1, 5], [2, 6], [3, 7]]])
     found = aggregate.supported_anywhere(window_probs, response_at)
-    # Support by SOME window is support. Were every window to support, this would be
-    # .125, .25, .125; were the mean to decide, .5, .3125, .4375.
+    # Neither all windows nor their mean decide. A token in one window only, and one in none, are
+    # not read at position 0 instead of -1.
     assert found.tolist() == [[0.875, 0.375, 0.75]]
-
-
-def test_supported_anywhere_leaves_out_what_is_not_there(make: Make) -> None:
-    window_probs = make([0.75, 0.5, 0.25, 0.125])
-    # A token in one window only, one in none; position 0 must not stand in for -1.
     response_at = make([[[2, -1], [-1, -1], [-1, 3]]])
-    found = aggregate.supported_anywhere(window_probs, response_at)
+    found = aggregate.supported_anywhere(make([0.75, 0.5, 0.25, 0.125]), response_at)
     assert found.tolist() == [[0.25, 0.0, 0.125]]
 
 
@@ -52,23 +43,10 @@ def test_gather_tokens_reads_flat_positions(make: Make) -> None:
     assert found.tolist() == [[1.0, 0.5, 0.0], [0.25, 0.25, 0.125]]
 
 
-def test_sentence_means_average_the_tokens(make: Make) -> None:
-    probs = make([[1.0, 0.5, 0.25], [0.75, 0.25, 0.0]])
-    pool = make([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]])
-    assert aggregate.sentence_means(probs, pool).tolist() == [[0.75, 0.25], [0.5, 0.0]]
-
-
 def test_weakest_is_the_minimum_of_what_is_real(make: Make) -> None:
     probs = make([[0.75, 0.5, 0.125], [0.75, 0.5, 0.125], [0.75, 0.5, 0.125]])
     real = make([[True, True, True], [True, True, False], [False, False, False]])
     assert aggregate.weakest(probs, real).tolist() == [0.125, 0.5, 1.0]
-
-
-def test_a_share_counts_sentences_not_tokens(make: Make) -> None:
-    # One sentence of one token, one of two: the single token counts as much as the other two.
-    weight = make([[0.5, 0.25, 0.25, 0.0]])
-    share = aggregate.weighted_share(make([[1.0, 0.0, 0.0, 1.0]]), weight)
-    assert share.tolist() == [0.5]
 
 
 def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
@@ -90,10 +68,11 @@ def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
 def test_join_by_hand(make: Make, reduction: Reduction, faithfulness: float) -> None:
     outputs = aggregate.join(
         support_probs=make([[1.0, 0.25, 0.5, 0.0]]),  # the last is padding
-        relevance_probs=make([[1.0, 0.5]]),
-        utilization_probs=make([[0.5, 0.0]]),
+        # A sentence of one token, one of two, and padding.
+        relevance_probs=make([[1.0, 0.25, 0.75, 1.0]]),
+        utilization_probs=make([[0.5, 0.0, 0.0, 1.0]]),
         response_mask=make([[True, True, True, False]]),
-        context_weight=make([[0.5, 0.5]]),
+        context_weight=make([[0.5, 0.25, 0.25, 0.0]]),
         sentence_pool=make([[[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]),
         faithfulness=reduction,
     )
@@ -102,9 +81,6 @@ def test_join_by_hand(make: Make, reduction: Reduction, faithfulness: float) -> 
     assert outputs.relevance.tolist() == [0.75]
     assert outputs.utilization.tolist() == [0.25]
     assert outputs.completeness.tolist() == pytest.approx([0.25 / 0.75])
-
-
-# Laws -----------------------------------------------------------------------------------------
 
 
 class Case:

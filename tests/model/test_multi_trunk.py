@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -13,12 +13,12 @@ import transformers
 from torch import Tensor, nn
 
 from trivet.model.architecture import TrunkKind
-from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk, make_trunk
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError, WindowError
 
-KINDS: tuple[TrunkKind, ...] = ("shared", "separate", "partial")
+Make = Callable[[TrunkKind], AnyTrunk]
 SMALL: dict[str, Any] = {
     "vocab_size": 60,
     "hidden_size": 16,
@@ -42,29 +42,20 @@ def windows() -> tuple[Tensor, Tensor, Tensor]:
     return ids * mask, mask, (torch.arange(9) >= 4).long() * mask
 
 
-def count_runs(layer: nn.Module) -> list[int]:
-    """Return a list that grows by one whenever ``layer`` is run."""
-    runs: list[int] = []
-    layer.register_forward_hook(lambda *_: runs.append(1))
-    return runs
-
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["shared", "separate", "partial"])
 def kind(request: pytest.FixtureRequest) -> TrunkKind:
     name: TrunkKind = request.param
     return name
 
 
 @pytest.fixture
-def make(tiny_encoder: transformers.PreTrainedModel) -> Callable[[TrunkKind], AnyTrunk]:
+def make(tiny_encoder: transformers.PreTrainedModel) -> Make:
     """Return a function: a trunk of a kind, from a copy of one encoder."""
     return lambda kind: make_trunk(Trunk(copy.deepcopy(tiny_encoder)), kind, 1).eval()
 
 
 @torch.inference_mode()
-def test_all_kinds_start_from_the_same_weights(
-    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind
-) -> None:
+def test_all_kinds_start_from_the_same_weights(make: Make, kind: TrunkKind) -> None:
     reference, trunk = make("shared"), make(kind)
     assert isinstance(reference, Trunk)
     expected, mask = reference.encode(*windows()), windows()[1].bool()
@@ -72,21 +63,21 @@ def test_all_kinds_start_from_the_same_weights(
         torch.testing.assert_close(states[mask], expected[mask], msg=name)
 
 
-def test_heads_share_what_the_kind_says(make: Callable[[TrunkKind], AnyTrunk]) -> None:
-    whole = sum(parameter.numel() for parameter in make("shared").parameters())
-    assert whole == sum(parameter.numel() for parameter in make("shared").shared_parameters())
-    separate, partial = make("separate"), make("partial")
-    assert sum(parameter.numel() for parameter in separate.parameters()) == 3 * whole
-    assert separate.shared_parameters() == []
+def test_heads_share_what_the_kind_says(make: Make) -> None:
+    def count(parameters: Iterable[nn.Parameter]) -> int:
+        return sum(parameter.numel() for parameter in parameters)
+
+    shared, separate, partial = make("shared"), make("separate"), make("partial")
+    whole = count(shared.parameters())
+    assert whole == count(shared.shared_parameters())
+    assert count(separate.parameters()) == 3 * whole and separate.shared_parameters() == []
     assert isinstance(partial, PartialTrunk)
-    top = sum(parameter.numel() for parameter in partial.top("support").parameters())
-    assert sum(parameter.numel() for parameter in partial.parameters()) == whole + 2 * top
-    assert sum(parameter.numel() for parameter in partial.shared_parameters()) == whole - top
+    top = count(partial.top("support").parameters())
+    assert count(partial.parameters()) == whole + 2 * top
+    assert count(partial.shared_parameters()) == whole - top
 
 
-def test_a_head_teaches_its_own_part_and_the_shared_one(
-    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind
-) -> None:
+def test_a_head_teaches_its_own_part_and_the_shared_one(make: Make, kind: TrunkKind) -> None:
     trunk = make(kind)
     hidden: Hidden = trunk(*windows())
     hidden.relevance.pow(2).sum().backward()
@@ -95,10 +86,7 @@ def test_a_head_teaches_its_own_part_and_the_shared_one(
         for name, parameter in trunk.named_parameters()
         if parameter.grad is not None and parameter.grad.abs().sum() > 0
     }
-    for name in trunk.state_dict():
-        others = name.split(".")[1] in ("support", "utilization")
-        if name in taught:
-            assert not others, name
+    assert not [name for name in taught if name.split(".")[1] in ("support", "utilization")]
     shared = {id(parameter) for parameter in trunk.shared_parameters()}
     names = {name for name, parameter in trunk.named_parameters() if id(parameter) in shared}
     assert bool(names & taught) == (kind != "separate")
@@ -106,19 +94,12 @@ def test_a_head_teaches_its_own_part_and_the_shared_one(
 
 
 @torch.inference_mode()
-def test_the_parts_of_one_head_are_read_by_that_head_alone(
-    make: Callable[[TrunkKind], AnyTrunk],
-) -> None:
+def test_the_parts_of_one_head_are_read_by_that_head_alone(make: Make) -> None:
     for trunk in (make("separate"), make("partial")):
-        assert isinstance(trunk, SeparateTrunk | PartialTrunk)
         before = trunk(*windows())
-        own: nn.Module = (
-            trunk.part("utilization")
-            if isinstance(trunk, SeparateTrunk)
-            else trunk.top("utilization")
-        )
-        for parameter in own.parameters():
-            parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
+        for name, parameter in trunk.named_parameters():
+            if name.split(".")[1] == "utilization":
+                parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
         after = trunk(*windows())
         assert torch.equal(after.support, before.support)
         assert torch.equal(after.relevance, before.relevance)
@@ -126,20 +107,19 @@ def test_the_parts_of_one_head_are_read_by_that_head_alone(
 
 
 @torch.inference_mode()
-def test_what_is_shared_is_run_once(make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind) -> None:
+def test_what_is_shared_is_run_once(make: Make, kind: TrunkKind) -> None:
     trunk = make(kind)
     first = trunk.stem if isinstance(trunk, PartialTrunk) else trunk
     lowest = next(each for name, each in first.named_modules() if name.endswith("layer.0"))
-    runs = count_runs(lowest)
+    runs: list[int] = []
+    lowest.register_forward_hook(lambda *_: runs.append(1))
     trunk(*windows())
     assert len(runs) == 1
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("autocast", [False, True])
-def test_bf16_is_finite_on_padded_batches(
-    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind, autocast: bool
-) -> None:
+def test_bf16_is_finite_on_padded_batches(make: Make, kind: TrunkKind, autocast: bool) -> None:
     trunk = make(kind)
     if not autocast:
         trunk.to(torch.bfloat16)
@@ -149,9 +129,7 @@ def test_bf16_is_finite_on_padded_batches(
 
 
 @torch.inference_mode()
-def test_the_architecture_builds_the_same_kind(
-    make: Callable[[TrunkKind], AnyTrunk], kind: TrunkKind
-) -> None:
+def test_the_architecture_builds_the_same_kind(make: Make, kind: TrunkKind) -> None:
     model = RagModel(make(kind), granularity="example").eval()
     with torch.no_grad():
         for number, parameter in enumerate(model.parameters()):
@@ -171,10 +149,7 @@ def test_the_architecture_builds_the_same_kind(
     "config",
     [
         transformers.RobertaConfig(**SMALL, max_position_embeddings=40, pad_token_id=1),
-        transformers.DebertaV2Config(
-            **SMALL,
-            **RELATIVE,
-        ),
+        transformers.DebertaV2Config(**SMALL, **RELATIVE),
         transformers.DebertaV2Config(**SMALL, relative_attention=False, pos_att_type=None),
     ],
     ids=["roberta", "deberta with a convolution", "deberta without relative positions"],
