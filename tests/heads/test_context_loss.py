@@ -23,6 +23,7 @@ def test_each_sentence_counts_once() -> None:
     weight = torch.tensor([[0.5, 0.25, 0.25]])
     wanted = -(0.5 * math.log(0.8) + 0.25 * math.log(0.4) + 0.25 * math.log(0.3))
     assert loss(logits, marks, weight, torch.ones(1)).item() == pytest.approx(wanted)
+    assert loss(logits, marks, weight, torch.tensor([3.0])).item() == pytest.approx(3 * wanted)
 
 
 def test_padding_and_unknown_labels_have_no_gradient() -> None:
@@ -35,13 +36,6 @@ def test_padding_and_unknown_labels_have_no_gradient() -> None:
     found.backward()
     assert logits.grad is not None
     assert (logits.grad != 0).tolist() == [[True, True, False], [False] * 3, [True, False, True]]
-
-
-def test_examples_count_by_their_weight() -> None:
-    logits = torch.tensor([[logit(0.8)], [logit(0.6)]])
-    marks, ones = torch.tensor([[1], [1]]), torch.ones(2, 1)
-    found = loss(logits, marks, ones, torch.tensor([1.0, 0.0]))
-    assert found.item() == pytest.approx(-math.log(0.8) / 2)  # of two known examples
 
 
 def test_the_error_of_a_share_is_squared_weighted_and_blind_to_the_unknown() -> None:

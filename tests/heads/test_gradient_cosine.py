@@ -39,14 +39,11 @@ def test_each_pair_has_the_cosine_of_its_directions(shared: nn.Parameter) -> Non
     assert shared.grad is not None, "the graph is still there for the step"
 
 
-def test_only_what_every_head_reaches_counts(shared: nn.Parameter) -> None:
+def test_only_what_every_head_reaches_and_heads_with_a_loss_count(shared: nn.Parameter) -> None:
     own = nn.Parameter(torch.tensor([5.0]))
     losses = {"support": along(shared, 1.0, 0.0) + own.sum(), "relevance": along(shared, 2.0, 0.0)}
     assert gradient_cosines(losses, [shared, own])["support_relevance"].item() == pytest.approx(1.0)
     apart = {"support": own.sum(), "relevance": along(shared, 2.0, 0.0)}
     assert gradient_cosines(apart, [shared, own]) == {}
-
-
-def test_a_head_without_a_loss_has_no_direction(shared: nn.Parameter) -> None:
-    losses = {"support": along(shared, 1.0, 0.0), "relevance": along(shared, 0.0, 0.0)}
-    assert gradient_cosines(losses, [shared]) == {}
+    without_loss = {"support": along(shared, 1.0, 0.0), "relevance": along(shared, 0.0, 0.0)}
+    assert gradient_cosines(without_loss, [shared]) == {}

@@ -40,9 +40,11 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     windows: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     checkpoint: Path = request.getfixturevalue(f"{kind}_checkpoint")
-    start = (str(checkpoint), "plain", "weakest_sentence")
     torch.manual_seed(0)
-    model = initial_model(*start, trunk=trunk, shared_layers=1, exact_match=True)[0].eval()
+    model, _ = initial_model(
+        str(checkpoint), "plain", "weakest_sentence", trunk=trunk, shared_layers=1, exact_match=True
+    )
+    model.eval()
     again = RagModel.from_architecture(model.architecture()).eval()
     again.load_state_dict(model.state_dict())
     exported = inference_model(model, windows[0].shape[1])

@@ -91,7 +91,12 @@ def test_what_attention_costs_beside_the_rest() -> None:
 
 
 def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
-    small = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    small: Any = {
+        "vocab_size": 20,
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+    }
     config = transformers.RobertaConfig(
         **small, num_attention_heads=1, max_position_embeddings=66, pad_token_id=1
     )

@@ -25,18 +25,14 @@ def row(number: int, response: str, supported: bool, group: str) -> dict[str, An
     start = response.rindex(" ") + 1
     first = MILL[0].index("It was")
     relevant = [[0, first, len(MILL[0])]] if "built" in response else [[0, 0, first - 1]]
+    unsupported = [] if supported else [[start, len(response) - 1]]
+    labels = {"unsupported": unsupported, "relevant": relevant, "utilized": relevant}
     return {
         "id": f"{group}-{number}",
         "question": "What of the mill?",
         "contexts": MILL,
         "response": response,
-        "labels": {
-            "unsupported": [] if supported else [[start, len(response) - 1]],
-            "relevant": relevant,
-            "utilized": relevant,
-            "relevance": 1 / 3,
-            "utilization": 1 / 3,
-        },
+        "labels": labels | {"relevance": 1 / 3, "utilization": 1 / 3},
         "source": "tiny",
         "group": group,
     }
@@ -70,8 +66,7 @@ def data(write_rows: Callable[[str, int, str], Path]) -> tuple[Path, Path]:
 @pytest.fixture(scope="session")
 def encoder(bert_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the tiny checkpoint without dropout, so that only the data is random."""
-    folder = tmp_path_factory.mktemp("checkpoint") / "encoder"
-    shutil.copytree(bert_checkpoint, folder)
+    folder = shutil.copytree(bert_checkpoint, tmp_path_factory.mktemp("checkpoint") / "encoder")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

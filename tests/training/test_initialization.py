@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -49,8 +48,9 @@ def test_plain_heads_are_random_and_without_a_dense_layer(bert_checkpoint: Path)
         str(bert_checkpoint), "plain", "weakest_token", head_dropout=0.3, attention_dropout=0.0
     )
     assert model.faithfulness == "weakest_token"
-    assert all(cast(TokenHead, head).dense is None for head in model.heads.values())
-    assert all(cast(TokenHead, head).dropout.p == 0.3 for head in model.heads.values())
+    for head in model.heads.values():
+        assert isinstance(head, TokenHead)
+        assert head.dense is None and head.dropout.p == 0.3
     assert model.trunk.config.attention_probs_dropout_prob == 0.0
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
 
@@ -85,8 +85,7 @@ def test_a_bundle_gives_all_its_weights_heads_included(
         str(weights_bundle), "bundle", "weakest_token", head_dropout=0.2, attention_dropout=0.0
     )
     state = load_file(weights_bundle / "model.safetensors")
-    assert state.keys() == model.state_dict().keys()
-    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+    torch.testing.assert_close(dict(model.state_dict()), state, atol=0, rtol=0)
     assert (model.faithfulness, model.dropout) == ("weakest_token", 0.2)
     assert model.trunk.config.attention_probs_dropout_prob == 0.0
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")

@@ -25,19 +25,15 @@ from trivet.training.progress import (
 
 def test_rates_leave_pauses_out_and_the_time_left_does_not() -> None:
     speed = Throughput(steps_left=10)
-    assert speed.rates() == (0.0, 0.0)
-    assert speed.left() is None
+    assert (speed.rates(), speed.left()) == ((0.0, 0.0), None)
     speed.begin(100.0)
-    assert speed.rates() == (0.0, 0.0)
-    assert speed.left() is None
+    assert (speed.rates(), speed.left()) == ((0.0, 0.0), None)
     speed.add(101.0, examples=4, windows=8)
     speed.add(102.0, examples=2, windows=12)
-    assert speed.rates() == (3.0, 10.0)
-    assert speed.left() == timedelta(seconds=8)
+    assert (speed.rates(), speed.left()) == ((3.0, 10.0), timedelta(seconds=8))
     speed.begin(110.0)  # dev was judged for 8 seconds
     speed.add(111.0, examples=5, windows=5)
-    assert speed.rates() == (5.0, 5.0)
-    assert speed.left() == timedelta(seconds=round(11 / 3 * 7))
+    assert (speed.rates(), speed.left()) == ((5.0, 5.0), timedelta(seconds=round(11 / 3 * 7)))
 
 
 def test_only_the_latest_steps_count_for_a_rate() -> None:
@@ -70,9 +66,8 @@ def test_a_line_says_each_heads_loss_the_rates_and_the_time_left(
         is_global_zero=True,
         callback_metrics={f"head/{head}": torch.tensor(loss) for head, loss in heads.items()},
     )
-    batch = SimpleNamespace(
-        examples=[None] * 4, windows=SimpleNamespace(input_ids=torch.zeros(6, 8))
-    )
+    windows = SimpleNamespace(input_ids=torch.zeros(6, 8))
+    batch = SimpleNamespace(examples=[None] * 4, windows=windows)
     lines, module = LineProgress(seconds=30), cast(Any, None)
     with caplog.at_level(logging.INFO, logger="trivet.training.progress"):
         lines.on_train_start(trainer, module)
