@@ -85,21 +85,14 @@ def test_what_attention_costs_beside_the_rest() -> None:
     assert even == 2048 + 4096 + 512
     # GFLOP of a window of each length, counted operator by operator for a large DeBERTa.
     for length, counted in ((256, 171), (512, 361), (1024, 773), (2048, 1752)):
-        assert 361 * length * (length + even) / (512 * (512 + even)) == pytest.approx(
-            counted, rel=0.03
-        )
+        expected = 361 * length * (length + even) / (512 * (512 + even))
+        assert expected == pytest.approx(counted, rel=0.03)
 
 
 def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
-    small: Any = {
-        "vocab_size": 20,
-        "hidden_size": 8,
-        "intermediate_size": 8,
-        "num_hidden_layers": 1,
-    }
-    config = transformers.RobertaConfig(
-        **small, num_attention_heads=1, max_position_embeddings=66, pad_token_id=1
-    )
+    small: Any = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    small |= {"vocab_size": 20, "max_position_embeddings": 66, "pad_token_id": 1}
+    config = transformers.RobertaConfig(**small, intermediate_size=8)
     trunk = Trunk(transformers.RobertaModel(config, add_pooling_layer=False).eval())
     trunk.check_window(64)
     ids = torch.full((1, 64), 7)
