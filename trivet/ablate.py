@@ -36,22 +36,15 @@ class Failure:
 
 
 def ablate(
-    grid: Grid,
-    jobs: int = 1,
-    replace_changed: bool = False,
-    command: str = "trivet ablate",
+    grid: Grid, jobs: int = 1, replace_changed: bool = False, command: str = "trivet ablate"
 ) -> list[Failure]:
-    """Finish every run of a grid; a failed run does not stop the others.
+    """Finish every run of a grid, and return those that failed.
 
     Args:
         grid: Grid.
-        jobs: Number of parallel runs. With more than one, each is a process that logs to
-            ``run.log`` in its folder.
+        jobs: Number of parallel runs; above one, each is a process that logs to ``run.log``.
         replace_changed: Whether to remove and repeat runs of another configuration.
         command: Command line, recorded in every bundle.
-
-    Returns:
-        The failed runs.
 
     Raises:
         ConfigError: Runs were begun with another configuration (the message names all), or test

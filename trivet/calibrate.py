@@ -35,9 +35,8 @@ from trivet.calibration.measures import (
     HeadReport,
     cross_fitted,
     halves,
+    head_report,
     parts,
-    response_report,
-    sentence_report,
 )
 from trivet.calibration.thresholds import UseThreshold, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
@@ -82,21 +81,12 @@ class Choices:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The result of a calibration.
+    """The result of a calibration."""
 
-    Attributes:
-        info: Record in the bundle.
-        reports: Errors of the heads and of whole responses.
-        uses: Thresholds, and whether the rows justify them.
-        thresholds: New thresholds of the bundle.
-        examples: Number of rows of the fit.
-    """
-
-    info: CalibrationInfo
-    reports: tuple[HeadReport, ...]
-    uses: tuple[UseThreshold, ...]
-    thresholds: Thresholds
-    examples: int
+    info: CalibrationInfo  # record in the bundle
+    reports: tuple[HeadReport, ...]  # of the heads and of whole responses
+    uses: tuple[UseThreshold, ...]  # thresholds, and whether the rows justify them
+    thresholds: Thresholds  # of the bundle
 
 
 def calibrate(
@@ -149,7 +139,7 @@ def calibrate(
         weights=model.cpu().state_dict(),
         encoder_config=model.architecture(),
     )
-    return Calibrated(info, reports, uses, thresholds, len(items))
+    return Calibrated(info, reports, uses, thresholds)
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:
@@ -214,10 +204,11 @@ def _fit_heads(
                 note = "not cross-fitted: one half of the groups cannot be fitted by itself"
         before = probabilities(head, old[name], info.faithfulness)
         found = fitted.get(name)
-        reports.append(sentence_report(name, head, before, after, masks, found, note))
+        reports.append(head_report(name, head, before, after, masks, found, note))
         logger.info("%s: %s, %s", name, found, reports[-1].errors[0])
         if name == "support":
-            reports.append(response_report(head, before, after, masks))
+            note = "follows from support"
+            reports.append(head_report("faithfulness", head, before, after, masks, note=note))
     if not fitted:
         notes = "; ".join(report.note for report in reports if report.name in HEADS)
         raise DataError(f"no head could be calibrated: {notes}")
@@ -265,17 +256,17 @@ def _described(
             shift=found.scale * one.shift + found.shift,
             lexical_overlap=found.scale * one.lexical_overlap + found.lexical_overlap,
         )
-    by_name = {report.name: report.errors[0] for report in reports}
-    errors = {
-        name: CalibrationError(before=part.before, after=part.after, n=part.n)
-        for name in fitted
-        for part in (by_name[name],)
-    }
+    errors = dict(old.errors)
+    for report in reports:
+        if report.name in fitted:
+            part = report.errors[0]
+            error = CalibrationError(before=part.before, after=part.after, n=part.n)
+            errors[cast(HeadName, report.name)] = error
     return CalibrationInfo(
         method=method,
         heads=heads,
         knots=knots,
-        errors=dict(old.errors) | errors,
+        errors=errors,
         data=tuple(specs),
         split=split,
     )

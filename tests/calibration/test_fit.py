@@ -21,7 +21,7 @@ from trivet.calibration.fit import (
     fit,
     probabilities,
 )
-from trivet.calibration.measures import cross_fitted, halves, parts, sentence_report
+from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 from trivet.records import BundleError, DataError
 
@@ -239,7 +239,7 @@ def test_errors_are_measured_by_source_and_by_length() -> None:
     assert list(masks) == ["all", "a", "b", "0-5k tokens", "5k-16k tokens", "over 16k tokens"]
     one = head([0.0, 0.0, 0.0], [1, NAN, 1])
     before, after = probabilities(one, LinearMap()), probabilities(one, LinearMap(1, 50))
-    report = sentence_report("relevance", one, before, after, masks, LinearMap(), "")
+    report = head_report("relevance", one, before, after, masks, LinearMap(), "")
     found = {error.part: error for error in report.errors}
     assert found["all"].n == 2 and found["all"].before == pytest.approx(0.5)
     assert found["all"].after == pytest.approx(0) and found["all"].rmse_after == pytest.approx(0)

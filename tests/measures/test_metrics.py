@@ -330,7 +330,7 @@ def test_the_order_of_rows_changes_nothing(order: list[int]) -> None:
     first, second = measure(rows, resamples=30), measure([rows[i] for i in order], resamples=30)
     assert [one.measure for one in first] == [one.measure for one in second]
     for one, other in zip(first, second, strict=True):
-        assert other.to_dict() == pytest.approx(one.to_dict())
+        assert dataclasses.asdict(other) == pytest.approx(dataclasses.asdict(one))
 
 
 def test_a_verdict_that_is_not_finite_is_refused() -> None:

@@ -49,27 +49,16 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Compared:
-    """One measure of some rows, for every run.
+    """One measure of some rows, for every run."""
 
-    Attributes:
-        test: Label of the test entry.
-        source: Data set, ``FAMILY/mean`` or ``FAMILY/pooled``, and a length bucket if any.
-        overall: Whether this is the figure of a whole family.
-        measure: One of ``MEASURES``.
-        estimates: Estimate of each run.
-        n: Number of rows.
-        positives: Number of rows of the positive class; None without classes.
-        groups: Number of source documents.
-    """
-
-    test: str
-    source: str
-    overall: bool
+    test: str  # label of the test entry
+    source: str  # data set, FAMILY/mean or FAMILY/pooled, and a length bucket if any
+    overall: bool  # whether this is the figure of a whole family
     measure: str
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[Estimate, ...]  # one for each run
     n: int
-    positives: int | None
-    groups: int
+    positives: int | None  # None without classes
+    groups: int  # source documents
 
 
 def compare_runs(
@@ -91,7 +80,15 @@ def compare_runs(
     """
     if not runs:
         return []
-    _check_same_rows(runs)
+    first, *others = [
+        [(row.test, row.row, row.id, row.source, row.group) for row in rows] for rows in runs
+    ]
+    for names in others:
+        if names != first:
+            raise DataError(
+                f"runs were measured on different rows ({len(first)} and {len(names)}): the test "
+                "data changed in between; remove done.json of every run to measure them anew"
+            )
     found = []
     for test in dict.fromkeys(row.test for row in runs[0]):
         here = [i for i, row in enumerate(runs[0]) if row.test == test]
@@ -107,19 +104,6 @@ def compare_runs(
             chosen = [[rows[i] for i in part] for rows in runs]
             found += _compare(chosen, test, f", {name}", resamples, seed)
     return found
-
-
-def _check_same_rows(runs: Sequence[Sequence[RowScore]]) -> None:
-    def names(rows: Sequence[RowScore]) -> list[tuple[str, int, str | None, str, str]]:
-        return [(row.test, row.row, row.id, row.source, row.group) for row in rows]
-
-    first = names(runs[0])
-    for rows in runs[1:]:
-        if names(rows) != first:
-            raise DataError(
-                f"runs were measured on different rows ({len(first)} and {len(rows)}): the test "
-                "data changed in between; remove done.json of every run to measure them anew"
-            )
 
 
 def _compare(

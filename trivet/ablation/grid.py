@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from trivet.configs import schema
 from trivet.configs.schema import TrainConfig, load_config
 from trivet.records import ConfigError
 
-_SHIPPED = Path(schema.__file__).parent
 _NAME = re.compile(r"\w[\w.=,+-]*")
 
 
@@ -66,14 +65,7 @@ class GridConfig:
 
 @dataclass(frozen=True)
 class Run:
-    """One training run of a grid: a cell and a seed.
-
-    Attributes:
-        cell: Name of the cell.
-        seed: Seed.
-        folder: Folder of the run.
-        config: Configuration.
-    """
+    """One training run of a grid: a cell and a seed."""
 
     cell: str
     seed: int
@@ -88,27 +80,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid with checked configurations.
+    """A grid with checked configurations."""
 
-    Attributes:
-        name: Stem of the grid file's name.
-        folder: Folder of the runs and the table.
-        cells: Names and ``key=value`` of the cells, in order.
-        seeds: Seeds.
-        test: Test entries.
-        lengths: Rising edges of length buckets in tokens; may be empty.
-        keep_checkpoints: Whether finished runs keep their checkpoints.
-        runs: All cells of the first seed, then of the next, to compare cells early.
-    """
-
-    name: str
-    folder: Path
-    cells: Mapping[str, tuple[str, ...]]
+    name: str  # stem of the grid file's name
+    folder: Path  # of the runs and the table
+    cells: Mapping[str, tuple[str, ...]]  # names and ``key=value``
     seeds: tuple[int, ...]
     test: tuple[MeasuredRows, ...]
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...]  # rising edges of length buckets in tokens; may be empty
     keep_checkpoints: bool
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...]  # all cells of the first seed, then of the next
 
 
 def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()) -> Grid:
@@ -130,7 +111,7 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
     of_cells = [one for one in overrides if one not in of_grid]
     said = _load(path, of_grid)
     cells = _named_cells(path, said)
-    _check(path, said)
+    _check(path, said, cells)
     differing = {_key(one) for values in cells.values() for one in values}
     for one in of_cells:
         if _key(one) in differing:
@@ -138,7 +119,7 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
     for key in ("run.seed", "run.folder"):
         if key in differing.union(map(_key, [*said.overrides, *of_cells])):
             raise ConfigError(f"{path}: {key} cannot be given; seeds and --out say it for each run")
-    base = [_base(path, name) for name in said.base]
+    base = [near if (near := path.parent / name).exists() else Path(name) for name in said.base]
     out = Path("runs") / "ablations" / path.stem if out is None else out
     runs = []
     for seed, (cell, own_values) in itertools.product(said.seeds, cells.items()):
@@ -214,8 +195,8 @@ def _plain(path: Path, key: str, value: object) -> str:
     return str(value)
 
 
-def _check(path: Path, said: GridConfig) -> None:
-    for name in _named_cells(path, said):
+def _check(path: Path, said: GridConfig, cells: Iterable[str]) -> None:
+    for name in cells:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{path}: cell {name!r} must be a name that a folder can have")
     for key, values in (("base", said.base), ("seeds", said.seeds), ("test", said.test)):
@@ -235,16 +216,11 @@ def _key(override: str) -> str:
 
 
 def _find(path: Path) -> Path:
-    shipped = sorted((_SHIPPED / "ablations").glob("*.yaml"))
     if path.exists():
         return path
+    shipped = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
     for file in shipped:
         if str(path) in (file.name, file.stem):
             return file
     names = ", ".join(file.name for file in shipped)
     raise ConfigError(f"{path}: no such grid file, and not one of the shipped ones: {names}")
-
-
-def _base(grid: Path, name: str) -> Path:
-    beside = grid.parent / name
-    return beside if beside.exists() else Path(name)

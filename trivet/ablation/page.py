@@ -131,15 +131,9 @@ def _differences_section(title: str, values: Sequence[Value], table: Table) -> S
     for measure in dict.fromkeys(value.measure for value in values):
         of_measure = [value for value in values if value.measure == measure]
         for one in of_measure:
-            rows.append(
-                [
-                    _arrow(measure),
-                    one.cell,
-                    _signed(one.difference),
-                    _range(one.rows_low, one.rows_high),
-                    _range(one.seeds_low, one.seeds_high),
-                ]
-            )
+            ranges = (one.rows_low, one.rows_high), (one.seeds_low, one.seeds_high)
+            cells = map(_signed_range, ranges)
+            rows.append([_arrow(measure), one.cell, f"{one.difference:+.3f}", *cells])
         if measure in _DRAWN:
             points = [
                 (one.cell, one.difference, one.rows_low, one.rows_high)
@@ -190,9 +184,6 @@ def _interval(value: float | None, low: float | None, high: float | None, form: 
     return f"{value:{form}} ({low:{form}} to {high:{form}})"
 
 
-def _range(low: float | None, high: float | None) -> str:
+def _signed_range(ends: tuple[float | None, float | None]) -> str:
+    low, high = ends
     return "-" if low is None or high is None else f"{low:+.3f} to {high:+.3f}"
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.3f}"

@@ -40,35 +40,20 @@ Rows = dict[str, list[LabelledExample]]
 
 @dataclass(frozen=True)
 class Finished:
-    """The cost of a finished run.
-
-    Attributes:
-        cell: Name of the cell.
-        seed: Seed.
-        config_hash: SHA-256 of the effective configuration.
-        tests: Test entries.
-        parameters: Number of parameters of the model.
-        steps: Number of optimizer steps.
-        training_seconds: Wall clock of ``train`` with validation, summed over tries.
-        tries: Number of tries; more than 1 after an interruption.
-        inference_seconds: Seconds in the model over all test rows.
-        inference_windows: Number of windows of these rows.
-        inference_device: Name of the backend.
-        jobs: Number of runs that shared the machine.
-    """
+    """The cost of a finished run."""
 
     cell: str
     seed: int
-    config_hash: str
+    config_hash: str  # SHA-256 of the effective configuration
     tests: list[dict[str, Any]]
     parameters: int
     steps: int | None
-    training_seconds: float
-    tries: int
-    inference_seconds: float
+    training_seconds: float  # of ``train`` with validation, summed over tries
+    tries: int  # more than 1 after an interruption
+    inference_seconds: float  # in the model over all test rows
     inference_windows: int
     inference_device: str
-    jobs: int
+    jobs: int  # number of runs that shared the machine
 
 
 def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
@@ -122,13 +107,7 @@ def finish(
 ) -> Finished:
     """Train a run, from its last checkpoint if there is one, and measure it.
 
-    Args:
-        run: New or interrupted run.
-        tests: Test entries.
-        rows: Rows of the test entries; read if not given.
-        keep_checkpoints: Whether to keep the checkpoints.
-        jobs: Number of runs that share the machine.
-        command: Command line, recorded in the bundle.
+    The rows of the test entries are read if not given.
 
     Raises:
         ConfigError: Training refuses the configuration.
@@ -156,7 +135,7 @@ def finish(
         cell=run.cell,
         seed=run.seed,
         config_hash=hashlib.sha256(begun["config"].encode()).hexdigest(),
-        tests=_described(tests),
+        tests=[dataclasses.asdict(test) for test in tests],
         parameters=scored.parameters,
         steps=int(read_bundle(bundle).info.training.settings["steps"] or 0),
         training_seconds=sum(one["ended"] - one["started"] for one in begun["tries"]),
@@ -189,12 +168,9 @@ def _differences(before: str, now: str) -> list[str]:
     """Return the differing keys; a missing key counts with its default."""
     defaults = _flat(_tree(OmegaConf.to_yaml(OmegaConf.structured(TrainConfig))))
     old, new = defaults | _flat(_tree(before)), defaults | _flat(_tree(now))
-    for key in (f"run.{name}" for name in _FREE):
-        old.pop(key, None)
-        new.pop(key, None)
     return [
         f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
-        for key in sorted(old.keys() | new.keys())
+        for key in sorted((old.keys() | new.keys()) - {f"run.{name}" for name in _FREE})
         if old.get(key) != new.get(key)
     ]
 
@@ -211,10 +187,6 @@ def _flat(tree: Any, key: str = "") -> dict[str, Any]:
     for name, child in tree.items():
         flat |= _flat(child, f"{key}.{name}" if key else str(name))
     return flat
-
-
-def _described(tests: tuple[MeasuredRows, ...]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(test) for test in tests]
 
 
 def _close_broken_tries(folder: Path, tries: list[dict[str, Any]]) -> None:

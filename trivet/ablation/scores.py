@@ -46,87 +46,47 @@ Bins = list[tuple[int, int, float]]
 
 @dataclass(frozen=True)
 class RowScore:
-    """Truths and scores of one row; ``None`` where unknown or failed.
+    """Truths and scores of one row; ``None`` where unknown or failed."""
 
-    Attributes:
-        test: Label of the test entry.
-        row: Index in that entry's rows.
-        id: Id of the example.
-        source: Data set.
-        group: Source document.
-        generator: Generator of the response.
-        tokens: Tokens of question, contexts and response before any cutting.
-        windows: Number of windows.
-        failed: Code of the failure.
-        adherent: True adherence.
-        faithfulness: Score in [0, 1].
-        flagged: Whether faithfulness is below the bundle's threshold.
-        relevance: Score in [0, 1].
-        relevance_true: Annotators' score, or the share of marked sentences.
-        utilization: As ``relevance``.
-        utilization_true: As ``relevance_true``.
-        completeness: As ``relevance``.
-        completeness_true: As ``relevance_true``.
-        span_hits: Number of flagged and truly unsupported characters.
-        span_flagged: Number of flagged characters.
-        span_gold: Number of truly unsupported characters.
-        support_bins: Bins of the response sentences; positive = unsupported.
-        relevance_bins: Bins of the context sentences; positive = relevant.
-        utilization_bins: As ``relevance_bins``; positive = utilized.
-    """
-
-    test: str
-    row: int
+    test: str  # label of the test entry
+    row: int  # index in that entry's rows
     id: str | None
     source: str
     group: str
     generator: str | None
-    tokens: int
+    tokens: int  # of question, contexts and response before any cutting
     windows: int | None = None
-    failed: str | None = None
+    failed: str | None = None  # code of the failure
     adherent: bool | None = None
     faithfulness: float | None = None
-    flagged: bool | None = None
+    flagged: bool | None = None  # whether faithfulness is below the bundle's threshold
     relevance: float | None = None
-    relevance_true: float | None = None
+    relevance_true: float | None = None  # annotators' score, or the share of marked sentences
     utilization: float | None = None
     utilization_true: float | None = None
     completeness: float | None = None
     completeness_true: float | None = None
-    span_hits: int | None = None
+    span_hits: int | None = None  # flagged and truly unsupported characters
     span_flagged: int | None = None
     span_gold: int | None = None
-    support_bins: Bins | None = None
-    relevance_bins: Bins | None = None
-    utilization_bins: Bins | None = None
+    support_bins: Bins | None = None  # response sentences; positive = unsupported
+    relevance_bins: Bins | None = None  # context sentences; positive = relevant
+    utilization_bins: Bins | None = None  # context sentences; positive = utilized
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """All row scores of one run, and the cost of inference.
-
-    Attributes:
-        rows: Scores in order of test and row.
-        seconds: Seconds in the model, with copies to and from its device.
-        windows: Number of windows read.
-        parameters: Number of parameters of the model.
-        device: Name of the backend.
-    """
+    """All row scores of one run in order of test and row, and the cost of inference."""
 
     rows: list[RowScore]
-    seconds: float
+    seconds: float  # in the model, with copies to and from its device
     windows: int
     parameters: int
     device: str
 
 
 class WeightsBackend:
-    """Backend that runs the trained model in fp32.
-
-    Attributes:
-        seconds: Seconds spent in the model.
-        windows: Number of windows read.
-    """
+    """Backend that runs the trained model in fp32, and counts windows and seconds."""
 
     def __init__(self, model: RagModel, device: torch.device) -> None:
         self._model = model.to(device).eval()
@@ -175,13 +135,7 @@ def score_rows(
 ) -> ScoredRows:
     """Evaluate all test rows with a bundle's weights, as ``trivet test`` does.
 
-    Args:
-        folder: Bundle.
-        rows: Rows by the label of their test entry.
-        accelerator: ``cpu``, or anything else for a GPU if there is one.
-
-    Raises:
-        BundleError: The bundle is refused.
+    An accelerator other than ``cpu`` means a GPU if there is one.
     """
     bundle = read_bundle(folder)
     model, tokenizer = load_rag_model(bundle), load_tokenizer(bundle)

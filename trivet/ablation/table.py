@@ -27,41 +27,21 @@ from trivet.records import DataError
 
 @dataclass(frozen=True)
 class Value:
-    """One measure of one cell; ends of missing intervals are None.
-
-    Attributes:
-        test: Label of the test entry.
-        source: Data set or family, and a length bucket if any.
-        overall: Whether this is the figure of a family.
-        measure: Name of the measure.
-        cell: Name of the cell.
-        mean: Mean over seeds; None if undefined.
-        low: Lower end of the 95 % t interval of the mean.
-        high: Upper end.
-        seeds: Value of each finished seed.
-        n: Number of rows.
-        positives: Number of rows of the positive class.
-        groups: Number of source documents.
-        difference: Difference to the first cell over common seeds; None for the first.
-        rows_low: Lower end of the difference's 95 % interval over source documents.
-        rows_high: Upper end.
-        seeds_low: Lower end of the difference's 95 % t interval over seeds.
-        seeds_high: Upper end.
-    """
+    """One measure of one cell; 95 % intervals, whose missing ends are None."""
 
     test: str
     source: str
     overall: bool
     measure: str
     cell: str
-    mean: float | None
+    mean: float | None  # over seeds; None if undefined
     low: float | None
     high: float | None
-    seeds: dict[int, float]
+    seeds: dict[int, float]  # value of each finished seed
     n: int
     positives: int | None
     groups: int
-    difference: float | None = None
+    difference: float | None = None  # to the first cell over common seeds; None for the first
     rows_low: float | None = None
     rows_high: float | None = None
     seeds_low: float | None = None
@@ -70,60 +50,33 @@ class Value:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a cell; seconds are means over seeds, with 95 % t intervals.
-
-    Attributes:
-        cell: Name of the cell.
-        overrides: ``key=value`` of the cell.
-        seeds: Finished seeds.
-        parameters: Number of parameters of the model.
-        steps: Optimizer steps of each seed.
-        training_seconds: Seconds of training with validation.
-        training_low: Lower end of its interval.
-        training_high: Upper end.
-        inference_seconds: Seconds in the model per 1000 windows.
-        inference_low: Lower end of its interval.
-        inference_high: Upper end.
-        device: Names of the backends.
-        failed_rows: Number of test rows without a verdict, over all seeds.
-        remarks: Circumstances that make times hard to compare.
-    """
+    """The cost of a cell; seconds are means over seeds, with 95 % t intervals."""
 
     cell: str
     overrides: tuple[str, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # finished ones
     parameters: int | None = None
     steps: tuple[int | None, ...] = ()
-    training_seconds: float | None = None
+    training_seconds: float | None = None  # with validation
     training_low: float | None = None
     training_high: float | None = None
-    inference_seconds: float | None = None
+    inference_seconds: float | None = None  # in the model, per 1000 windows
     inference_low: float | None = None
     inference_high: float | None = None
     device: str | None = None
-    failed_rows: int = 0
-    remarks: tuple[str, ...] = ()
+    failed_rows: int = 0  # over all seeds
+    remarks: tuple[str, ...] = ()  # circumstances that make times hard to compare
 
 
 @dataclass(frozen=True)
 class Table:
-    """The results of a grid.
-
-    Attributes:
-        name: Name of the grid.
-        command: Command line.
-        cells: Names of the cells; the others are compared with the first.
-        seeds: Seeds of the grid.
-        missing: Unfinished runs, ``CELL/seedN``.
-        costs: Cost of each cell.
-        values: Values of each cell, for each measure of each source.
-    """
+    """The results of a grid; its cells are compared with the first."""
 
     name: str
     command: str
     cells: tuple[str, ...]
     seeds: tuple[int, ...]
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # unfinished runs, CELL/seedN
     costs: tuple[Cost, ...]
     values: tuple[Value, ...]
 
@@ -136,11 +89,6 @@ class Table:
 
 def tabulate(grid: Grid, command: str = "trivet ablate", resamples: int = 1000) -> Table:
     """Compare the finished runs of a grid.
-
-    Args:
-        grid: Grid; nothing is run.
-        command: Command line.
-        resamples: Number of resamples of source documents.
 
     Raises:
         ConfigError: A run has another configuration than the grid.
@@ -239,29 +187,21 @@ def _cost(
     cell: str, grid: Grid, found: Sequence[tuple[Run, Finished]], failed: Sequence[int]
 ) -> Cost:
     done = [one for run, one in found if run.cell == cell]
-    nothing = Cost(cell, grid.cells[cell], tuple(one.seed for one in done))
-    if not done:
-        return nothing
-    training = t_interval([one.training_seconds for one in done])
-    inference = t_interval(
-        [1000 * one.inference_seconds / max(one.inference_windows, 1) for one in done]
-    )
+    seconds = [1000 * one.inference_seconds / max(one.inference_windows, 1) for one in done]
     remarks = []
     if any(one.tries > 1 for one in done):
         remarks.append("a run was interrupted and continued")
     if any(one.jobs > 1 for one in done):
         remarks.append(f"up to {max(one.jobs for one in done)} runs shared the machine")
-    return dataclasses.replace(
-        nothing,
-        parameters=done[0].parameters,
-        steps=tuple(one.steps for one in done),
-        training_seconds=training[0],
-        training_low=training[1],
-        training_high=training[2],
-        inference_seconds=inference[0],
-        inference_low=inference[1],
-        inference_high=inference[2],
-        device=", ".join(sorted({one.inference_device for one in done})),
+    return Cost(
+        cell,
+        grid.cells[cell],
+        tuple(one.seed for one in done),
+        done[0].parameters if done else None,
+        tuple(one.steps for one in done),
+        *t_interval([one.training_seconds for one in done]),
+        *t_interval(seconds),
+        device=", ".join(sorted({one.inference_device for one in done})) or None,
         failed_rows=sum(
             count for (run, _), count in zip(found, failed, strict=True) if run.cell == cell
         ),

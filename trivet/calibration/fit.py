@@ -61,28 +61,16 @@ IDENTITY = LinearMap()
 
 @dataclass(frozen=True)
 class HeadLogits:
-    """The logits of one head for all examples, and their labels.
+    """The logits of one head for all examples, and their labels."""
 
-    Attributes:
-        logits: Logits of copies. *Shape:* [M], or [M, 3] for support.
-        token: Token of each copy; None if every token has one copy. *Shape:* [M].
-        sentence: Sentence of each token, over all examples. *Shape:* [T].
-        row: Example of each sentence. *Shape:* [S].
-        truth: Labels of sentences: 1, 0, NaN where unknown. *Shape:* [S].
-        verdict: Labels of responses: 1, 0 or NaN; all NaN for context heads. *Shape:* [B].
-        weight: Example weights. *Shape:* [B].
-        lexical_overlap: ``data.lexical_overlap`` of each copy's sentence; None where unknown.
-            *Shape:* [M].
-    """
-
-    logits: Tensor
-    token: Tensor | None
-    sentence: Tensor
-    row: Tensor
-    truth: Tensor
-    verdict: Tensor
-    weight: Tensor
-    lexical_overlap: Tensor | None = None
+    logits: Tensor  # of copies: [M], or [M, 3] for support
+    token: Tensor | None  # token of each copy [M]; None if every token has one copy
+    sentence: Tensor  # sentence of each token, over all examples [T]
+    row: Tensor  # example of each sentence [S]
+    truth: Tensor  # labels of sentences: 1, 0, NaN where unknown [S]
+    verdict: Tensor  # labels of responses: 1, 0 or NaN; all NaN for context heads [B]
+    weight: Tensor  # of examples [B]
+    lexical_overlap: Tensor | None = None  # of each copy's sentence [M]; None where unknown
 
 
 @dataclass(frozen=True)
@@ -158,13 +146,13 @@ def fit(
 
 def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
     """Return the logits and labels of some examples. *Shape of rows:* [B]."""
-    sentences = rows[head.row]
-    tokens = sentences[head.sentence]
-    copies = tokens if head.token is None else tokens[head.token]
 
     def renumbered(place: Tensor, kept: Tensor) -> Tensor:
         return (kept.cumsum(0) - 1)[place]
 
+    sentences = rows[head.row]
+    tokens = sentences[head.sentence]
+    copies = tokens if head.token is None else tokens[head.token]
     return HeadLogits(
         logits=head.logits[copies],
         token=None if head.token is None else renumbered(head.token[copies], tokens),
@@ -288,11 +276,9 @@ def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Proba
     sizes = torch.bincount(head.sentence, minlength=len(head.row)).clamp(min=1)
     sums = tokens.new_zeros(len(head.row)).index_add(0, head.sentence, tokens)
     sentences = sums / sizes
-    parts, place = (
-        (sentences, head.row)
-        if faithfulness == "weakest_sentence"
-        else (tokens, head.row[head.sentence])
-    )
+    parts, place = sentences, head.row
+    if faithfulness == "weakest_token":
+        parts, place = tokens, head.row[head.sentence]
     weakest = tokens.new_ones(len(head.weight)).scatter_reduce(0, place, parts, "amin")
     return Probabilities(tokens, sentences, weakest)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trivet.calibration.fit import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.tokenization import BoolArray, IntArray
+from trivet.data.tokenization import IntArray
 from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
@@ -34,13 +34,7 @@ class _Row:
 
 
 def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadName, HeadLogits]:
-    """Return logits and labels of all examples for each head, in order.
-
-    Args:
-        model: Model in eval mode.
-        items: Labelled examples, cut into windows.
-        pad: Id of the padding token.
-    """
+    """Return logits and labels of all examples for each head, by a model in eval mode."""
     rows: dict[HeadName, list[_Row]] = {"support": [], "relevance": [], "utilization": []}
     for item in items:
         for name, row in _read(model, item, pad).items():
@@ -89,10 +83,7 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
             logits=model.with_overlap(name, values, context_at, overlap).numpy(),
             copies=np.ones(len(context_at), dtype=np.int64),
             sentence=read.context_sentence,
-            truth=_known(
-                None if spans is None else _marked(read.context_sentence_spans, spans),
-                len(read.context_sentence_spans),
-            ),
+            truth=_marked(read.context_sentence_spans, spans),
             lexical_overlap=overlap.numpy().astype(np.float64),
         )
     return found
@@ -144,13 +135,11 @@ def _supported(sentences: Sequence[Span], labels: Labels) -> FloatArray:
     return np.where(unclear, np.nan, np.where(unsupported, 0.0, 1.0))
 
 
-def _known(marks: BoolArray | None, count: int) -> FloatArray:
-    return np.full(count, np.nan) if marks is None else marks.astype(np.float64)
-
-
-def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan]) -> BoolArray:
-    """Return whether a span touches each context sentence."""
-    marks = np.zeros(len(sentences), dtype=np.bool_)
+def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan] | None) -> FloatArray:
+    """Return whether a span touches each context sentence; NaN if unknown."""
+    if spans is None:
+        return np.full(len(sentences), np.nan)
+    marks = np.zeros(len(sentences))
     context = np.array([one.context for one in sentences])
     for number in {span.context for span in spans}:
         here = context == number

@@ -21,52 +21,31 @@ from trivet.model.architecture import Reduction
 from trivet.records import DataError
 
 FloatArray = npt.NDArray[np.float64]
-ALL = "all"
 
 
 @dataclass(frozen=True)
 class PartError:
-    """The calibration error of some rows.
+    """The calibration error of some rows."""
 
-    Attributes:
-        part: Source, length bucket, or ``all``.
-        n: Number of sentences (or responses) with a known label.
-        before: Expected calibration error; None without labels.
-        after: Cross-fitted error; None without a fit.
-        rmse_before: Root mean squared error of the examples' shares of true sentences, for context
-            heads.
-        rmse_after: Cross-fitted one.
-    """
-
-    part: str
-    n: int
-    before: float | None
-    after: float | None
-    rmse_before: float | None = None
+    part: str  # source, length bucket, or ``all``
+    n: int  # sentences (or responses) with a known label
+    before: float | None  # expected calibration error; None without labels
+    after: float | None  # cross-fitted; None without a fit
+    rmse_before: float | None = None  # of the examples' shares of true sentences; context heads
     rmse_after: float | None = None
 
 
 @dataclass(frozen=True)
 class HeadReport:
-    """The errors of one head, or of whole responses.
+    """The errors of one head, or of whole responses."""
 
-    Attributes:
-        name: ``support``, ``relevance``, ``utilization`` or ``faithfulness``.
-        unit: Measured unit: response sentences, context sentences, responses.
-        found: Map fitted on all rows, if any.
-        note: Reason for a missing map.
-        errors: Errors of all rows, then by source and by length.
-        before: Reliability curve before.
-        after: Cross-fitted curve; may be empty.
-    """
-
-    name: str
+    name: str  # head, or ``faithfulness``
     unit: str
-    found: Map | None
-    note: str
-    errors: tuple[PartError, ...]
+    found: Map | None  # map fitted on all rows
+    note: str  # reason for a missing map
+    errors: tuple[PartError, ...]  # of all rows, then by source and by length
     before: tuple[ReliabilityBin, ...]
-    after: tuple[ReliabilityBin, ...]
+    after: tuple[ReliabilityBin, ...]  # cross-fitted; may be empty
 
 
 def halves(groups: Sequence[str], seed: int = 0) -> tuple[BoolArray, BoolArray]:
@@ -81,7 +60,7 @@ def halves(groups: Sequence[str], seed: int = 0) -> tuple[BoolArray, BoolArray]:
 def parts(sources: Sequence[str], tokens: Sequence[int]) -> dict[str, BoolArray]:
     """Return the masks of reported examples: all, each source, each length bucket."""
     source, bucket = np.array(sources), np.array([bucket_of(count) for count in tokens])
-    found = {ALL: np.ones(len(source), dtype=np.bool_)}
+    found = {"all": np.ones(len(source), dtype=np.bool_)}
     if len(set(sources)) > 1:
         found |= {name: source == name for name in sorted(set(sources))}
     found |= {f"{name} tokens": bucket == name for name, _ in BUCKETS}
@@ -94,14 +73,7 @@ def cross_fitted(
     fit: Callable[[BoolArray], Map],
     faithfulness: Reduction,
 ) -> Probabilities | None:
-    """Return each half's probabilities by the map of the other; None if a half cannot be fitted.
-
-    Args:
-        head: Logits.
-        split: Result of ``halves``.
-        fit: Function from rows to a map.
-        faithfulness: Kind of a response's weakest part.
-    """
+    """Return each half's probabilities by the map of the other; None if a half cannot be fitted."""
     try:
         first, second = (probabilities(head, fit(half), faithfulness) for half in split)
     except DataError:
@@ -109,26 +81,27 @@ def cross_fitted(
     rows = {"weakest": split[0]}
     rows["sentences"] = rows["weakest"][head.row.numpy()]
     rows["tokens"] = rows["sentences"][head.sentence.numpy()]
-    mixed = {
-        name: getattr(second, name).where(torch.from_numpy(rows[name]), getattr(first, name))
-        for name in ("tokens", "sentences", "weakest")
-    }
-    return Probabilities(**mixed)
+    return Probabilities(
+        **{
+            name: getattr(second, name).where(torch.from_numpy(mask), getattr(first, name))
+            for name, mask in rows.items()
+        }
+    )
 
 
-def sentence_report(
+def head_report(
     name: str,
     head: HeadLogits,
     before: Probabilities,
     after: Probabilities | None,
     masks: Mapping[str, BoolArray],
-    found: Map | None,
-    note: str,
+    found: Map | None = None,
+    note: str = "",
 ) -> HeadReport:
-    """Measure a head by its sentences.
+    """Measure a head by its sentences, or ``faithfulness`` by whole responses.
 
     Args:
-        name: Head.
+        name: Head, or ``faithfulness``.
         head: Labels.
         before: Probabilities of the bundle.
         after: Cross-fitted probabilities.
@@ -136,34 +109,12 @@ def sentence_report(
         found: Map fitted on all rows.
         note: Reason for a missing map.
     """
-    unit = "response sentences" if name == "support" else "context sentences"
-    masks = {part: mask[head.row.numpy()] for part, mask in masks.items()}
-    return _report(name, unit, "sentences", head, before, after, masks, found, note)
-
-
-def response_report(
-    head: HeadLogits,
-    before: Probabilities,
-    after: Probabilities | None,
-    masks: Mapping[str, BoolArray],
-) -> HeadReport:
-    """Measure the faithfulness of whole responses."""
-    note = "follows from support"
-    return _report("faithfulness", "responses", "weakest", head, before, after, masks, None, note)
-
-
-def _report(
-    name: str,
-    unit: str,
-    kind: str,
-    head: HeadLogits,
-    before: Probabilities,
-    after: Probabilities | None,
-    masks: Mapping[str, BoolArray],
-    found: Map | None,
-    note: str,
-) -> HeadReport:
-    truth = (head.truth if kind == "sentences" else head.verdict).numpy()
+    if name == "faithfulness":
+        unit, kind, truth = "responses", "weakest", head.verdict.numpy()
+    else:
+        unit = "response sentences" if name == "support" else "context sentences"
+        kind, truth = "sentences", head.truth.numpy()
+        masks = {part: mask[head.row.numpy()] for part, mask in masks.items()}
     errors, curves = [], []
     for part, mask in masks.items():
         known = mask & np.isfinite(truth)

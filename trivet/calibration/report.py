@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trivet.bundle.schema import CalibrationInfo
-from trivet.calibration.fit import LinearMap, Map
+from trivet.calibration.fit import LinearMap
 from trivet.calibration.measures import HeadReport
 from trivet.calibration.thresholds import UseThreshold
 from trivet.records import DataError
@@ -49,18 +49,9 @@ def check_path(path: Path) -> None:
 
 
 def write_report(
-    path: Path,
-    info: CalibrationInfo,
-    reports: Sequence[HeadReport],
-    uses: Sequence[UseThreshold],
+    path: Path, info: CalibrationInfo, reports: Sequence[HeadReport], uses: Sequence[UseThreshold]
 ) -> Path:
-    """Write a self-contained page; in a folder, also JSON figures and SVG curves.
-
-    Args:
-        path: ``FILE.html``, or a folder, created if needed.
-        info: Record of the bundle.
-        reports: Errors of the heads.
-        uses: Thresholds.
+    """Write ``FILE.html``, or a folder that also has JSON figures and SVG curves.
 
     Returns:
         Path of the page.
@@ -72,7 +63,13 @@ def write_report(
         return path
     path.mkdir(parents=True, exist_ok=True)
     (path / PAGE_NAME).write_text(page, encoding="utf-8")
-    (path / JSON_NAME).write_text(_to_json(info, reports, uses), encoding="utf-8")
+    record: dict[str, Any] = {
+        "calibration": info.model_dump(),
+        "heads": [dataclasses.asdict(report) for report in reports],
+        "thresholds": [dataclasses.asdict(use) for use in uses],
+    }
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2)
+    (path / JSON_NAME).write_text(f"{text}\n", encoding="utf-8")
     for name, svg in curves.items():
         (path / f"reliability_{name}.svg").write_text(svg, encoding="utf-8")
     return path / PAGE_NAME
@@ -133,7 +130,7 @@ def _curve(report: HeadReport) -> str:
 
 
 def _map_words(report: HeadReport) -> str:
-    found: Map | None = report.found
+    found = report.found
     words = "unchanged"
     if isinstance(found, LinearMap):
         words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
@@ -142,17 +139,6 @@ def _map_words(report: HeadReport) -> str:
     elif found is not None:
         words = f"{len(found.x)} knots"
     return f"{words} ({report.note})" if report.note else words
-
-
-def _to_json(
-    info: CalibrationInfo, reports: Sequence[HeadReport], uses: Sequence[UseThreshold]
-) -> str:
-    record: dict[str, Any] = {
-        "calibration": info.model_dump(),
-        "heads": [dataclasses.asdict(report) for report in reports],
-        "thresholds": [dataclasses.asdict(use) for use in uses],
-    }
-    return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
 def _figure(value: float | None) -> str:

@@ -33,32 +33,18 @@ _UNITS = {"adherence": "responses", "sentence": "sentences", "span": "words"}
 
 @dataclass(frozen=True)
 class UseThreshold:
-    """The threshold of one use, and its quality on the rows that chose it.
+    """The threshold of one use, and its quality on the rows that chose it."""
 
-    Attributes:
-        use: ``adherence``, ``sentence`` or ``span``.
-        threshold: Threshold; None if none is justified and the bundle's is kept.
-        why_not: Reason for None.
-        precision: Unsupported share of what is flagged (characters, for spans).
-        recall: Flagged share of what is unsupported.
-        f1: F1 of both.
-        flagged: Number of flagged responses, sentences or words.
-        n: Number of responses, sentences or words.
-        auroc: AUROC of support; None with one class.
-        low: Lower end of its 95 % interval by groups, if any.
-        high: Upper end.
-    """
-
-    use: str
-    threshold: float | None
+    use: str  # adherence, sentence or span
+    threshold: float | None  # None if none is justified and the bundle's is kept
     why_not: str
-    precision: float | None
+    precision: float | None  # unsupported share of what is flagged (characters, for spans)
     recall: float | None
     f1: float | None
-    flagged: int
+    flagged: int  # responses, sentences or words
     n: int
-    auroc: float | None
-    low: float | None
+    auroc: float | None  # of support; None with one class
+    low: float | None  # lower end of its 95 % interval by groups
     high: float | None
 
     def words(self) -> str:
@@ -75,13 +61,7 @@ class UseThreshold:
 def justified_thresholds(
     columns: Mapping[str, Column], scores: Sequence[DevScores], least_precision: float | None
 ) -> list[UseThreshold]:
-    """Choose a threshold for each use, or give the reason for none.
-
-    Args:
-        columns: Result of ``threshold_columns``.
-        scores: Scores that the columns were made from.
-        least_precision: Required precision; None for the best F1.
-    """
+    """Choose a threshold for each use, or give the reason for none."""
     groups = [f"{one.example.source}\n{one.example.group}" for one in scores]
     return [_justified(use, column, groups, least_precision) for use, column in columns.items()]
 
@@ -108,28 +88,16 @@ def _justified(
     elif interval[0] <= 0.5:
         why = f"AUROC {area.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] includes .5 or less"
     elif found is None:
-        why = (
-            "nothing can be flagged"
-            if least_precision is None
-            else f"no threshold has a precision of {least_precision:g}"
-        )
+        why = "nothing can be flagged"
+        if least_precision is not None:
+            why = f"no threshold has a precision of {least_precision:g}"
     if why or found is None:
         return UseThreshold(use, None, why, None, None, None, 0, n, area.value, low, high)
     flagged = support < found.threshold
     hits, amount = unsupported[flagged].sum(), size[flagged].sum()
-    return UseThreshold(
-        use=use,
-        threshold=found.threshold,
-        why_not="",
-        precision=float(hits / amount),
-        recall=float(hits / unsupported.sum()),
-        f1=found.f1,
-        flagged=int(flagged.sum()),
-        n=n,
-        auroc=area.value,
-        low=low,
-        high=high,
-    )
+    precision, recall = float(hits / amount), float(hits / unsupported.sum())
+    quality = (precision, recall, found.f1, int(flagged.sum()), n, area.value, low, high)
+    return UseThreshold(use, found.threshold, "", *quality)
 
 
 def same_share(before: Column, threshold: float, after: Column) -> float:
@@ -148,9 +116,7 @@ def dev_scores(
 ) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
     joined = probabilities(support, found, faithfulness)
-    tokens, sentences, weakest = (
-        part.numpy() for part in (joined.tokens, joined.sentences, joined.weakest)
-    )
+    tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
     first_token = first_sentence = 0
     for place, item in enumerate(items):
         read = item.tokenized
@@ -158,7 +124,7 @@ def dev_scores(
         last_sentence = first_sentence + len(read.response_sentence_spans)
         yield DevScores(
             example=item.labelled,
-            faithfulness=float(weakest[place]) if len(read.response) else None,
+            faithfulness=float(joined.weakest[place]) if len(read.response) else None,
             sentence_spans=read.response_sentence_spans,
             sentence_support=sentences[first_sentence:last_sentence],
             token_offsets=read.response.offsets,
@@ -188,20 +154,13 @@ def choose_or_keep(
     Raises:
         DataError: No row has such a source.
     """
-    prefixes = tuple(sources)
-    places = [
-        place
-        for place, one in enumerate(after)
-        if not prefixes or one.example.source.startswith(prefixes)
-    ]
+    prefixes = tuple(sources) or ("",)
+    places = [i for i, one in enumerate(after) if one.example.source.startswith(prefixes)]
     if not places:
         raise DataError(f"thresholds from {', '.join(prefixes)}: no row has such a source")
     choosing = [after[place] for place in places]
     uses = justified_thresholds(threshold_columns(choosing), choosing, least_precision)
-    was, now = (
-        threshold_columns(_unlabelled([scores[place] for place in places]))
-        for scores in (before, after)
-    )
+    was, now = (_every_column([scores[i] for i in places]) for scores in (before, after))
     found = {}
     for use in uses:
         value: float = getattr(old, use.use)
@@ -214,7 +173,9 @@ def choose_or_keep(
     return tuple(uses), Thresholds(**found)
 
 
-def _unlabelled(scores: Sequence[DevScores]) -> list[DevScores]:
-    """Give every example labels, so that all scores count."""
+def _every_column(scores: Sequence[DevScores]) -> dict[str, Column]:
+    """Return the columns of all scores, as if every example had labels."""
     labels = Labels(unsupported=(), adherent=True)
-    return [replace(one, example=replace(one.example, labels=labels)) for one in scores]
+    return threshold_columns(
+        replace(one, example=replace(one.example, labels=labels)) for one in scores
+    )

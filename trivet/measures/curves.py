@@ -17,21 +17,13 @@ BINS = 15
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Predictions of similar probability.
-
-    Attributes:
-        low: Lower end of the bin.
-        high: Upper end, excluded unless it is 1.
-        probability: Mean predicted probability.
-        share: Share of the predictions that are true, in [0, 1].
-        weight: Sum of the predictions' weights, > 0.
-    """
+    """Predictions of similar probability."""
 
     low: float
-    high: float
-    probability: float
-    share: float
-    weight: float
+    high: float  # excluded unless it is 1
+    probability: float  # mean predicted
+    share: float  # of the predictions that are true, in [0, 1]
+    weight: float  # sum of the predictions' weights, > 0
 
 
 def bin_indices(probabilities: FloatArray, bins: int = BINS) -> IntArray:
@@ -91,9 +83,8 @@ def reliability_bins(
 def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
     """Return the weighted mean of |share - probability| over bins; None without predictions."""
     total = sum(one.weight for one in bins)
-    if not total:
-        return None
-    return sum(one.weight * abs(one.share - one.probability) for one in bins) / total
+    gaps = sum(one.weight * abs(one.share - one.probability) for one in bins)
+    return gaps / total if total else None
 
 
 def roc_points(

@@ -23,39 +23,20 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measure of some rows with its interval; every number is finite or ``None``.
+    """One measure of some rows with its interval; every number is finite or ``None``."""
 
-    Attributes:
-        measure: Name, such as ``hallucination_auroc``; see `trivet.measures.metrics`.
-        source: Source measured, or ``FAMILY/mean``, ``FAMILY/pooled``.
-        value: Value; ``None`` where undefined, with the reason in ``note``.
-        low: 2.5th percentile of the bootstrap; ``None`` without an interval.
-        high: 97.5th percentile.
-        n: Number of rows measured.
-        positives: Number of rows of the positive class; ``None`` without classes.
-        groups: Number of source documents of these rows, the units of resampling.
-        failed: Number of further rows with a known truth and no verdict.
-        note: Reason for an undefined value, or a reading hint.
-        generator: Generator, if only its rows were measured.
-        length: Length bucket, if only its rows were measured.
-    """
-
-    measure: str
-    source: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    positives: int | None
-    groups: int
-    failed: int
-    note: str | None = None
-    generator: str | None = None
-    length: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figure as plain numbers, strings and ``None``."""
-        return dataclasses.asdict(self)
+    measure: str  # see `trivet.measures.metrics`
+    source: str  # or FAMILY/mean, FAMILY/pooled
+    value: float | None  # None where undefined, with the reason in ``note``
+    low: float | None  # 2.5th percentile of the bootstrap; None without an interval
+    high: float | None  # 97.5th percentile
+    n: int  # rows measured
+    positives: int | None  # rows of the positive class; None without classes
+    groups: int  # source documents of these rows, the units of resampling
+    failed: int  # further rows with a known truth and no verdict
+    note: str | None = None  # reason for an undefined value, or a reading hint
+    generator: str | None = None  # if only its rows were measured
+    length: str | None = None  # length bucket, if only its rows were measured
 
     def to_cells(self) -> tuple[str, ...]:
         """Return the figure as the cells of a table whose columns are ``HEADER``."""
@@ -63,10 +44,8 @@ class Figure:
         return (
             source,
             self.measure,
-            _three_decimals(self.value),
-            "-"
-            if self.low is None
-            else f"{_three_decimals(self.low)} to {_three_decimals(self.high)}",
+            "-" if self.value is None else f"{self.value:.3f}",
+            "-" if self.low is None else f"{self.low:.3f} to {self.high:.3f}",
             str(self.n),
             "-" if self.positives is None else str(self.positives),
             str(self.groups),
@@ -81,7 +60,7 @@ def to_json(figures: Iterable[Figure], **about: Any) -> str:
     Raises:
         ValueError: A number is NaN or infinite.
     """
-    record = {**about, "figures": [figure.to_dict() for figure in figures]}
+    record = {**about, "figures": [dataclasses.asdict(figure) for figure in figures]}
     return json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2)
 
 
@@ -96,7 +75,3 @@ def to_markdown(figures: Iterable[Figure]) -> str:
         *([row[i].replace("|", r"\|") for i in kept] for row in rows),
     ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _three_decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

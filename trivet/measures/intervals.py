@@ -81,11 +81,7 @@ def best_f1(scores: FloatArray, positive: BoolArray) -> Statistic:
 def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: int) -> Statistic:
     """Expected calibration error in 15 bins of equal width: sum |share - mean prob| x bin share.
 
-    Args:
-        row: Row of each scored unit (a response or a sentence). *Shape:* [U].
-        probs: Probabilities, in [0, 1]. *Shape:* [U].
-        positive: Labels. *Shape:* [U].
-        n: Number of rows.
+    ``row`` is the row of each of U units (responses or sentences), of n rows. *Shape of each:* [U].
     """
     place = row * BINS + bin_indices(probs)
     gaps = np.bincount(place, positive - probs, minlength=n * BINS).astype(np.float64, copy=False)
@@ -93,12 +89,7 @@ def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: 
 
 
 def binned_calibration_error(gaps: FloatArray, counts: IntArray) -> Statistic:
-    """Expected calibration error of units that are summed by row and bin.
-
-    Args:
-        gaps: Sums of label minus probability. *Shape:* [n, 15].
-        counts: Number of units. *Shape:* [n].
-    """
+    """Expected calibration error of [n] counts of units, and sums of label - prob [n, 15]."""
 
     def statistic(weights: FloatArray) -> FloatArray:
         return _ratio(np.abs(weights @ gaps).sum(axis=1), weights @ counts)
@@ -139,16 +130,10 @@ class Estimate:
 
 
 class Draws:
-    """Resamples of groups, with replacement: the same for the same groups, name and seed.
+    """T resamples of groups, with replacement: the same for the same groups, name and seed.
 
     Groups are sorted and rows without a verdict count as well. So the order of rows is irrelevant,
     and differences between models on the same rows are paired.
-
-    Args:
-        groups: Group of each row. *Shape:* [n].
-        name: Name that the random numbers depend on, usually the source.
-        resamples: Number of resamples, T.
-        seed: Non-negative integer.
     """
 
     def __init__(self, groups: Sequence[str], name: str, resamples: int, seed: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -19,11 +20,7 @@ from trivet.measures.metrics import Measured, draws_of, measured_rows, to_figure
 from trivet.measures.predictions import Prediction
 from trivet.records import RagExample
 
-BUCKETS: tuple[tuple[str, float], ...] = (
-    ("0-5k", 5_000),
-    ("5k-16k", 16_000),
-    ("over 16k", float("inf")),
-)
+BUCKETS = (("0-5k", 5_000), ("5k-16k", 16_000), ("over 16k", float("inf")))
 """Name and largest number of tokens of each bucket, rising."""
 
 BY_LENGTH = (
@@ -101,8 +98,7 @@ def measure_by_length(
         draws = draws_of(own, source, resamples, seed)
         shortest: tuple[str, dict[str, Measured]] | None = None
         for bucket, _ in BUCKETS:
-            inside = np.array([buckets[place] == bucket for place in places[source]], dtype=bool)
-            positions = np.flatnonzero(inside)
+            positions = np.flatnonzero([buckets[place] == bucket for place in places[source]])
             if not len(positions):
                 continue
             found = measured_rows([own[i] for i in positions], draws, positions)
@@ -128,23 +124,12 @@ def _change(
         value = measured.estimate.value / base.estimate.value - 1
         under = np.where(base.estimate.resampled > 0, base.estimate.resampled, np.nan)
         resampled = measured.estimate.resampled / under - 1
-    estimate = Estimate(value, resampled)
-    low, high = estimate.interval() or (None, None)
+    low, high = Estimate(value, resampled).interval() or (None, None)
     note = f"share of the value at {shortest}"
     if value is None:
         note = f"undefined: no value here or none above 0 at {shortest}"
     elif low is None:
         note += "; no interval: too few resamples are defined"
-    return Figure(
-        measure=f"{measured.sample.measure}_change",
-        source=source,
-        value=value,
-        low=low,
-        high=high,
-        n=len(measured.sample.rows),
-        positives=measured.sample.positives,
-        groups=measured.groups,
-        failed=measured.sample.failed,
-        note=note,
-        length=bucket,
-    )
+    name = f"{measured.sample.measure}_change"
+    same = to_figure(source, measured, length=bucket)
+    return replace(same, measure=name, value=value, low=low, high=high, note=note)

@@ -34,23 +34,17 @@ from trivet.measures.samples import Sample, samples
 
 @dataclass(frozen=True)
 class Protocol:
-    """Rules for the figures of a family of sources (``FAMILY/SET``).
+    """Rules for the figures of a family of sources (``FAMILY/SET``)."""
 
-    Attributes:
-        overall: ``mean`` of the sets' figures, one figure of all rows ``pooled``, or both.
-        by_generator: Whether hallucination and span measures are also taken by generator, where
-            style alone cannot tell right from wrong.
-    """
-
-    overall: Literal["mean", "pooled", "both"]
-    by_generator: bool
+    overall: Literal["mean", "pooled", "both"]  # mean of the sets' figures, or of all rows
+    by_generator: bool = False  # also, where style alone cannot tell right from wrong
 
 
-DEFAULT_PROTOCOL = Protocol(overall="mean", by_generator=False)
+DEFAULT_PROTOCOL = Protocol("mean")
 PROTOCOLS = {
     "ragbench": DEFAULT_PROTOCOL,
-    "ragtruth": Protocol(overall="pooled", by_generator=True),
-    "halubench": Protocol(overall="both", by_generator=False),
+    "ragtruth": Protocol("pooled", by_generator=True),
+    "halubench": Protocol("both"),
 }
 
 
@@ -142,8 +136,7 @@ def _means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Fi
             if part is None or part.estimate.value is None
         ]
         estimate = average([part.estimate for part in found])
-        interval = estimate.interval()
-        low, high = interval or (None, None)
+        low, high = estimate.interval() or (None, None)
         notes = []
         if estimate.value is None:
             notes.append("undefined in every set")
@@ -153,7 +146,7 @@ def _means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Fi
                 + ", ".join(left_out)
             )
         still = [part for part in found if part.estimate.value is not None and part.groups < 2]
-        if still and interval:
+        if still and low is not None:
             notes.append(f"{len(still)} sets of one group add nothing to the interval")
         positives = [part.sample.positives for part in found if part.sample.positives is not None]
         figures.append(
@@ -183,10 +176,7 @@ def measured_rows(
 ) -> dict[str, Measured]:
     """Return all measures that the labels of some rows allow, by name.
 
-    Args:
-        rows: Predictions.
-        draws: Resamples of these rows, or of a list that contains them.
-        positions: Positions in that list, by default in order. *Shape:* [n].
+    The resamples may be of a list that has the rows at the given positions [n].
     """
     positions = np.arange(len(rows)) if positions is None else positions
     found = {}
@@ -207,8 +197,13 @@ def to_figure(
     if estimate.value is None:
         reason = sample.undefined or "it has no value"
         notes = ["undefined: " + (reason if len(sample.rows) else "every row failed")]
+    elif measured.groups < 2:
+        notes.append("no interval: all rows come from one group")
     elif interval is None:
-        notes.append(_no_interval(measured.groups, estimate))
+        notes.append(
+            f"no interval: defined in {estimate.defined_share():.0%} of the resamples, "
+            f"less than {DEFINED_SHARE:.0%}"
+        )
     low, high = interval or (None, None)
     return Figure(
         measure=sample.measure,
@@ -223,13 +218,4 @@ def to_figure(
         note="; ".join(notes) or None,
         generator=generator,
         length=length,
-    )
-
-
-def _no_interval(groups: int, estimate: Estimate) -> str:
-    if groups < 2:
-        return "no interval: all rows come from one group"
-    return (
-        f"no interval: defined in {estimate.defined_share():.0%} of the resamples, "
-        f"less than {DEFINED_SHARE:.0%}"
     )

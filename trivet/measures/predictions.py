@@ -42,21 +42,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Units:
-    """Scored units of one kind: responses, response sentences or context sentences.
+    """Scored units of one kind: responses, response sentences or context sentences."""
 
-    Attributes:
-        rows: Positions of the compared rows in the given list. *Shape:* [n].
-        row: Index into ``rows`` of each unit. *Shape:* [U].
-        probs: Probability of the positive class, in [0, 1]. *Shape:* [U].
-        positive: Labels. *Shape:* [U].
-        failed: Number of rows with a truth and no verdict.
-    """
-
-    rows: IntArray
-    row: IntArray
-    probs: FloatArray
-    positive: BoolArray
-    failed: int
+    rows: IntArray  # positions of the compared rows in the given list [n]
+    row: IntArray  # index into ``rows`` of each unit [U]
+    probs: FloatArray  # of the positive class, in [0, 1] [U]
+    positive: BoolArray  # labels [U]
+    failed: int  # rows with a truth and no verdict
 
 
 def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
@@ -71,9 +63,9 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
     """
     return {
         "hallucination": _response_units(rows),
-        "support": _support_units(rows),
-        "relevance": _context_units(rows, "relevance", "relevant"),
-        "utilization": _context_units(rows, "utilization", "utilized"),
+        "support": _sentence_units(rows, "support", "unsupported", "faithfulness"),
+        "relevance": _sentence_units(rows, "relevance", "relevant", "relevance"),
+        "utilization": _sentence_units(rows, "utilization", "utilized", "utilization"),
     }
 
 
@@ -88,45 +80,25 @@ def _response_units(rows: Sequence[Prediction]) -> Units:
     return Units(kept, np.arange(len(kept)), scores, positive, failed)
 
 
-def _support_units(rows: Sequence[Prediction]) -> Units:
-    kept, verdicts, failed = verdicts_of(
-        rows,
-        known=lambda labels: labels.unsupported is not None,
-        scored=lambda verdict: verdict.faithfulness is not None,
-    )
-    probs, positive = [], []
-    for row, verdict in zip(kept, verdicts, strict=True):
-        probs.append(1 - finite([verdict], [sentence.support for sentence in verdict.sentences]))
-        unsupported = rows[row].example.labels.unsupported or ()
-        positive.append(touched_sentences(verdict.sentences, unsupported))
-    return _sentence_units(kept, probs, positive, failed)
-
-
-def _context_units(rows: Sequence[Prediction], name: str, label: str) -> Units:
+def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: str) -> Units:
+    """Return the sentences whose label is known, of the verdicts that have a score."""
     kept, verdicts, failed = verdicts_of(
         rows,
         known=lambda labels: getattr(labels, label) is not None,
-        scored=lambda verdict: getattr(verdict, name) is not None,
+        scored=lambda verdict: getattr(verdict, score) is not None,
     )
-    probs, positive = [], []
+    probs, positive = [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for row, verdict in zip(kept, verdicts, strict=True):
-        sentences = [one for context in verdict.contexts for one in context.sentences]
-        probs.append(finite([verdict], [getattr(one, name) for one in sentences]))
-        positive.append(marked_sentences(verdict, getattr(rows[row].example.labels, label)))
-    return _sentence_units(kept, probs, positive, failed)
-
-
-def _sentence_units(
-    kept: IntArray, probs: list[FloatArray], positive: list[BoolArray], failed: int
-) -> Units:
-    row = np.repeat(np.arange(len(kept)), [len(values) for values in probs])
-    return Units(
-        kept,
-        row,
-        np.concatenate([np.zeros(0), *probs]),
-        np.concatenate([np.zeros(0, dtype=bool), *positive]),
-        failed,
-    )
+        spans = getattr(rows[row].example.labels, label)
+        if name == "support":
+            probs.append(1 - finite([verdict], [one.support for one in verdict.sentences]))
+            positive.append(touched_sentences(verdict.sentences, spans))
+        else:
+            sentences = [one for context in verdict.contexts for one in context.sentences]
+            probs.append(finite([verdict], [getattr(one, name) for one in sentences]))
+            positive.append(marked_sentences(verdict, spans))
+    row = np.repeat(np.arange(len(kept)), [len(values) for values in probs[1:]])
+    return Units(kept, row, np.concatenate(probs), np.concatenate(positive), failed)
 
 
 def verdicts_of(

@@ -36,25 +36,15 @@ from trivet.records import Evaluation, Labels
 
 @dataclass(frozen=True)
 class Sample:
-    """The rows of one measure and its statistic.
-
-    Attributes:
-        measure: Name of the figure.
-        rows: Positions of the rows in the given list. *Shape:* [n].
-        statistic: Statistic of these rows, in this order.
-        positives: Number of rows of the positive class; None without classes.
-        failed: Number of rows with a truth and no verdict.
-        undefined: Reason for an undefined value.
-        note: Reading hint.
-    """
+    """The rows of one measure and its statistic."""
 
     measure: str
-    rows: IntArray
-    statistic: Statistic
-    positives: int | None
-    failed: int
-    undefined: str | None = None
-    note: str | None = None
+    rows: IntArray  # positions in the given list [n]
+    statistic: Statistic  # of these rows, in this order
+    positives: int | None  # rows of the positive class; None without classes
+    failed: int  # rows with a truth and no verdict
+    undefined: str | None = None  # reason for an undefined value
+    note: str | None = None  # reading hint
 
 
 def samples(rows: Sequence[Prediction]) -> list[Sample]:

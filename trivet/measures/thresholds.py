@@ -20,6 +20,7 @@ from trivet.records import LabelledExample, Span
 logger = logging.getLogger(__name__)
 
 DEFAULT_THRESHOLD = 0.5
+Items = tuple[FloatArray, FloatArray, FloatArray]  # support, unsupported, size
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -33,42 +34,25 @@ class BestThreshold:
 
 @dataclass(frozen=True)
 class Column:
-    """The items of one threshold: responses, sentences or words.
+    """The n items of one threshold: responses, sentences or words."""
 
-    Attributes:
-        support: Support in [0, 1]. *Shape:* [n].
-        unsupported: Unsupported amount: 0 or 1, or characters. *Shape:* [n].
-        size: Amount flagged with the item, >= unsupported. *Shape:* [n].
-        example: Index of the item's example. *Shape:* [n].
-        examples: Number of examples with known labels.
-    """
-
-    support: FloatArray
-    unsupported: FloatArray
-    size: FloatArray
-    example: npt.NDArray[np.int64]
-    examples: int
+    support: FloatArray  # in [0, 1]
+    unsupported: FloatArray  # unsupported amount: 0 or 1, or characters
+    size: FloatArray  # amount flagged with the item, >= unsupported
+    example: npt.NDArray[np.int64]  # index of the item's example
+    examples: int  # number of examples with known labels
 
 
 @dataclass(frozen=True)
 class DevScores:
-    """The scores of one labelled example, before any threshold.
-
-    Attributes:
-        example: Example and labels.
-        faithfulness: Score in [0, 1]; None without a response.
-        sentence_spans: Sentences of the response. *Length:* S.
-        sentence_support: Support in [0, 1]. *Shape:* [S].
-        token_offsets: Characters of the response tokens. *Shape:* [R, 2].
-        token_support: Support in [0, 1]. *Shape:* [R].
-    """
+    """The scores of one labelled example, before any threshold."""
 
     example: LabelledExample
-    faithfulness: float | None
-    sentence_spans: Sequence[Span]
-    sentence_support: npt.NDArray[np.floating]
-    token_offsets: npt.NDArray[np.integer]
-    token_support: npt.NDArray[np.floating]
+    faithfulness: float | None  # in [0, 1]; None without a response
+    sentence_spans: Sequence[Span]  # of the response
+    sentence_support: npt.NDArray[np.floating]  # in [0, 1] [S]
+    token_offsets: npt.NDArray[np.integer]  # characters of the response tokens [R, 2]
+    token_support: npt.NDArray[np.floating]  # in [0, 1] [R]
 
 
 def best_threshold(
@@ -164,28 +148,18 @@ def choose_thresholds(scores: Iterable[DevScores]) -> dict[str, BestThreshold | 
     without spaces are not considered. Without both classes a threshold is None, with a warning.
     """
     columns = threshold_columns(scores)
-    best = {
-        name: best_threshold(column.support, column.unsupported, column.size)
-        for name, column in columns.items()
-    }
-    for name, found in best.items():
-        if found is None:
-            logger.warning(
-                "%s threshold stays at %s: the labels of %d dev examples hold one class or none",
-                name,
-                DEFAULT_THRESHOLD,
-                columns[name].examples,
-            )
+    words = "%s threshold stays at %s: the labels of %d dev examples hold one class or none"
+    best = {}
+    for name, column in columns.items():
+        best[name] = best_threshold(column.support, column.unsupported, column.size)
+        if best[name] is None:
+            logger.warning(words, name, DEFAULT_THRESHOLD, column.examples)
     return best
 
 
 def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
     """Return the items with known labels of each threshold, by its name."""
-    found: dict[str, list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]] = {
-        "adherence": [],
-        "sentence": [],
-        "span": [],
-    }
+    found: dict[str, list[tuple[int, Items]]] = {"adherence": [], "sentence": [], "span": []}
     for place, one in enumerate(scores):
         labels = one.example.labels
         if labels.adherent is not None and one.faithfulness is not None:
@@ -197,7 +171,7 @@ def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
     return {name: _column(parts) for name, parts in found.items()}
 
 
-def _column(parts: Sequence[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]) -> Column:
+def _column(parts: Sequence[tuple[int, Items]]) -> Column:
     if not parts:
         empty = np.zeros(0)
         return Column(empty, empty, empty, np.zeros(0, np.int64), 0)
@@ -208,17 +182,13 @@ def _column(parts: Sequence[tuple[int, tuple[FloatArray, FloatArray, FloatArray]
     return Column(support, unsupported, size, example, len(parts))
 
 
-def _sentences(
-    one: DevScores, unsupported: Sequence[Span]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _sentences(one: DevScores, unsupported: Sequence[Span]) -> Items:
     support = np.asarray(one.sentence_support, dtype=float)
     truth = touched_sentences(one.sentence_spans, unsupported)
     return support, truth.astype(float), np.ones(len(support))
 
 
-def _words(
-    one: DevScores, unsupported: Sequence[Span]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _words(one: DevScores, unsupported: Sequence[Span]) -> Items:
     response = one.example.example.response
     words = np.array([match.span() for match in _WORD.finditer(response)], dtype=np.int64)
     words = words.reshape(-1, 2)
