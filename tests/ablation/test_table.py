@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.measures.verdicts import FAILED, SENTENCES, predicted, verdict
 from trivet.ablation.comparison import Compared, compare_runs
 from trivet.ablation.grid import Run
 from trivet.ablation.page import to_html, to_markdown
@@ -18,20 +19,7 @@ from trivet.ablation.table import Cost, Table, Value, t_interval, values_of
 from trivet.configs.schema import TrainConfig
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
-from trivet.records import (
-    ContextSentence,
-    ContextSpan,
-    ContextVerdict,
-    DataError,
-    Evaluation,
-    FailedEvaluation,
-    LabelledExample,
-    Labels,
-    RagExample,
-    SentenceVerdict,
-    Span,
-    UnsupportedSpan,
-)
+from trivet.records import ContextSpan, DataError, Labels, Span
 
 CELLS = ("plain", "other")
 
@@ -88,10 +76,8 @@ def test_a_difference_is_paired_over_rows_and_over_seeds() -> None:
 def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> None:
     # AUROC needs the one document with a hallucination: a third of the resamples lack it.
     def rows(*faithfulness: float) -> list[RowScore]:
-        return [
-            scored(number, 0.0, faithfulness=value, adherent=number > 0)
-            for number, value in enumerate(faithfulness)
-        ]
+        values = enumerate(faithfulness)
+        return [scored(n, 0.0, faithfulness=value, adherent=n > 0) for n, value in values]
 
     one = compared([rows(0.1, 0.2, 0.3, 0.4), rows(0.3, 0.2, 0.1, 0.4)], "hallucination_auroc")
     assert 0.5 < one.estimates[0].defined_share() < 0.95
@@ -102,10 +88,7 @@ def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> N
 
 def test_a_family_is_joined_as_its_protocol_says() -> None:
     def names(family: str) -> set[str]:
-        rows = [
-            dataclasses.replace(scored(number, 0.1), source=f"{family}/{number % 2}")
-            for number in range(4)
-        ]
+        rows = [scored(number, 0.1, source=f"{family}/{number % 2}") for number in range(4)]
         return {one.source for one in compare_runs([rows]) if one.overall}
 
     assert names("ragbench") == {"ragbench/mean"}
@@ -141,72 +124,38 @@ def test_rows_of_another_data_set_are_refused() -> None:
 def test_lengths_part_the_rows_in_buckets() -> None:
     rows = [scored(number, number / 10) for number in range(5)]  # of 0, 10, ... 40 tokens
     found = {one.source: one for one in compare_runs([rows], lengths=(20, 40))}
-    assert {name: one.n for name, one in found.items()} == {
-        "made/up": 5,
-        "made/up, 0 to 20 tokens": 2,
-        "made/up, 20 to 40 tokens": 2,
-        "made/up, 40 tokens and more": 1,
-    }
+    names = ["", ", 0 to 20 tokens", ", 20 to 40 tokens", ", 40 tokens and more"]
+    counts = {f"made/up{name}": n for name, n in zip(names, (5, 2, 2, 1), strict=True)}
+    assert {name: one.n for name, one in found.items()} == counts
     assert found["made/up, 40 tokens and more"].estimates[0].value == pytest.approx(0.4)
 
 
 # Against the measures of one run --------------------------------------------------------------
 
-RESPONSE, CONTEXT = "aaaa bbbb. cccc dddd.", "eeee ffff. gggg hhhh. iiii."
-RESPONSE_SENTENCES = (Span(0, 10), Span(11, 21))
-CONTEXT_SENTENCES = (Span(0, 10), Span(11, 21), Span(22, 27))
+SPANS = tuple(ContextSpan(0, start, end) for start, end in SENTENCES)
 
 
-def judged(number: int, random: np.random.Generator) -> Prediction:
+def drawn(number: int, random: np.random.Generator) -> Prediction:
     """Return a made-up row of one of three sources, with labels, and a verdict or a failure."""
-    support, relevance, utilization = random.random(2), random.random(3), random.random(3)
-    flagged = [span for span, value in zip(RESPONSE_SENTENCES, support, strict=True) if value < 0.5]
-    marked = tuple(ContextSpan(0, span.start, span.end) for span in CONTEXT_SENTENCES)
-    gold = tuple(span for span in (Span(5, 9), Span(11, 15)) if random.random() < 0.4)
+    gold = tuple(span for span in (Span(6, 11), Span(20, 24)) if random.random() < 0.4)
     labels = Labels(
         unsupported=gold if number % 7 else None,
         adherent=not gold,
-        relevant=marked[: number % 4],
-        utilized=marked[1 : number % 5],
+        relevant=SPANS[: number // 3 % 3],
+        utilized=SPANS[1 : number % 4],
         relevance=0.25 if number % 2 else None,
     )
+    first, second, *scores = random.random(6).tolist()
+    flagged = ((0, 10),) * (first < 0.5) + ((20, 30),) * (second < 0.5)
+    found = verdict(first, flagged, scores[0], scores[1], scores[2], probs=(second, scores[3]))
     source = ("ragbench/one", "ragbench/two", "ragtruth/qa")[number % 3]
-    example = RagExample("?", (CONTEXT,), RESPONSE, id=str(number))
-    labelled = LabelledExample(example, labels, source, f"g{number % 11}")
-    if number % 13 == 5:
-        return Prediction(labelled, FailedEvaluation(str(number), "too_long", "far too long"))
-    sentences = tuple(
-        SentenceVerdict(s.start, s.end, RESPONSE[s.start : s.end], float(v), bool(v >= 0.5))
-        for s, v in zip(RESPONSE_SENTENCES, support, strict=True)
-    )
-    context = tuple(
-        ContextSentence(s.start, s.end, CONTEXT[s.start : s.end], float(r), float(u))
-        for s, r, u in zip(CONTEXT_SENTENCES, relevance, utilization, strict=True)
-    )
-    spans = tuple(UnsupportedSpan(s.start, s.end, RESPONSE[s.start : s.end], 0.9) for s in flagged)
-    verdict = Evaluation(
-        id=str(number),
-        faithfulness=float(support.min()),
-        supported_share=0.5,
-        relevance=float(relevance.mean()),
-        utilization=float(utilization.mean()),
-        completeness=float(random.random()),
-        adherent=bool(support.min() >= 0.5),
-        unsupported=spans,
-        sentences=sentences,
-        contexts=(ContextVerdict(0.5, 0.5, context),),
-        windows=1,
-        window_size=512,
-        cut_question_tokens=0,
-        response_chunks=1,
-        replaced_characters=0,
-    )
-    return Prediction(labelled, verdict)
+    evaluation = FAILED if number % 13 == 5 else found
+    return predicted(labels, evaluation, source, f"g{number % 11}")
 
 
 def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    rows = [judged(number, random) for number in range(120)]
+    rows = [drawn(number, random) for number in range(120)]
     figures = {
         (figure.source, figure.measure): (figure.value, figure.low, figure.high, figure.n)
         for figure in measure(rows)
@@ -215,17 +164,13 @@ def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:
     kept = [score_row("t", n, row.example, row.evaluation, 9) for n, row in enumerate(rows)]
     write_scores(tmp_path / "scores.jsonl", kept)
     again = read_scores(tmp_path / "scores.jsonl")
-    assert "bbbb" not in (tmp_path / "scores.jsonl").read_text(encoding="utf-8")
+    assert "Foxes" not in (tmp_path / "scores.jsonl").read_text(encoding="utf-8")
     found = {}
     for one in compare_runs([again]):
         low, high = one.estimates[0].interval() or (None, None)
         found[one.source, one.measure] = (one.estimates[0].value, low, high, one.n)
-    assert {source for source, _ in found} == {
-        "ragbench/one",
-        "ragbench/two",
-        "ragbench/mean",
-        "ragtruth/qa",
-    }
+    sources = {"ragbench/one", "ragbench/two", "ragbench/mean", "ragtruth/qa"}
+    assert {source for source, _ in found} == sources
     assert len(found) == 4 * 11
     for key, figure in found.items():
         assert figure == pytest.approx(figures[key], abs=1e-9), key
@@ -243,20 +188,8 @@ def test_a_line_that_is_no_row_score_is_named(tmp_path: Path) -> None:
 
 
 def test_the_table_says_what_is_missing_and_loads_nothing() -> None:
-    value = Value(
-        test="t",
-        source="made/up",
-        overall=True,
-        measure="relevance_rmse",
-        cell="plain",
-        mean=0.2,
-        low=0.1,
-        high=0.3,
-        seeds={0: 0.2},
-        n=9,
-        positives=None,
-        groups=4,
-    )
+    names = ("t", "made/up", True, "relevance_rmse", "plain")
+    value = Value(*names, 0.2, 0.1, 0.3, seeds={0: 0.2}, n=9, positives=None, groups=4)
     other = dataclasses.replace(
         value, cell="other", difference=-0.05, rows_low=-0.06, rows_high=-0.04
     )

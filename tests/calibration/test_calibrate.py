@@ -88,6 +88,16 @@ def bundle(written: Path, tmp_path: Path) -> Path:
     return shutil.copytree(written, tmp_path / "bundle")
 
 
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
+def row_of(question: str, contexts: list[str], response: str, group: str) -> dict[str, Any]:
+    labels: dict[str, Any] = {"unsupported": [], "relevant": [], "utilized": []}
+    texts = {"question": question, "contexts": contexts, "response": response}
+    return {**texts, "group": group, "labels": labels}
+
+
 def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, HeadLogits]]:
     found = read_bundle(bundle)
     model = load_rag_model(found)
@@ -101,22 +111,13 @@ def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, Head
 def data(written: Path) -> Path:
     """Write rows whose labels follow the model's scores with noise, so that a fit exists."""
     random = np.random.default_rng(0)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for number in range(24):
-        order = random.permutation(2)
-        contexts = [PASSAGES[place] * (1 + number % 3) for place in order]
+        contexts = [PASSAGES[place] * (1 + number % 3) for place in random.permutation(2)]
         response = RESPONSES[number % 2] if number else ""
-        rows.append(
-            {
-                "question": f"What of {number}?",
-                "contexts": contexts,
-                "response": response,
-                "group": f"group {number // 2}",
-                "labels": {"unsupported": [], "relevant": [], "utilized": []},
-            }
-        )
+        rows.append(row_of(f"What of {number}?", contexts, response, f"group {number // 2}"))
     path = written.with_name("rows.jsonl")
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    write_rows(path, rows)
     _, items, logits = read(written, path)
     places: dict[str, int] = dict.fromkeys(logits, 0)
     middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
@@ -124,29 +125,20 @@ def data(written: Path) -> Path:
         texts = item.tokenized
         answered = [[s.start, s.end] for s in texts.response_sentence_spans]
         given = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
-        spans = {"support": answered, "relevance": given, "utilization": given}
-        for name, key in (
-            ("support", "unsupported"),
-            ("relevance", "relevant"),
-            ("utilization", "utilized"),
+        for name, key, spans in (
+            ("support", "unsupported", answered),
+            ("relevance", "relevant", given),
+            ("utilization", "utilized", given),
         ):
             scores = middles[name]
-            here = scores[places[name] : places[name] + len(spans[name])]
-            places[name] += len(spans[name])
+            here = scores[places[name] : places[name] + len(spans)]
+            places[name] += len(spans)
             above = (here > scores.median()).numpy() ^ (random.random(len(here)) < 0.15)
             marked = ~above if name == "support" else above
-            row["labels"][key] = [
-                span for span, mark in zip(spans[name], marked, strict=True) if mark
-            ]
+            row["labels"][key] = [span for span, mark in zip(spans, marked, strict=True) if mark]
         row["labels"]["adherent"] = not row["labels"]["unsupported"]
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    write_rows(path, rows)
     return path
-
-
-def outputs(model: RagModel, item: Item) -> Outputs:
-    with torch.no_grad():
-        found: Outputs = model(*collate_items([item], 0).windows)
-    return found
 
 
 def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps: Any) -> None:
@@ -154,22 +146,16 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
     model, items, _ = read(bundle, data)
     joined = {name: probabilities(one, maps[name]) for name, one in logits.items()}
     for place, item in enumerate(items):
-        found = outputs(model, item)
-        for name, values in (
-            ("relevance", found.relevance),
-            ("utilization", found.utilization),
-        ):
-            own = logits[name].row == place
-            assert float(joined[name].sentences[own].mean()) == pytest.approx(
-                float(values), abs=2e-5
-            )
-        own = logits["support"].row == place
-        count = int(own.sum())
-        assert joined["support"].sentences[own].tolist() == pytest.approx(
-            found.sentence_support[0, :count].tolist(), abs=2e-5
-        )
-        assert float(joined["support"].weakest[place]) == pytest.approx(
-            float(found.faithfulness), abs=2e-5
+        with torch.no_grad():
+            found: Outputs = model(*collate_items([item], 0).windows)
+        own = {name: one.row == place for name, one in logits.items()}
+        means = [joined[name].sentences[own[name]].mean() for name in CONTEXT_HEADS]
+        wanted = [*means, joined["support"].weakest[place]]
+        scores = (found.relevance, found.utilization, found.faithfulness)
+        assert [float(one) for one in scores] == pytest.approx(list(map(float, wanted)), abs=2e-5)
+        support = joined["support"].sentences[own["support"]].tolist()
+        assert found.sentence_support[0, : len(support)].tolist() == pytest.approx(
+            support, abs=2e-5
         )
 
 
@@ -221,18 +207,13 @@ def test_a_second_calibration_comes_after_the_first(bundle: Path, data: Path) ->
 def shared(written: Path) -> Path:
     """Write rows whose labels follow lexical overlap with noise."""
     random = np.random.default_rng(1)
-    rows: list[dict[str, Any]] = [
-        {
-            "question": ("Is the ferry red?", "Has the boat ten oars?", "")[number % 3],
-            "contexts": list(PASSAGES),
-            "response": (*RESPONSES, "The ferry is red.")[number % 3],
-            "group": f"group {number}",
-            "labels": {"unsupported": [], "relevant": [], "utilized": []},
-        }
-        for number in range(24)
+    questions = ("Is the ferry red?", "Has the boat ten oars?", "")
+    responses = (*RESPONSES, "The ferry is red.")
+    rows = [
+        row_of(questions[n % 3], list(PASSAGES), responses[n % 3], f"group {n}") for n in range(24)
     ]
     path = written.with_name("shared.jsonl")
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    write_rows(path, rows)
     for row, item in zip(rows, read(written, path)[1], strict=True):
         texts, layout = item.tokenized, item.layout
         contexts = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
@@ -245,7 +226,7 @@ def shared(written: Path) -> Path:
             _, first = np.unique(of, return_index=True)
             marks = (overlap[first] > 0.3) ^ (random.random(len(spans)) < 0.15)
             row["labels"][key] = [s for s, mark in zip(spans, marks, strict=True) if mark]
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    write_rows(path, rows)
     return path
 
 
@@ -346,19 +327,17 @@ def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> Non
 
 
 def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path) -> None:
-    row = {"question": "q", "contexts": [PASSAGES[0]], "response": "The mill.", "labels": {}}
-    row["labels"] = {"relevant": [[0, 0, 22]]}
-    path = tmp_path / "one.jsonl"
-    path.write_text(json.dumps(row), encoding="utf-8")
-    with pytest.raises(DataError, match="utilization: needs labels of both kinds"):
-        calibrate(bundle, [f"jsonl:{path}"], "all", Choices(heads=("utilization",)))
-    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match="no row in split 'all' to calibrate on"):
-        calibrate(bundle, [f"jsonl:{tmp_path / 'empty.jsonl'}"], "all")
-    with pytest.raises(DataError, match="to calibrate on from elsewhere"):
-        calibrate(bundle, [f"jsonl:{path}"], "all", Choices(only=("elsewhere",)))
-    with pytest.raises(DataError, match="thresholds from elsewhere: no row"):
-        calibrate(bundle, [f"jsonl:{path}"], "all", Choices(thresholds_from=("elsewhere",)))
+    row = row_of("q", [PASSAGES[0]], "The mill.", "g") | {"labels": {"relevant": [[0, 0, 22]]}}
+    write_rows(tmp_path / "one.jsonl", [row])
+    write_rows(tmp_path / "empty.jsonl", [])
+    for name, choices, message in (
+        ("one", Choices(heads=("utilization",)), "utilization: needs labels of both kinds"),
+        ("empty", Choices(), "no row in split 'all' to calibrate on"),
+        ("one", Choices(only=("elsewhere",)), "to calibrate on from elsewhere"),
+        ("one", Choices(thresholds_from=("elsewhere",)), "thresholds from elsewhere: no row"),
+    ):
+        with pytest.raises(DataError, match=message):
+            calibrate(bundle, [f"jsonl:{tmp_path / name}.jsonl"], "all", choices)
 
 
 def test_a_report_shows_errors_and_curves(bundle: Path, data: Path, tmp_path: Path) -> None:
@@ -384,7 +363,7 @@ def test_the_command_says_in_words_and_code_that_nothing_is_told_apart(
     for row in rows:
         row["labels"] = {"relevant": row["labels"]["relevant"]}
     marked, page = tmp_path / "marked.jsonl", tmp_path / "page.html"
-    marked.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    write_rows(marked, rows)
     old = read_bundle(bundle).info.thresholds
     command = ["calibrate", str(bundle), "--data", f"jsonl:{marked}", "--split", "all"]
     result = CliRunner().invoke(app, [*command, "--report", str(page)])

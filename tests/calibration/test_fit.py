@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,17 +54,18 @@ def sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(1 / (1 + np.exp(-values)))
 
 
-def linear(found: Map) -> LinearMap:
+def fitted(head: HeadLogits, method: Method = "platt", **options: Any) -> LinearMap:
+    found = fit(head, method, what="relevance", **options)
     assert isinstance(found, LinearMap)
     return found
 
 
 def test_a_fit_finds_the_scale_and_shift_that_made_the_marks() -> None:
     logits = np.random.default_rng(0).normal(size=N) * 2
-    found = linear(fit(head(logits, drawn(sigmoid(0.5 * logits - 1))), "platt", what="made up"))
+    found = fitted(head(logits, drawn(sigmoid(0.5 * logits - 1))))
     assert found.scale == pytest.approx(0.5, abs=0.03)
     assert found.shift == pytest.approx(-1.0, abs=0.06)
-    found = linear(fit(head(logits, drawn(sigmoid(3 * logits))), "temperature", what="made up"))
+    found = fitted(head(logits, drawn(sigmoid(3 * logits))), "temperature")
     assert found.scale == pytest.approx(3, abs=0.2) and found.shift == 0
 
 
@@ -74,20 +75,20 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
     marks = drawn(sigmoid(0.5 * logits - 1 + 3 * overlap))
     known = torch.from_numpy(overlap)
     given_head = dataclasses.replace(head(logits, marks), lexical_overlap=known)
-    found = linear(fit(given_head, "platt", what="made up", lexical_overlap=True))
+    found = fitted(given_head, lexical_overlap=True)
     assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.1)
     assert found.lexical_overlap == pytest.approx(3.0, abs=0.2)
     tokens = probabilities(given_head, found).tokens
     assert tokens.numpy() == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
     for method, asked in (("platt", False), ("temperature", True)):
-        alone = fit(given_head, cast(Method, method), what="made up", lexical_overlap=asked)
-        assert linear(alone).lexical_overlap == 0
+        alone = fitted(given_head, cast(Method, method), lexical_overlap=asked)
+        assert alone.lexical_overlap == 0
 
 
 def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
     logits = np.random.default_rng(0).normal(size=(N, 3)) * 3
     true = torch.tensor(logits * 0.4 + [0.7, 0, 0]).softmax(-1)[:, 0].numpy()
-    found = linear(fit(head(logits, drawn(true)), "platt", what="made up"))
+    found = fitted(head(logits, drawn(true)))
     assert found.scale == pytest.approx(0.4, abs=0.04)
     assert found.shift == pytest.approx(0.7, abs=0.08)
     joined = probabilities(head(logits, true), LinearMap(0.4, 0.7))
@@ -97,25 +98,22 @@ def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
 def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
     logits, marks = [2.0, 1.0, -1.0, -2.0, 50.0, 60.0], [1, 0, 1, 0, NAN, 0]
     weights = [1.0, 1, 1, 1, 1, 0]
-    of_all = linear(fit(head(logits, marks, weights), "platt", what="made up"))
-    of_four = linear(fit(head(logits[:4], marks[:4]), "platt", what="made up"))
+    of_all = fitted(head(logits, marks, weights))
+    of_four = fitted(head(logits[:4], marks[:4]))
     assert of_all.scale == pytest.approx(of_four.scale, rel=1e-3)
     rows = np.array([True] * 4 + [False] * 2)
-    of_rows = linear(fit(head(logits, [1, 0, 1, 0, 0, 0]), "platt", what="made up", rows=rows))
+    of_rows = fitted(head(logits, [1, 0, 1, 0, 0, 0]), rows=rows)
     assert of_rows.scale == pytest.approx(of_four.scale, rel=1e-3)
 
 
 def test_marks_that_cannot_be_fitted_are_refused_by_name() -> None:
+    separated = fitted(head([-1.0, -2.0, 1.0, 2.0], [0, 0, 1, 1]))
+    assert 1 < separated.scale < 50  # finite
     with pytest.raises(DataError, match=r"relevance: needs labels of both kinds"):
-        fit(head([1.0, 2.0, 3.0], [1, 1, NAN]), "platt", what="relevance")
+        fitted(head([1.0, 2.0, 3.0], [1, 1, NAN]))
     logits = np.linspace(-2, 2, 400)
     with pytest.raises(DataError, match=r"relevance: .* inversely related"):
-        fit(head(logits, drawn(sigmoid(-2 * logits))), "platt", what="relevance")
-
-
-def test_marks_that_are_told_apart_at_once_give_a_finite_map() -> None:
-    found = linear(fit(head([-1.0, -2.0, 1.0, 2.0], [0, 0, 1, 1]), "platt", what="made up"))
-    assert 1 < found.scale < 50
+        fitted(head(logits, drawn(sigmoid(-2 * logits))))
 
 
 def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentence() -> None:
@@ -153,10 +151,10 @@ def test_support_can_be_fitted_on_whole_responses() -> None:
         verdict=torch.tensor(drawn(sigmoid(2 * weakest - 0.5))),
         weight=torch.ones(N // 2).double(),
     )
-    found = linear(fit(one, "platt", what="support", level="response"))
+    found = fitted(one, level="response")
     assert found.scale == pytest.approx(2, abs=0.15)
     assert found.shift == pytest.approx(-0.5, abs=0.1)
-    both = linear(fit(one, "platt", what="support", level="both"))
+    both = fitted(one, level="both")
     assert both.scale < found.scale
 
 
@@ -164,14 +162,12 @@ def test_an_isotonic_map_bends_where_a_line_cannot() -> None:
     logits = np.random.default_rng(0).normal(size=N) * 2
     true = np.where(logits < 0, 0.15, sigmoid(logits * 1.5))
     one = head(logits, drawn(true))
-    errors = {}
-    for method in ("platt", "isotonic"):
-        chosen: Method = "platt" if method == "platt" else "isotonic"
-        found = fit(one, chosen, what="made up")
-        errors[method] = float(np.abs(probabilities(one, found).tokens.numpy() - true).mean())
-    assert isinstance(found, KnotMap) and 3 <= len(found.x) <= KNOTS
-    assert np.all(np.diff(found.y) > 0)
-    assert errors["isotonic"] < 0.02 < 0.04 < errors["platt"]
+    bent = fit(one, "isotonic", what="made up")
+    assert isinstance(bent, KnotMap) and 3 <= len(bent.x) <= KNOTS
+    assert np.all(np.diff(bent.y) > 0)
+    maps = (bent, fitted(one))
+    errors = [np.abs(probabilities(one, found).tokens.numpy() - true).mean() for found in maps]
+    assert errors[0] < 0.02 < 0.04 < errors[1]
 
 
 @given(
@@ -210,10 +206,8 @@ def test_halves_keep_groups_whole() -> None:
     groups = ["a", "b", "a", "c", "d", "c"]
     first, second = halves(groups)
     assert (first ^ second).all()
-    assert {groups[i] for i in np.flatnonzero(first)}.isdisjoint(
-        groups[i] for i in np.flatnonzero(second)
-    )
-    assert len({groups[i] for i in np.flatnonzero(first)}) == 2
+    ours, theirs = ({groups[i] for i in np.flatnonzero(half)} for half in (first, second))
+    assert ours.isdisjoint(theirs) and len(ours) == 2
 
 
 def test_each_half_is_judged_by_the_map_of_the_other() -> None:

@@ -43,19 +43,13 @@ def test_no_threshold_is_better(drawn: list[tuple[float, int, int]]) -> None:
     assert f1_at(found.threshold, support, gold, size) == pytest.approx(found.f1)
 
 
-def test_the_threshold_stands_half_way_between_what_it_separates() -> None:
+def test_the_threshold_is_half_way_between_what_it_separates() -> None:
     found = best_threshold(np.array([0.1, 0.3, 0.7, 0.9]), np.array([1.0, 1.0, 0.0, 0.0]))
-    assert found is not None
-    assert found.threshold == pytest.approx(0.5)
-    assert found.f1 == 1.0
-
-
-def test_adjacent_numbers_are_still_separated() -> None:
-    low = 0.25  # the middle rounds to it
+    assert found is not None and (found.threshold, found.f1) == pytest.approx((0.5, 1.0))
+    low = 0.25  # the middle of it and the next number rounds to it
     high = float(np.nextafter(low, 1))
     found = best_threshold(np.array([low, high]), np.array([1.0, 0.0]))
-    assert found is not None
-    assert low < found.threshold <= high
+    assert found is not None and low < found.threshold <= high
 
 
 def scores(
@@ -80,26 +74,13 @@ def scores(
 
 def test_each_threshold_is_chosen_from_its_own_numbers() -> None:
     # "Red fox." is supported, "Blue owls sang." is not but for its first word.
-    one = scores(
-        "Red fox. Blue owls sang.",
-        (Span(14, 23),),
-        False,
-        0.2,
-        [(0, 8, 0.8), (9, 24, 0.4)],
-        [
-            (0, 3, 0.9),
-            (4, 7, 0.9),
-            (7, 8, 0.9),
-            (9, 13, 0.7),
-            (14, 18, 0.1),
-            (19, 21, 0.9),  # "sa" + "ng": one word, flagged by its second half
-            (21, 23, 0.3),
-            (23, 24, 0.9),
-        ],
-    )
-    other = scores(
-        "Red fox.", (), True, 0.6, [(0, 8, 0.9)], [(0, 3, 0.9), (4, 7, 0.8), (7, 8, 0.9)]
-    )
+    support = [0.9, 0.9, 0.9, 0.7, 0.1, 0.9, 0.3, 0.9]
+    at = [(0, 3), (4, 7), (7, 8), (9, 13), (14, 18), (19, 21), (21, 23), (23, 24)]
+    tokens = [(*span, value) for span, value in zip(at, support, strict=True)]
+    text = "Red fox. Blue owls sang."  # "sa" + "ng": one word, flagged by its second half
+    one = scores(text, (Span(14, 23),), False, 0.2, [(0, 8, 0.8), (9, 24, 0.4)], tokens)
+    tokens = [(0, 3, 0.9), (4, 7, 0.8), (7, 8, 0.9)]
+    other = scores("Red fox.", (), True, 0.6, [(0, 8, 0.9)], tokens)
     chosen = choose_thresholds([one, other])
     values = {name: best and (best.threshold, best.f1) for name, best in chosen.items()}
     assert values["adherence"] == pytest.approx((0.4, 1.0))
@@ -108,14 +89,8 @@ def test_each_threshold_is_chosen_from_its_own_numbers() -> None:
 
 
 def test_a_token_that_begins_with_the_space_belongs_to_the_word_after_it() -> None:
-    one = scores(
-        "aa bb cc",
-        (Span(3, 5),),
-        False,
-        0.1,
-        [(0, 8, 0.1)],
-        [(0, 2, 0.9), (2, 5, 0.1), (5, 8, 0.9)],
-    )
+    tokens = [(0, 2, 0.9), (2, 5, 0.1), (5, 8, 0.9)]
+    one = scores("aa bb cc", (Span(3, 5),), False, 0.1, [(0, 8, 0.1)], tokens)
     best = choose_thresholds([one])["span"]
     assert best is not None and (best.threshold, best.f1) == pytest.approx((0.5, 1.0))
 

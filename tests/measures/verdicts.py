@@ -27,11 +27,12 @@ def verdict(
     relevance: float | None = 0.5,
     utilization: float | None = 0.5,
     completeness: float | None = 0.5,
-    threshold: float = 0.5,
+    probs: tuple[float, float] = (0.75, 0.25),
 ) -> Evaluation:
+    """Return a verdict; ``probs`` are relevance and utilization of each context sentence."""
     support = 0.0 if faithfulness is None else faithfulness
     context = tuple(
-        ContextSentence(start, end, CONTEXT[start:end], 0.75, 0.25) for start, end in SENTENCES
+        ContextSentence(start, end, CONTEXT[start:end], *probs) for start, end in SENTENCES
     )
     return Evaluation(
         id="x",
@@ -40,13 +41,13 @@ def verdict(
         relevance=relevance,
         utilization=utilization,
         completeness=completeness,
-        adherent=None if faithfulness is None else faithfulness >= threshold,
+        adherent=None if faithfulness is None else faithfulness >= 0.5,
         unsupported=tuple(
             UnsupportedSpan(start, end, RESPONSE[start:end], 0.9) for start, end in flagged
         ),
         sentences=(
             SentenceVerdict(0, 19, RESPONSE[:19], 0.9, True),
-            SentenceVerdict(20, 38, RESPONSE[20:], support, support >= threshold),
+            SentenceVerdict(20, 38, RESPONSE[20:], support, support >= 0.5),
         ),
         contexts=(ContextVerdict(relevance=relevance, utilization=utilization, sentences=context),),
         windows=1,
