@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 
 import torch
 
 from trivet.ablation.grid import Grid, MeasuredRows, Run
-from trivet.ablation.run import Rows, finish, is_of_a_grid, state_of
+from trivet.ablation.run import BEGUN, Rows, finish, state_of
 from trivet.ablation.scores import load_rows
 from trivet.data.labelled.sources import load_source
 from trivet.records import ConfigError
@@ -69,7 +68,7 @@ def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
             if state_of(run, grid.test) != "finished":
                 left.append(run)
         except ConfigError as error:
-            if replace_changed and is_of_a_grid(run):
+            if replace_changed and (run.folder / BEGUN).exists():
                 left.append(run)
                 changed.append(run)
             else:
@@ -147,7 +146,12 @@ def _work(
     """Finish one run in this process, with its output in its log."""
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     run.folder.mkdir(parents=True, exist_ok=True)
-    _redirect_to(run.folder / LOG)
+    log = os.open(run.folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("trivet").setLevel(logging.INFO)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     try:
@@ -163,13 +167,3 @@ def _end_with_the_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
-
-
-def _redirect_to(path: Path) -> None:
-    """Redirect stdout, stderr and the log of this process to a file."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("trivet").setLevel(logging.INFO)

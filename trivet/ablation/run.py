@@ -152,11 +152,6 @@ def finish(
     return done
 
 
-def is_of_a_grid(run: Run) -> bool:
-    """Return whether the run's folder was begun by a grid."""
-    return (run.folder / BEGUN).exists()
-
-
 def effective(config: TrainConfig) -> str:
     """Return the part of a configuration that determines the weights, as YAML."""
     tree = _tree(dump_config(config))

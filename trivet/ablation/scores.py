@@ -222,7 +222,7 @@ def write_scores(path: Path, rows: Iterable[RowScore]) -> None:
 
 
 def read_scores(path: Path) -> list[RowScore]:
-    """Read what ``write_scores`` wrote.
+    """Return the row scores of a file.
 
     Raises:
         DataError: The file cannot be read, or a line is no row score.

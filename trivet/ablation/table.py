@@ -129,46 +129,25 @@ def values_of(one: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[
         points = {seed: one.estimates[i].value for seed, i in seeds.items()}
         defined = {seed: point for seed, point in points.items() if point is not None}
         mean, low, high = t_interval(list(defined.values()))
-        value = Value(
-            test=one.test,
-            source=one.source,
-            overall=one.overall,
-            measure=one.measure,
-            cell=cell,
-            mean=mean,
-            low=low,
-            high=high,
-            seeds=defined,
-            n=one.n,
-            positives=one.positives,
-            groups=one.groups,
-        )
         pairs = [(i, place[cells[0], s]) for s, i in seeds.items() if (cells[0], s) in place]
-        if cell != cells[0] and pairs:
-            value = _with_difference(value, one, pairs)
-        values.append(value)
+        difference = _difference(one, pairs if cell != cells[0] else ())
+        name = (one.test, one.source, one.overall, one.measure, cell)
+        counts = (one.n, one.positives, one.groups)
+        values.append(Value(*name, mean, low, high, defined, *counts, *difference))
     return values
 
 
-def _with_difference(value: Value, one: Compared, pairs: Sequence[tuple[int, int]]) -> Value:
-    """Add the difference of paired runs, and both of its intervals."""
+def _difference(one: Compared, pairs: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
+    """Return the difference of paired runs, its interval over rows and that over seeds."""
     differences, resampled = [], []
     for ours, theirs in pairs:
         mine, first = one.estimates[ours], one.estimates[theirs]
         if mine.value is not None and first.value is not None:
             differences.append(mine.value - first.value)
             resampled.append(mine.resampled - first.resampled)
-    mean, seeds_low, seeds_high = t_interval(differences)
+    mean, *over_seeds = t_interval(differences)
     interval = Estimate(mean, np.mean(resampled, axis=0)).interval() if resampled else None
-    rows_low, rows_high = interval or (None, None)
-    return dataclasses.replace(
-        value,
-        difference=mean,
-        rows_low=rows_low,
-        rows_high=rows_high,
-        seeds_low=seeds_low,
-        seeds_high=seeds_high,
-    )
+    return mean, *(interval or (None, None)), *over_seeds
 
 
 def t_interval(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:

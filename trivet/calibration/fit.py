@@ -107,18 +107,10 @@ def fit(
     weighing: Weighing = "example",
     lexical_overlap: bool = False,
 ) -> Map:
-    """Return the map of maximum likelihood.
+    """Return the map of maximum likelihood over some examples, by default all.
 
-    Args:
-        head: Logits and labels.
-        method: Kind of map.
-        what: Name of the head in messages.
-        rows: Examples to use; all by default. *Shape:* [B].
-        level: Unit of the likelihood: sentences, whole responses or both with equal weight. Without
-            labels of one kind the other is used.
-        faithfulness: Kind of a response's weakest part.
-        weighing: Unit that counts once.
-        lexical_overlap: Whether a Platt map has a weight of lexical overlap, if it is known.
+    A level without labels is replaced by the other one; ``both`` weighs them equally. ``what`` is
+    the name of the head in messages, ``lexical_overlap`` adds its weight to a Platt map.
 
     Raises:
         DataError: Labels of a class are missing, or labels and logits are not positively related.

@@ -6,20 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from trivet.calibration.fit import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.tokenization import IntArray
+from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
 
-FloatArray = npt.NDArray[np.float64]
-WINDOWS_PER_CALL = {"cpu": 16, "cuda": 256}
+_WINDOWS_PER_CALL = {"cpu": 16, "cuda": 256}
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
 
 def _logits(model: RagModel, windows: Iterable[Tensor]) -> TokenLogits:
     device = next(model.parameters()).device
-    most = WINDOWS_PER_CALL.get(device.type, 16)
+    most = _WINDOWS_PER_CALL.get(device.type, 16)
     with torch.inference_mode():
         parts = [
             model.read(*(tensor.to(device) for tensor in some))

@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from trivet.calibration.fit import HeadLogits, Map, Probabilities, probabilities
 from trivet.data.tokenization import BoolArray
-from trivet.measures.curves import ReliabilityBin, expected_calibration_error, reliability_bins
+from trivet.measures.curves import (
+    FloatArray,
+    ReliabilityBin,
+    expected_calibration_error,
+    reliability_bins,
+)
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction
 from trivet.records import DataError
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,7 @@ def head_report(
 ) -> HeadReport:
     """Measure a head by its sentences, or ``faithfulness`` by whole responses.
 
-    Args:
-        name: Head, or ``faithfulness``.
-        head: Labels.
-        before: Probabilities of the bundle.
-        after: Cross-fitted probabilities.
-        masks: Result of ``parts``.
-        found: Map fitted on all rows.
-        note: Reason for a missing map.
+    The map was fitted on all rows, the probabilities after it are cross-fitted.
     """
     if name == "faithfulness":
         unit, kind, truth = "responses", "weakest", head.verdict.numpy()

@@ -123,10 +123,8 @@ def _sections(
 
 
 def _curve(report: HeadReport) -> str:
-    title = f"{report.name}, {report.unit}"
-    if report.after:
-        return reliability_svg(report.after, title, before=report.before)
-    return reliability_svg(report.before, title)
+    curves = (report.after, report.before) if report.after else (report.before, ())
+    return reliability_svg(curves[0], f"{report.name}, {report.unit}", before=curves[1])
 
 
 def _map_words(report: HeadReport) -> str:

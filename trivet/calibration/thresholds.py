@@ -143,13 +143,7 @@ def choose_or_keep(
     """Return the thresholds that the rows justify, and the new thresholds of the bundle.
 
     A kept threshold is moved with a changed support, so that it flags as many rows as before.
-
-    Args:
-        old: Thresholds of the bundle.
-        before: Scores before the calibration.
-        after: Scores after it, of the same examples.
-        sources: Prefixes of the sources that choose; all if empty.
-        least_precision: Required precision; None for the best F1.
+    ``sources`` are the prefixes of those that choose; all if empty.
 
     Raises:
         DataError: No row has such a source.

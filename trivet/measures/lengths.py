@@ -67,12 +67,6 @@ def measure_by_length(
     A change is relative: -0.1 for a value a tenth below that of the shortest bucket with rows. Its
     interval uses the same resamples for both values.
 
-    Args:
-        rows: Predictions of any mix of sources.
-        tokens: Length of each.
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
-
     Returns:
         For each source by name, then for each family of several sources (``FAMILY/pooled``): the
         figures of each bucket that has rows, followed by their changes (``MEASURE_change``).

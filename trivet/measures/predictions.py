@@ -71,9 +71,7 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
 
 def _response_units(rows: Sequence[Prediction]) -> Units:
     kept, verdicts, failed = verdicts_of(
-        rows,
-        known=lambda labels: labels.adherent is not None,
-        scored=lambda verdict: verdict.faithfulness is not None,
+        rows, lambda labels: labels.adherent is not None, "faithfulness"
     )
     scores = 1 - finite(verdicts, [verdict.faithfulness for verdict in verdicts])
     positive = np.array([rows[i].example.labels.adherent is False for i in kept], dtype=bool)
@@ -83,9 +81,7 @@ def _response_units(rows: Sequence[Prediction]) -> Units:
 def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: str) -> Units:
     """Return the sentences whose label is known, of the verdicts that have a score."""
     kept, verdicts, failed = verdicts_of(
-        rows,
-        known=lambda labels: getattr(labels, label) is not None,
-        scored=lambda verdict: getattr(verdict, score) is not None,
+        rows, lambda labels: getattr(labels, label) is not None, score
     )
     probs, positive = [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for row, verdict in zip(kept, verdicts, strict=True):
@@ -102,16 +98,14 @@ def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: st
 
 
 def verdicts_of(
-    rows: Sequence[Prediction],
-    known: Callable[[Labels], bool],
-    scored: Callable[[Evaluation], bool],
+    rows: Sequence[Prediction], known: Callable[[Labels], bool], score: str
 ) -> tuple[IntArray, list[Evaluation], int]:
-    """Return the rows with truth and verdict, their verdicts, and the number with truth alone."""
+    """Return the rows with truth and score, their verdicts, and the number with truth alone."""
     kept, verdicts, failed = [], [], 0
     for i, row in enumerate(rows):
         if not known(row.example.labels):
             continue
-        if isinstance(row.evaluation, Evaluation) and scored(row.evaluation):
+        if isinstance(row.evaluation, Evaluation) and getattr(row.evaluation, score) is not None:
             kept.append(i)
             verdicts.append(row.evaluation)
         else:

@@ -69,11 +69,15 @@ def samples(rows: Sequence[Prediction]) -> list[Sample]:
 def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
     """Return the response-level samples: positive = not adherent, score = 1 - faithfulness."""
     kept, scores, positive = units.rows, units.probs, units.positive
-    flagged = np.array([_flagged(rows[i]) for i in kept], dtype=float)
+    flagged = np.array(
+        [getattr(rows[i].evaluation, "adherent", None) is False for i in kept], dtype=float
+    )
     hits, gold = flagged * positive, positive.astype(float)
     one_class = _one_class(positive, "hallucinated", "adherent")
     no_gold = None if positive.any() else "no hallucinated row"
+    nothing = None if flagged.any() else "nothing was flagged"
     best = best_threshold(1 - scores, gold)
+    chosen = f"threshold {best.threshold:.4f} was chosen on these very rows" if best else None
 
     def sample(
         measure: str, statistic: Statistic, undefined: str | None, note: str | None = None
@@ -85,19 +89,10 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
     return [
         sample("hallucination_auroc", auroc(scores, positive), one_class),
         sample("hallucination_accuracy", ratio(right, every, every), None),
-        sample(
-            "hallucination_precision",
-            ratio(hits, flagged, flagged),
-            None if flagged.any() else "nothing was flagged",
-        ),
+        sample("hallucination_precision", ratio(hits, flagged, flagged), nothing),
         sample("hallucination_recall", ratio(hits, gold, gold), no_gold),
         sample("hallucination_f1", ratio(2 * hits, flagged + gold, gold), no_gold),
-        sample(
-            "hallucination_f1_best_threshold",
-            best_f1(scores, positive),
-            no_gold,
-            f"threshold {best.threshold:.4f} was chosen on these very rows" if best else None,
-        ),
+        sample("hallucination_f1_best_threshold", best_f1(scores, positive), no_gold, chosen),
         _calibration("hallucination", units),
     ]
 
@@ -108,9 +103,7 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
     Rows without gold spans count. Characters of overlapping spans are counted once.
     """
     kept, verdicts, failed = verdicts_of(
-        rows,
-        known=lambda labels: labels.unsupported is not None,
-        scored=lambda verdict: verdict.faithfulness is not None,
+        rows, lambda labels: labels.unsupported is not None, "faithfulness"
     )
     amounts = np.zeros((3, len(kept)))
     for place, (row, verdict) in enumerate(zip(kept, verdicts, strict=True)):
@@ -122,16 +115,13 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
     hits, predicted, truth = amounts
     positives = int((truth > 0).sum())
     no_gold = None if positives else "no row with an unsupported span"
+    nothing = None if predicted.any() else "nothing was flagged"
 
     def sample(measure: str, statistic: Statistic, undefined: str | None) -> Sample:
         return Sample(measure, kept, statistic, positives, failed, undefined)
 
     return [
-        sample(
-            "span_precision",
-            ratio(hits, predicted, predicted),
-            None if predicted.any() else "nothing was flagged",
-        ),
+        sample("span_precision", ratio(hits, predicted, predicted), nothing),
         sample("span_recall", ratio(hits, truth, truth), no_gold),
         sample("span_f1", ratio(2 * hits, predicted + truth, truth), no_gold),
     ]
@@ -139,11 +129,7 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
 
 def _score(rows: Sequence[Prediction], name: str) -> Sample:
     """Return the sample of an example score's RMSE."""
-    kept, verdicts, failed = verdicts_of(
-        rows,
-        known=lambda labels: _score_known(labels, name),
-        scored=lambda verdict: getattr(verdict, name) is not None,
-    )
+    kept, verdicts, failed = verdicts_of(rows, lambda labels: _score_known(labels, name), name)
     predicted = finite(verdicts, [getattr(verdict, name) for verdict in verdicts])
     true = [
         true_score(rows[row].example.labels, verdict, name)
@@ -175,10 +161,6 @@ def true_score(labels: Labels, verdict: Evaluation, name: str) -> float | None:
         return float((relevant & utilized).sum() / max(relevant.sum(), 1))
     marked = relevant if name == "relevance" else utilized
     return float(marked.mean()) if len(marked) else 0.0
-
-
-def _flagged(row: Prediction) -> bool:
-    return isinstance(row.evaluation, Evaluation) and row.evaluation.adherent is False
 
 
 def _calibration(name: str, units: Units) -> Sample:
