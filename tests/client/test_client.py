@@ -209,8 +209,7 @@ def test_a_backend_failure_fails_every_example_of_its_request(
 
 
 def test_requests_run_concurrently_and_no_more_is_read_than_they_hold(
-    kind: Any,
-    server: ScriptedServer,
+    kind: Any, server: ScriptedServer
 ) -> None:
     both, read = threading.Barrier(2, timeout=20), []
 

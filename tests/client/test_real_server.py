@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import trivet
-from tests.client.conftest import BlockingAsyncClient, call
+from tests.client.conftest import call
 from trivet.records import Evaluation, ExampleError, RagExample, ServerError
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer, bind
@@ -64,8 +64,8 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def test_verdicts_are_the_evaluators(url: str, embedded: trivet.Evaluator) -> None:
-    with trivet.Client(url) as client:
+def test_verdicts_are_the_evaluators(kind: Any, url: str, embedded: trivet.Evaluator) -> None:
+    with kind(url) as client:
         for example in EXAMPLES[:3]:
             assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
         bare = client.evaluate("Where?", [], "Here.", allow_empty_contexts=True)
@@ -75,9 +75,6 @@ def test_verdicts_are_the_evaluators(url: str, embedded: trivet.Evaluator) -> No
         assert caught.value.code == "empty_contexts"
         info = client.info()
         assert (info["version"], info["limits"]["max_examples"]) == (trivet.__version__, 64)
-
-    with BlockingAsyncClient(url) as client:
-        assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
         relevance = client.relevance(example.question, example.contexts)
         alone = embedded.evaluate(example.question, example.contexts, "")
         assert (relevance.relevance, relevance.contexts) == (alone.relevance, alone.contexts)

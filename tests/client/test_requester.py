@@ -72,10 +72,8 @@ def test_a_temporary_problem_is_retried_as_often_as_allowed(
         assert (caught.value.status, caught.value.error_type) == (None, "unreachable")
 
 
-def wrong_certificate() -> httpx2.ConnectError:
-    error = httpx2.ConnectError("CERTIFICATE_VERIFY_FAILED")
-    error.__cause__ = ssl.SSLError("CERTIFICATE_VERIFY_FAILED")
-    return error
+WRONG_CERTIFICATE = httpx2.ConnectError("CERTIFICATE_VERIFY_FAILED")
+WRONG_CERTIFICATE.__cause__ = ssl.SSLError("CERTIFICATE_VERIFY_FAILED")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,7 @@ def wrong_certificate() -> httpx2.ConnectError:
     [
         (httpx2.ReadTimeout(""), "timeout", r"did not answer in time \(ReadTimeout\)"),
         (httpx2.PoolTimeout("full"), "timeout", r"in time \(PoolTimeout: full\); raise timeout_se"),
-        (wrong_certificate(), "unreachable", "cannot be reached .*CERTIFICATE_VERIFY_FAILED"),
+        (WRONG_CERTIFICATE, "unreachable", "cannot be reached .*CERTIFICATE_VERIFY_FAILED"),
         (httpx2.UnsupportedProtocol("no"), "unreachable", "cannot be reached"),
     ],
 )

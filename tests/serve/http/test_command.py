@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,13 +50,6 @@ def test_settings_that_cannot_work_are_refused_in_one_line(
     assert code == 2
     assert shown.startswith(message)
     assert shown.count("\n") == 1
-
-
-def test_a_port_that_is_taken_is_refused(call: Call) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, message = call("--port", str(taken.getsockname()[1]))
-    assert code == 2
-    assert "cannot be used: Address already in use; give another (--port)" in message
 
 
 def test_a_bundle_that_is_none_is_refused_as_everywhere(call: Call, tmp_path: Path) -> None:

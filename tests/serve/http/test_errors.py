@@ -288,16 +288,3 @@ def test_a_client_that_hangs_up_before_its_body_is_counted(serve: Serve) -> None
     wire.gone.set()
     server.run(server.app(scope_of("/v1/evaluate"), wire.receive, wire.send))
     assert wire.sent[0]["status"] == 499
-
-
-def test_a_body_is_refused_by_its_claim_and_by_its_length(serve: Serve) -> None:
-    server = serve(ServerSettings(max_body_bytes=100), backend=EvenBackend())
-
-    async def parts() -> Any:
-        for _ in range(20):
-            yield b" " * 10
-
-    in_parts = server.run(server.client.post("/v1/evaluate", content=parts()))
-    for answer in (in_parts, server.post("/v1/evaluate", b" " * 101)):
-        assert refusal(answer)[:2] == (413, "too_large")
-    assert server.metric('trivet_rejected_total{reason="too_large"}') == 2

@@ -60,7 +60,7 @@ def serve(
     asyncio.run(whole())
 
 
-async def exchange(server: RunningServer, request: bytes = b"") -> bytes:
+async def exchange(server: RunningServer, request: bytes) -> bytes:
     """Send a request on a new connection, and return all that comes until it is closed."""
     reader, writer = await connect(port_of(server))
     writer.write(request)
@@ -137,7 +137,8 @@ def test_a_backend_that_fails_on_a_stored_example_is_refused(backend: EvenBacken
 def test_a_taken_port_and_a_foreign_address_are_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"port {port} of 127.0.0.1 cannot be used: Address"):
+        message = rf"port {port} of 127.0.0.1 cannot be used: Address .*; give another \(--port\)"
+        with pytest.raises(ConfigError, match=message):
             bind("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"port 1 of 192\.0\.2\.1 cannot be used"):
         bind("192.0.2.1", 1)
