@@ -52,6 +52,13 @@ def labelled(number: int, group: str) -> dict[str, Any]:
     }
 
 
+def begin(run: Run, config: str | None = None) -> None:
+    """Write the record of a begun run."""
+    run.folder.mkdir(parents=True)
+    record = {"config": config or effective(run.config), "tries": []}
+    (run.folder / BEGUN).write_text(json.dumps(record), encoding="utf-8")
+
+
 def write(path: Path, group: str, count: int) -> Path:
     rows = [labelled(number, f"{group}{number // 4}") for number in range(count)]
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
@@ -67,10 +74,8 @@ def make(bert_checkpoint: Path, tmp_path: Path) -> Make:
         "train": [{"spec": f"jsonl:{train}", "split": "all"}],
         "dev": [{"spec": f"jsonl:{dev}", "split": "all"}],
     }
-    base = tmp_path / "base.yaml"
-    base.write_text(
-        json.dumps({"encoder": {"name": str(bert_checkpoint)}, "data": data}), encoding="utf-8"
-    )
+    base = {"encoder": {"name": str(bert_checkpoint)}, "data": data}
+    (tmp_path / "base.yaml").write_text(json.dumps(base), encoding="utf-8")
     record = {
         "base": ["tiny.yaml", "base.yaml"],
         "overrides": ["optim.epochs=1", "run.checkpoint_minutes=1e-6"],
@@ -96,10 +101,7 @@ def test_a_grid_is_interrupted_continues_and_is_skipped(
 ) -> None:
     grid = make()
     assert [run.name for run in grid.runs] == [
-        "head_lr=0.001/seed0",
-        "head_lr=0.002/seed0",
-        "head_lr=0.001/seed1",
-        "head_lr=0.002/seed1",
+        f"head_lr={rate}/seed{seed}" for seed in (0, 1) for rate in (0.001, 0.002)
     ]
     step = RagTraining.training_step
     steps: list[int] = []
@@ -186,13 +188,12 @@ def test_test_rows_that_are_trained_on_are_refused(make: Make, tmp_path: Path) -
         ablate(make(test=[taught]))
 
 
-def test_a_changed_run_is_replaced_when_told_and_a_strangers_never(
+def test_a_changed_run_is_replaced_on_request_and_a_foreign_one_never(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = make()
     for run in grid.runs:
-        run.folder.mkdir(parents=True)
-        (run.folder / BEGUN).write_text(json.dumps({"config": effective(run.config), "tries": []}))
+        begin(run)
     changed = make("optim.epochs=3")
     assert [state_of(run, grid.test) for run in grid.runs] == ["begun"] * 4
     with pytest.raises(ConfigError) as refused:
@@ -213,10 +214,9 @@ def test_a_changed_run_is_replaced_when_told_and_a_strangers_never(
 
 def test_a_key_that_a_newer_version_brings_is_no_change(make: Make) -> None:
     run = make().runs[0]
-    run.folder.mkdir(parents=True)
     older = effective(run.config).replace("  warmup_share: 0.06\n", "")
     assert older != effective(run.config)
-    (run.folder / BEGUN).write_text(json.dumps({"config": older, "tries": []}))
+    begin(run, older)
     assert state_of(run, ()) == "begun"
 
 
@@ -226,8 +226,7 @@ def test_the_command_makes_the_table_again_without_a_run(
     grid = make()
     tests = [vars(test) for test in grid.test]
     for number, run in enumerate(grid.runs[:3]):
-        run.folder.mkdir(parents=True)
-        (run.folder / BEGUN).write_text(json.dumps({"config": effective(run.config), "tries": []}))
+        begin(run)
         one = RowScore("t", 0, None, "tiny", "g0", None, 9, relevance_true=0.0)
         rows = [replace(one, row=n, group=f"g{n}", relevance=number / 10) for n in range(3)]
         write_scores(run.folder / SCORES, rows)

@@ -24,7 +24,7 @@ def read(folder: Path, *overrides: str, **said: Any) -> Grid:
     return read_grid(path, folder / "out", overrides)
 
 
-def test_the_six_questions_ship() -> None:
+def test_six_grids_ship() -> None:
     six = {"augmentation", "faithfulness", "granularity", "loss_weights", "supervision", "trunk"}
     assert six <= {file.stem for file in SHIPPED}
 
@@ -43,10 +43,9 @@ def test_axes_are_combined_and_a_seed_is_finished_before_the_next(tmp_path: Path
     axes = {"granularity": ["token", "example"], "data.use_evidence": [True, False]}
     grid = read(tmp_path, "optim.epochs=7", axes=axes, seeds=[3, 5])
     assert list(grid.cells) == [
-        "granularity=token,use_evidence=true",
-        "granularity=token,use_evidence=false",
-        "granularity=example,use_evidence=true",
-        "granularity=example,use_evidence=false",
+        f"granularity={one},use_evidence={other}"
+        for one in ("token", "example")
+        for other in ("true", "false")
     ]
     assert [run.seed for run in grid.runs] == [3] * 4 + [5] * 4
     run = grid.runs[-1]
@@ -61,9 +60,8 @@ def test_keys_of_the_grid_itself_can_be_given_when_called(tmp_path: Path) -> Non
     cells = {"a": [], "b": ["optim.epochs=1"]}
     grid = read(tmp_path, "seeds=[4]", "test=[{spec: 'jsonl:other', split: all}]", cells=cells)
     assert [run.name for run in grid.runs] == ["a/seed4", "b/seed4"]
-    assert [(test.spec, test.split, test.label) for test in grid.test] == [
-        ("jsonl:other", "all", "jsonl:other all")
-    ]
+    (test,) = grid.test
+    assert (test.spec, test.split, test.label) == ("jsonl:other", "all", "jsonl:other all")
 
 
 @pytest.mark.parametrize(
@@ -92,11 +90,8 @@ def test_a_grid_that_makes_no_sense_is_refused(
         read(tmp_path, **said)
 
 
-def test_what_the_cells_differ_in_cannot_be_given_for_all(tmp_path: Path) -> None:
+def test_values_that_the_cells_differ_in_and_missing_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"optim\.epochs is what the cells of .* differ in"):
         read(tmp_path, "optim.epochs=3", axes={"optim.epochs": [1, 2]})
-
-
-def test_a_grid_file_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such grid file.* trunk\.yaml"):
         read_grid(Path("nowhere.yaml"))

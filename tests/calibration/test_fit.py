@@ -140,14 +140,10 @@ def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentenc
 def test_support_can_be_fitted_on_whole_responses() -> None:
     random = np.random.default_rng(0)
     logits = random.normal(size=N) + 1
-    row = np.repeat(np.arange(N // 2), 2)
     weakest = logits.reshape(-1, 2).min(1)
-    one = HeadLogits(
-        logits=torch.tensor(logits),
-        token=None,
-        sentence=torch.arange(N),
-        row=torch.tensor(row),
-        truth=torch.tensor(drawn(np.full(N, 0.5))),  # says nothing
+    one = dataclasses.replace(
+        head(logits, drawn(np.full(N, 0.5))),  # labels of sentences say nothing
+        row=torch.arange(N // 2).repeat_interleave(2),
         verdict=torch.tensor(drawn(sigmoid(2 * weakest - 0.5))),
         weight=torch.ones(N // 2).double(),
     )

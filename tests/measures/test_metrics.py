@@ -37,9 +37,8 @@ def test_the_response_level_by_hand() -> None:
     ]
     found = table(measure(rows))
     assert found["logs/hallucination_auroc"].value == pytest.approx(5 / 6)
-    assert found["logs/hallucination_precision"].value == pytest.approx(1 / 2)
-    assert found["logs/hallucination_recall"].value == pytest.approx(1 / 2)
-    assert found["logs/hallucination_f1"].value == pytest.approx(1 / 2)
+    for name in ("precision", "recall", "f1"):
+        assert found[f"logs/hallucination_{name}"].value == pytest.approx(1 / 2)
     # At 0.65 three are flagged, and both hallucinations are among them.
     assert found["logs/hallucination_f1_best_threshold"].value == pytest.approx(4 / 5)
     note = found["logs/hallucination_f1_best_threshold"].note

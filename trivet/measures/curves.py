@@ -92,11 +92,7 @@ def roc_points(
 ) -> tuple[FloatArray, FloatArray]:
     """Return false and true positive rates over all thresholds, from (0, 0) to (1, 1).
 
-    Equal scores are one point, so a tie is a slope and not a step.
-
-    Args:
-        score: Scores, higher for positives. *Shape:* [n].
-        positive: Labels. *Shape:* [n].
+    Scores [n] are higher for positives. Equal ones are one point, so a tie is a slope.
 
     Raises:
         ValueError: There is no positive or no negative.

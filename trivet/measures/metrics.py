@@ -60,12 +60,8 @@ class Measured:
 def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0) -> list[Figure]:
     """Return all figures that the labels allow: per source, then per family.
 
-    The order of rows is irrelevant, and the resamples of the same rows and seed are the same.
-
-    Args:
-        rows: Predictions of any mix of sources, failures included.
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
+    Rows may be of any mix of sources and in any order, failures included. The resamples of the same
+    rows and seed are the same.
 
     Returns:
         For each family its sources by name, each followed by its generators if the protocol asks
