@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -12,19 +11,10 @@ import pytest
 import torch
 import transformers
 
+from tests.graphs import write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import (
-    BundleInfo,
-    CalibrationInfo,
-    EncoderInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
-    read_bundle,
-    write_bundle,
-)
+from trivet.bundle.bundle import CalibrationInfo, WindowInfo, read_bundle
 from trivet.bundle.schema import PlattInfo
 from trivet.data.windows import Windows
 from trivet.export import export_onnx
@@ -40,7 +30,7 @@ OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
 PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
 
 
-def write_tiny(
+def write_trunk(
     folder: Path,
     encoder: transformers.PreTrainedModel,
     trunk: TrunkKind,
@@ -56,36 +46,20 @@ def write_tiny(
                 parameter.normal_(0, 0.5)
             else:
                 parameter.add_(0.05 * torch.randn_like(parameter))
-    info = BundleInfo(
-        package_version="0.1.0",
-        name="tiny",
-        encoder=EncoderInfo(
-            model_type=encoder.config.model_type,
-            hidden_size=16,
-            layers=2,
-            source="a formula",
-            licence="none",
-        ),
+    calibration = CalibrationInfo(
+        heads={
+            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name]) for name in HEADS
+        }
+    )
+    return write_tiny(
+        folder,
+        model,
         window=WindowInfo(size=40),
-        calibration=CalibrationInfo(
-            heads={
-                name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name])
-                for name in HEADS
-            }
-        ),
-        faithfulness="weakest_sentence",
-        heads=("support", "relevance", "utilization"),
-        thresholds=Thresholds(0.5, 0.5, 0.5),
-        special_tokens=SpecialTokenIds(cls=2, sep=3, pad=0),
-        training=TrainingInfo(command="none", date="2026-01-31", data=()),
+        calibration=calibration,
         trunk=trunk,
         shared_layers=model.trunk.shared_layers,
         granularity=granularity,
     )
-    write_bundle(
-        folder, info, "{}", weights=model.state_dict(), encoder_config=model.architecture()
-    )
-    return folder
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -106,22 +80,18 @@ def test_one_graph_answers_as_the_weights_do(
     trunk: TrunkKind,
     granularity: Granularity,
 ) -> None:
-    folder = write_tiny(tmp_path / "bundle", request.getfixturevalue(encoder), trunk, granularity)
+    model: transformers.PreTrainedModel = request.getfixturevalue(encoder)
+    vocab = int(model.config.vocab_size)
+    folder = write_trunk(tmp_path / "bundle", model, trunk, granularity)
     report = export_onnx(folder, threads=1)
     assert report.worst["model.onnx"] <= FP32_TOLERANCE
     assert report.worst["model.int8.onnx"] < 0.15
     kinds = Counter(node.op_type for node in onnx.load(folder / "model.int8.onnx").graph.node)
     assert kinds["MatMulIntegerToFloat"] == PRODUCTS[trunk], "a shared part is run once"
     assert read_bundle(folder).info.trunk == trunk
-    vocabulary = encoder_words(folder)
-    windows = make_windows(Sizes(N=3, L=20, B=2, R=4, K=2, C=9, S=2), vocabulary, seed=5)
+    windows = make_windows(Sizes(N=3, L=20, B=2, R=4, K=2, C=9, S=2), vocab, seed=5)
     for file in ("model.onnx", "model.int8.onnx"):
         check_overlaps(OnnxRuntimeBackend(folder / file, threads=1), windows)
-
-
-def encoder_words(folder: Path) -> int:
-    words: int = json.loads((folder / "encoder.json").read_bytes())["encoder"]["vocab_size"]
-    return words
 
 
 def check_overlaps(backend: OnnxRuntimeBackend, windows: Windows) -> None:
@@ -142,7 +112,7 @@ def check_overlaps(backend: OnnxRuntimeBackend, windows: Windows) -> None:
 def test_what_one_file_cannot_hold_is_refused_before_it_is_traced(
     tmp_path: Path, tiny_bert: transformers.BertModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = write_tiny(tmp_path / "bundle", tiny_bert, "separate", "token")
+    folder = write_trunk(tmp_path / "bundle", tiny_bert, "separate", "token")
     before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr("trivet.export._LARGEST_FILE", 100_000)
     with pytest.raises(BackendError, match=r"GB in fp32.*a separate trunk .* nothing was written"):

@@ -74,6 +74,42 @@ def test_bf16_answers_with_numbers_under_any_padding(tiny_bundle: Path) -> None:
 
 
 @needs_openvino
+def test_a_deberta_answers_as_the_weights_do_under_any_padding(
+    tmp_path: Path, one_thread: None
+) -> None:
+    import onnx
+    import torch
+
+    from tests.graphs import VOCAB, graph_of, model_of
+    from trivet.exporting.int8 import quantize
+    from trivet.model.rag_model import as_tensors
+
+    onnx.save(graph_of("deberta-v2"), tmp_path / "model.onnx")
+    onnx.save(quantize(graph_of("deberta-v2", "runtime")), tmp_path / "model.int8.onnx")
+    cases = []
+    for seed, length in enumerate((1, 2, 31, 33, WINDOW)):
+        windows = make_windows(Sizes(N=4, L=length, B=1, R=5, K=2, C=9, S=2), VOCAB, seed)
+        places = np.arange(length)
+        # Real keys everywhere, at the end, here and there, and one alone.
+        masks = (places >= 0, places >= length // 2, places % 3 == 0, places == length - 1)
+        windows = windows._replace(attention_mask=np.stack(masks).astype(np.int64))
+        with torch.inference_mode():
+            expected = model_of("deberta-v2")(*as_tensors(windows))
+        cases.append((windows, Outputs(*(tensor.numpy() for tensor in expected))))
+    for file, bf16, most in (
+        ("model.onnx", False, 1e-4),
+        ("model.onnx", True, 0.02),
+        ("model.int8.onnx", False, 0.05),
+        ("model.int8.onnx", True, 0.05),
+    ):
+        backend = OpenVinoBackend(tmp_path / file, window=WINDOW, bf16=bf16, threads=1)
+        for windows, answer in cases:
+            found = backend.run(windows)
+            assert all(np.isfinite(array).all() for array in found), (file, bf16)
+            assert largest_difference(found, answer) <= most, (file, bf16, windows.input_ids.shape)
+
+
+@needs_openvino
 def test_padding_to_a_step_changes_no_answer(
     loaded: dict[str, OpenVinoBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,20 +18,16 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
-import transformers
 
+from tests.graphs import graph_of
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.bundle.bundle import GRAPH_NAME, BundleInfo, GraphInfo, write_bundle
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.self_test import SelfTest
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.exporting.graph import OPSET, trace
+from trivet.exporting.graph import OPSET
 from trivet.exporting.precision import emulated, mixed
 from trivet.model.aggregate import Outputs
-from trivet.model.inference.rag_inference import inference_model
-from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk
 
 WINDOW = 96
 ENDS = (*INPUTS, *OUTPUTS)
@@ -319,22 +315,9 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_graph(wordpiece_file: Path) -> onnx.ModelProto:
-    """The fp32 graph of a two-layer BERT with windows of 96 positions."""
-    torch.manual_seed(3)
-    config = transformers.BertConfig(
-        vocab_size=SegmentTokenizer.from_file(wordpiece_file).vocab_size,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=WINDOW,
-        type_vocab_size=2,
-        initializer_range=0.1,
-    )
-    encoder = transformers.BertModel(config, add_pooling_layer=False)
-    model = RagModel(Trunk(encoder), pooled_support=True).eval()
-    return trace(inference_model(model, WINDOW), config.vocab_size)
+def tiny_graph() -> onnx.ModelProto:
+    """The fp32 graph of a BERT whose windows may have 96 positions."""
+    return graph_of("bert")
 
 
 @pytest.fixture

@@ -1,0 +1,112 @@
+"""Two-layer encoders with random weights, and their graphs, each traced once for all tests."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+import transformers
+
+from trivet import export
+from trivet.bundle.bundle import (
+    BundleInfo,
+    EncoderInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    write_bundle,
+)
+from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.model.inference.layer import Form
+from trivet.model.inference.rag_inference import inference_model
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+
+# With 1,200 words the embeddings are quantized.
+WINDOW, VOCAB, LAYERS = 48, 1200, 2
+OPSETS: dict[Form, int] = {"portable": OPSET, "runtime": OPSET, "attention": ATTENTION_OPSET}
+_SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 16,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 96,
+    "initializer_range": 0.1,
+}
+_RELATIVE: dict[str, Any] = {
+    "type_vocab_size": 0,
+    "relative_attention": True,
+    "position_buckets": 16,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+}
+
+
+@functools.cache
+def model_of(kind: str) -> RagModel:
+    """Return a model with a BERT or a DeBERTa; tests must not change it."""
+    torch.manual_seed(1)
+    encoder: transformers.PreTrainedModel
+    if kind == "bert":
+        bert = transformers.BertConfig(type_vocab_size=2, **_SIZES)
+        encoder = transformers.BertModel(bert, add_pooling_layer=False)
+    else:
+        encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**_SIZES, **_RELATIVE))
+    model = RagModel(Trunk(encoder), pooled_support=True).eval()
+    for parameter in model.heads.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)  # probabilities are far from one half
+    return model
+
+
+def graph_of(kind: str, form: Form = "portable") -> onnx.ModelProto:
+    """Return the fp32 graph of a model; tests must not change it."""
+    return _trace(kind, form)
+
+
+@functools.cache
+def _trace(kind: str, form: Form) -> onnx.ModelProto:
+    return trace(inference_model(model_of(kind), WINDOW, form), VOCAB, OPSETS[form])
+
+
+@contextlib.contextmanager
+def shared_graphs() -> Iterator[None]:
+    """Let exports take the graphs of ``graph_of`` instead of tracing again."""
+
+    def find(model: RagModel, window: int, form: Form) -> onnx.ModelProto:
+        return graph_of(str(model.trunk.config.model_type), form)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "inference_model", find)
+        patch.setattr(export, "trace", lambda graph, *_: graph)
+        yield
+
+
+def write_tiny(folder: Path, model: RagModel, **changes: Any) -> Path:
+    """Write a bundle of a tiny model with weights; ``changes`` are fields of ``BundleInfo``."""
+    config = model.trunk.config
+    info = BundleInfo(
+        package_version="0.1.0",
+        name="tiny",
+        encoder=EncoderInfo(
+            model_type=config.model_type, hidden_size=16, layers=2, source="random", licence="none"
+        ),
+        window=WindowInfo(size=WINDOW),
+        faithfulness="weakest_sentence",
+        heads=("support", "relevance", "utilization"),
+        thresholds=Thresholds(0.5, 0.5, 0.5),
+        special_tokens=SpecialTokenIds(cls=2, sep=3, pad=0),
+        training=TrainingInfo(command="none", date="2026-01-31", data=()),
+    ).model_copy(update=changes)
+    state = model.state_dict()
+    write_bundle(folder, info, "{}", weights=state, encoder_config=model.architecture())
+    return folder
