@@ -102,9 +102,6 @@ def export_onnx(
         form: ``attention`` also writes ``model.attention.onnx`` and derives bf16 and fp16 from it.
         threads: Threads of ONNX Runtime; ``None`` uses one per core.
 
-    Returns:
-        The parity report, as written to the bundle.
-
     Raises:
         BundleError: The bundle is refused, ``out`` is ``folder``, or ``out`` holds other files.
         BackendError: The fp32 graph differs from the weights by more than 1e-4, an output is not

@@ -56,11 +56,7 @@ class ShapedBackend(Backend, Protocol):
 
 @runtime_checkable
 class ConcurrentBackend(Backend, Protocol):
-    """A backend that is fastest with several calls at once.
-
-    Attributes:
-        workers: Number of calls.
-    """
+    """A backend that is fastest with several calls at once."""
 
     workers: int
 
@@ -89,10 +85,6 @@ def cores() -> int:
 def threads_per_worker(threads: int | None, workers: int) -> int:
     """Return how many threads run one call; 0 lets the backend choose if there is one worker.
 
-    Args:
-        threads: Threads of all workers; ``None`` means one for each core.
-        workers: Calls that run at once.
-
     Raises:
         ValueError: ``threads`` is below 1, or below ``workers``.
     """
@@ -108,11 +100,6 @@ def threads_per_worker(threads: int | None, workers: int) -> int:
 
 def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
     """Refuse a model whose inputs and outputs are not ``Windows`` and ``Outputs``.
-
-    Args:
-        file: File name for the message.
-        inputs: Names of its inputs.
-        outputs: Names of its outputs.
 
     Raises:
         BundleError: An input or output is missing or unknown.

@@ -37,10 +37,6 @@ def load_runtime() -> Any:
 def check(runtime: Any, answer: tuple[Any, ...]) -> Any:
     """Return the results of a CUDA call without its status.
 
-    Args:
-        runtime: ``cuda.bindings.runtime``.
-        answer: The tuple that the call returned, its status first.
-
     Raises:
         BackendError: The status is an error; the message has CUDA's description.
     """
@@ -62,11 +58,7 @@ def describe_device(runtime: Any) -> tuple[str, str]:
 
 
 class Stream:
-    """A CUDA stream.
-
-    Attributes:
-        handle: Handle for TensorRT.
-    """
+    """A CUDA stream."""
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
@@ -119,13 +111,7 @@ class Stream:
 
 
 class Buffer:
-    """GPU memory with a pinned host copy for asynchronous transfers, freed when garbage collected.
-
-    Attributes:
-        device: Address on the GPU.
-        host: Address of the host copy.
-        size: Size of each in bytes.
-    """
+    """GPU memory with a pinned host copy; ``device`` and ``host`` are their addresses."""
 
     def __init__(self, runtime: Any, size: int) -> None:
         self.size = max(1, size)

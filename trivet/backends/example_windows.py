@@ -27,11 +27,6 @@ def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
 
     The first window is full and the last holds one token. About a fifth of the response copies and
     context tokens are absent.
-
-    Args:
-        sizes: Sizes, all at least 1.
-        vocab: Number of token ids.
-        seed: Seed of the random numbers.
     """
     n, length, b, r, k, c, s = sizes
     random = np.random.default_rng(seed)

@@ -18,12 +18,7 @@ Precision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class LoadedBackend(NamedTuple):
-    """A backend that passed the self-test.
-
-    Attributes:
-        backend: The backend.
-        precision: Precision of the loaded graph.
-    """
+    """A backend that passed the self-test."""
 
     backend: Backend
     precision: Precision

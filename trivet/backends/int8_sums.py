@@ -20,11 +20,7 @@ PROBE = bytes.fromhex(
 
 
 def keep_int8_sums_exact(options: onnxruntime.SessionOptions) -> None:
-    """Select the slower kernels if the fast ones overflow.
-
-    Args:
-        options: Options of a new session.
-    """
+    """Select the slower kernels if the fast ones overflow."""
     if quick_sums_overflow():
         options.add_session_config_entry("session.x64quantprecision", "1")
 

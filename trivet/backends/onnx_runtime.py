@@ -31,10 +31,6 @@ class OnnxRuntimeBackend:
     Workers share one session, in which each call runs on its share of the threads. A small graph
     is loaded into a second session, whose calls run on the threads of all workers. Both give the
     same bits.
-
-    Attributes:
-        inputs: Fields of ``Windows`` that the graph reads.
-        workers: Number of calls that may run at once.
     """
 
     def __init__(

@@ -9,21 +9,13 @@ from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_te
 from trivet.backends.int8_sums import quick_sums_overflow
 from trivet.backends.openvino import OpenVinoBackend
 from trivet.bundle.bundle import Bundle
-from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.records import BundleError
 
 logger = logging.getLogger(__name__)
 
 
 class OpenVinoChoice(NamedTuple):
-    """Model to load.
-
-    Attributes:
-        file: File of the model.
-        weights: File of its weights, if they are separate.
-        precision: Precision of the large matmuls.
-        exported: Whether ``trivet export`` measured it: then the rest may run in bf16.
-    """
+    """Model to load; ``exported`` if ``trivet export`` measured it: the rest may run in bf16."""
 
     file: str
     weights: str | None
@@ -42,7 +34,12 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
         BundleError: The bundle has no such model, or none that this processor runs correctly.
     """
     kept = bundle.info.openvino
-    if kept is not None and precision in (None, kept.precision) and _adds_up(kept):
+    if (
+        kept is not None
+        and precision in (None, kept.precision)
+        # This processor computes the same as when the model was measured.
+        and (kept.precision != "int8" or not (kept.exact_sums and quick_sums_overflow()))
+    ):
         return OpenVinoChoice(kept.file, kept.weights, kept.precision, exported=True)
     if precision not in ("int8", "fp32", None):
         raise BundleError(
@@ -61,11 +58,6 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
     return OpenVinoChoice(graph.file, None, graph.precision, exported=False)
 
 
-def _adds_up(kept: OpenVinoInfo) -> bool:
-    """Return whether this processor computes the same as when the model was measured."""
-    return kept.precision != "int8" or not (kept.exact_sums and quick_sums_overflow())
-
-
 def load_for_openvino(
     bundle: Bundle,
     threads: int | None = None,
@@ -74,12 +66,7 @@ def load_for_openvino(
 ) -> LoadedBackend:
     """Load a bundle into OpenVINO, and run the self-test on it.
 
-    Args:
-        bundle: A bundle whose files were checked.
-        threads: Threads of all workers; ``None`` means one for each core.
-        precision: ``int8``, ``fp32``, or ``bf16`` if export chose it; ``None`` means the choice of
-            export, or else the int8 graph.
-        workers: Calls that run at once, each on its share of the threads.
+    The arguments are those of ``load_backend``.
 
     Raises:
         BundleError: The bundle has no such model, or it fails the self-test.

@@ -29,12 +29,7 @@ _MOST_SENTENCES = 64
 
 
 def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeRange, ...]:
-    """Return two profiles, of few and of more windows, for every length up to ``window``.
-
-    Args:
-        window: Most positions of a window of this model.
-        most_windows: Most windows of one call.
-    """
+    """Return two profiles, of few and of more windows, for every length up to ``window``."""
     lengths = [*range(STEP, window, STEP), window]
     profiles = []
     for length in lengths:

@@ -184,10 +184,8 @@ class _Context:
     ) -> _Call:
         """Set shapes and addresses of a call in a context."""
         # Set for every call, because another shape may have been set in between.
-        _must(
-            context.set_optimization_profile_async(profile, self._stream.handle),
-            f"profile {profile} cannot be set",
-        )
+        placed = context.set_optimization_profile_async(profile, self._stream.handle)
+        _must(placed, f"profile {profile} cannot be set")
         wanted = shapes(sizes)
         bytes_of = {
             name: int(np.prod(wanted[name])) * np.dtype(_DTYPE_OF[name]).itemsize
@@ -196,13 +194,10 @@ class _Context:
         for name, size in bytes_of.items():
             self._grow(buffers, name, size)
             if name in Windows._fields:
-                _must(
-                    context.set_input_shape(name, wanted[name]),
-                    f"{name} cannot be of shape {wanted[name]}",
-                )
-            _must(
-                context.set_tensor_address(name, buffers[name].device), f"{name} cannot be placed"
-            )
+                placed = context.set_input_shape(name, wanted[name])
+                _must(placed, f"{name} cannot be of shape {wanted[name]}")
+            placed = context.set_tensor_address(name, buffers[name].device)
+            _must(placed, f"{name} cannot be placed")
         try:
             missing = context.infer_shapes()
         except RuntimeError as error:
@@ -236,7 +231,6 @@ class _Context:
         return recorded
 
     def _make_context(self) -> Any:
-        """Return a new execution context."""
         context = self._engine.create_execution_context(self._strategy)
         _must(context is not None, "no context can be made")
         return context

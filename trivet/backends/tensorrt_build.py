@@ -52,11 +52,6 @@ def find_target() -> EngineTarget:
 def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCache) -> Built:
     """Build an engine for this machine's GPU.
 
-    Args:
-        graph: The ONNX file.
-        profiles: Shapes that the engine must take.
-        cache: Cache of kernel timings.
-
     Raises:
         BackendError: TensorRT cannot read or build the graph.
     """

@@ -29,11 +29,7 @@ def default_folder() -> Path:
 
 
 class EngineCache:
-    """Engines by key, each with its description.
-
-    Attributes:
-        folder: Folder of the cache.
-    """
+    """Engines by key, each with its description."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """Open a cache, creating its folder if needed.

@@ -104,13 +104,7 @@ _OWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files match its manifest.
-
-    Attributes:
-        folder: Folder of the bundle.
-        info: Contents of ``bundle.json``.
-        manifest: Contents of ``MANIFEST.json``.
-    """
+    """A bundle whose files match its manifest."""
 
     folder: Path
     info: BundleInfo
@@ -150,7 +144,7 @@ def write_bundle(
 
     Args:
         folder: Folder to write, created if needed.
-        info: Description of the model.
+        info: Contents of ``bundle.json``.
         tokenizer_json: The tokenizer, as serialized by ``tokenizers``.
         weights: The model's state by parameter name, stored as safetensors.
         encoder_config: ``RagModel.architecture()``; required with ``weights``.
@@ -164,7 +158,11 @@ def write_bundle(
         raise BundleError(f"{folder}: weights and encoder_config belong together; give both")
     files: dict[str, bytes | Path] = {TOKENIZER_NAME: tokenizer_json.encode()}
     if weights is not None:
-        files[WEIGHTS_NAME] = _pack(weights)
+        from safetensors.torch import save
+
+        # Copies, because safetensors refuses tensors that share memory, such as tied weights.
+        state = {name: each.detach().cpu().clone().contiguous() for name, each in weights.items()}
+        files[WEIGHTS_NAME] = save(state)
         files[ENCODER_NAME] = (json.dumps(encoder_config, indent=2) + "\n").encode()
     files.update(extra or {})
     _clear(folder)
@@ -179,11 +177,7 @@ def add_files(
 ) -> None:
     """Add, replace or remove files of a bundle, then rewrite its card and manifest.
 
-    Args:
-        folder: A bundle, checked before it is changed.
-        files: The files by name, as bytes or as paths to copy from.
-        info: A new ``bundle.json``; ``None`` keeps the present one.
-        without: Names of files to remove if present.
+    ``info`` replaces ``bundle.json``; files named in ``without`` are removed if present.
 
     Raises:
         BundleError: The bundle is damaged, or a name is refused.
@@ -259,13 +253,3 @@ def _fill(folder: Path, info: BundleInfo, files: Mapping[str, bytes | Path]) -> 
     (folder / INFO_NAME).write_text(info.to_json(), encoding="utf-8")
     (folder / CARD_NAME).write_text(render_card(info), encoding="utf-8")
     write_manifest(folder)
-
-
-def _pack(weights: Mapping[str, torch.Tensor]) -> bytes:
-    """Serialize a state as safetensors."""
-    from safetensors.torch import save
-
-    # Copies, because safetensors refuses tensors that share memory, such as tied weights.
-    return save(
-        {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
-    )

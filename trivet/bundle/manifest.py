@@ -63,7 +63,7 @@ def check_name(name: str) -> None:
         )
 
 
-def write_manifest(folder: Path) -> Manifest:
+def write_manifest(folder: Path) -> None:
     """Write ``MANIFEST.json`` for all files of ``folder``.
 
     Raises:
@@ -77,14 +77,10 @@ def write_manifest(folder: Path) -> Manifest:
     )
     text = manifest.model_dump_json(indent=2) + "\n"
     (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
-    return manifest
 
 
 def check_manifest(folder: Path) -> Manifest:
-    """Compare every file of ``folder`` with its manifest.
-
-    Returns:
-        The manifest.
+    """Compare every file of ``folder`` with its manifest, and return the manifest.
 
     Raises:
         BundleError: The manifest is missing or unreadable, or a file is missing, unknown, a link,
@@ -131,7 +127,9 @@ def _read_manifest(folder: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise BundleError(f"{path}: not a manifest: {_first_fault(error)}") from error
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "the file"
+        raise BundleError(f"{path}: not a manifest: {where}: {fault['msg']}") from error
     if manifest.schema_version != MANIFEST_SCHEMA:
         raise BundleError(
             f"{path}: schema_version {manifest.schema_version}, this trivet reads "
@@ -164,10 +162,3 @@ def _listed(names: list[str]) -> str:
     """Join a few names into a clause: ``a, b are`` or ``a is``."""
     verb = "is" if len(names) == 1 else "are"
     return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''} {verb}"
-
-
-def _first_fault(error: ValidationError) -> str:
-    """Return pydantic's first error as one line."""
-    fault = error.errors()[0]
-    where = ".".join(str(part) for part in fault["loc"]) or "the file"
-    return f"{where}: {fault['msg']}"

@@ -17,14 +17,7 @@ Method = Literal["static", "dynamic", "half"]
 
 
 class OpenVinoCandidate(BaseModel):
-    """A measured candidate.
-
-    Attributes:
-        method: Rounding method.
-        milliseconds: Median time of one window.
-        auroc_loss: Largest decrease of a hallucination AUROC; negative if it rose.
-        rmse_loss: Largest increase of an RMSE of relevance, utilization or completeness.
-    """
+    """A measured candidate: median time of one window, and largest losses against fp32."""
 
     model_config = _STRICT
 
@@ -44,15 +37,8 @@ class OpenVinoInfo(BaseModel):
 
     Attributes:
         file: The ``.xml`` of OpenVINO, or a graph for ONNX Runtime.
-        weights: Weights file of an ``.xml``.
-        method: Rounding method.
         difference: Largest difference of an output from the fp32 graph, over the parity grid.
-        data: Name of the labelled rows.
-        split: Split of the rows.
-        rows: Number of rows.
         openvino: Version of OpenVINO.
-        date: Day of the choice.
-        candidates: All measured candidates.
         exact_sums: Whether the measuring processor adds int8 products exactly
             (``backends.int8_sums``); the choice is not valid for processors that do not.
     """

@@ -93,9 +93,7 @@ class GraphInfo(_Part):
     """One ONNX graph in the bundle.
 
     Attributes:
-        file: File name.
         precision: Precision of its large matmuls; ``int8`` is for CPUs, bf16 and fp16 for GPUs.
-        opset: Version of the standard ONNX operators.
         portable: Whether it only uses standard ONNX operators.
         difference: Largest difference of an output from the weights, over the parity grid.
         sums_fit: Whether sums of two int8 products fit in 16 bits (``exporting.int8``), so that
@@ -132,17 +130,12 @@ class ScoreInfo(_Part):
 
     Attributes:
         measure: Name of the measure in ``trivet test``.
-        data: Data set, with its component set if any.
         split: Split; ``dev`` is the project's own grouped split.
         value: The figure; ``None`` if undefined, for example with one class only.
         low: Lower end of the 95 % bootstrap interval.
         high: Upper end of the interval.
-        n: Number of rows.
         positives: Number of rows of the positive class, if there is one.
         failed: Number of rows that could not be evaluated.
-        date: Day of the measurement.
-        command: Command of the measurement.
-        precision: Precision of the graph.
     """
 
     measure: str
@@ -185,7 +178,6 @@ class CalibrationError(_Part):
     Attributes:
         before: Error before calibration; ``None`` without labels.
         after: Two-fold cross-fitted error after it; ``None`` if a half has one class only.
-        n: Number of sentences.
     """
 
     before: float | None
@@ -201,8 +193,6 @@ class CalibrationInfo(_Part):
         heads: Linear maps of all calibrations combined; folded into the weights.
         knots: Isotonic maps, applied in the graph.
         errors: Errors measured by the last calibration.
-        data: Sources of the rows.
-        split: Split of the rows.
     """
 
     method: Literal["identity", "platt", "temperature", "isotonic"] = "identity"
@@ -251,23 +241,10 @@ class BundleInfo(_Part):
     """All of ``bundle.json``.
 
     Attributes:
-        schema_version: Version of this layout.
         package_version: Version of the trivet that wrote the bundle.
-        name: Name of the model.
-        encoder: The encoder.
-        window: Window settings.
         faithfulness: Unit of the minimum: the weakest token or the weakest sentence.
-        heads: Trained heads.
-        thresholds: Thresholds of verdicts.
-        special_tokens: Special token ids.
-        training: Origin of the weights.
-        scores: Measured figures.
-        calibration: Calibration of the probabilities.
-        graphs: ONNX graphs in the bundle.
         engines: TensorRT engines built from the graphs; the engines stay where they were built.
         openvino: Model for OpenVINO, if one was chosen.
-        inputs: Inputs of the model, in order.
-        outputs: Outputs of the model, in order.
         labels: Meaning of each output.
         notes: Further paragraphs for the model card.
         trunk: Whether the heads share the encoder, have one each, or share its lower layers.

@@ -32,13 +32,6 @@ def keep_scores(
 ) -> None:
     """Write figures to ``bundle.json`` and the card, replacing older ones of the same rows.
 
-    Args:
-        bundle: The bundle.
-        figures: The measured figures.
-        split: Split of the rows.
-        command: The command that measured them.
-        precision: Precision of the graph.
-
     Raises:
         BundleError: The bundle's files have changed since it was read.
     """

@@ -70,12 +70,7 @@ class SelfTest(BaseModel):
         inputs: Mapping[str, npt.NDArray[Any]],
         answers: Mapping[str, tuple[str, Mapping[str, npt.NDArray[Any]]]],
     ) -> SelfTest:
-        """Create a self-test.
-
-        Args:
-            inputs: The fields of ``Windows`` by name.
-            answers: ``{file: (precision, fields of Outputs by name)}``.
-        """
+        """Create a self-test from its inputs and ``{file: (precision, outputs)}``."""
         return cls(
             inputs=_stored(inputs),
             expected={
@@ -102,10 +97,6 @@ class SelfTest(BaseModel):
 
     def check(self, file: str, outputs: Mapping[str, npt.NDArray[Any]]) -> float:
         """Compare answers with those recorded at export.
-
-        Args:
-            file: The file of the bundle, such as ``model.int8.onnx``.
-            outputs: The fields of ``Outputs`` by name.
 
         Returns:
             The largest difference of any value.

@@ -18,13 +18,7 @@ EnginePrecision = Literal["fp32", "bf16", "fp16"]
 
 
 class ShapeRange(BaseModel):
-    """An optimization profile: sizes of every dimension by letter.
-
-    Attributes:
-        least: Smallest sizes.
-        usual: Sizes that the kernels are tuned for.
-        most: Largest sizes.
-    """
+    """An optimization profile: least, tuned and most sizes of every dimension, by letter."""
 
     model_config = _STRICT
 
@@ -34,13 +28,7 @@ class ShapeRange(BaseModel):
 
 
 class EngineTarget(BaseModel):
-    """The only TensorRT version and GPU model that an engine runs on.
-
-    Attributes:
-        tensorrt: Full version of TensorRT.
-        gpu: Name of the GPU model.
-        compute_capability: Compute capability, such as ``8.9`` for an L4.
-    """
+    """The only TensorRT version and GPU model that an engine runs on."""
 
     model_config = _STRICT
 
@@ -54,13 +42,6 @@ class EngineInfo(BaseModel):
 
     Attributes:
         graph: File name of the graph it was built from.
-        graph_sha256: SHA-256 of the graph.
-        precision: Precision of the large matmuls.
-        target: TensorRT version and GPU model.
-        profiles: Shapes it takes.
-        engine_sha256: SHA-256 of the engine.
-        build_seconds: Duration of the build.
-        date: Day of the build.
         difference: Largest difference of a probability from fp32 ONNX Runtime.
         rows: Number of rows whose verdicts were compared.
         flipped: Number of verdicts that changed.
@@ -92,14 +73,7 @@ def engine_key(
     target: EngineTarget,
     profiles: tuple[ShapeRange, ...],
 ) -> str:
-    """Return a digest of everything an engine depends on, as 64 hexadecimal digits.
-
-    Args:
-        graph_sha256: SHA-256 of the ONNX file.
-        precision: Precision of the graph.
-        target: TensorRT version and GPU model.
-        profiles: Shapes it takes.
-    """
+    """Return a digest of everything an engine depends on, as 64 hexadecimal digits."""
     parts = {
         "graph": graph_sha256,
         "precision": precision,

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from trivet.bundle.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle, BundleInfo
+from trivet.bundle.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import BundleError, ConfigError
 
@@ -86,7 +86,13 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
             f"{path}: encoder.{refused[0]} is refused: a bundle's encoder runs as the library has "
             "it, with no code or kernels from elsewhere"
         )
-    info = bundle.info
+    info, fitted = bundle.info, bundle.info.calibration
+    knots = {name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()}
+    # Either every head has a weight here, or none has.
+    overlaps = {
+        name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0 for name in HEADS
+    }
+    overlaps = overlaps if any(overlaps.values()) else {}
     for name, said, found in (
         ("encoder.model_type", info.encoder.model_type, encoder.get("model_type")),
         ("encoder.hidden_size", info.encoder.hidden_size, encoder.get("hidden_size")),
@@ -95,8 +101,8 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         ("trunk", info.trunk, architecture["trunk"]),
         ("shared_layers", info.shared_layers, architecture["shared_layers"]),
         ("granularity", info.granularity, architecture["granularity"]),
-        ("calibration", _knots(info), architecture["calibration"]),
-        ("lexical_overlap", _lexical_overlap(info), architecture["lexical_overlap"]),
+        ("calibration", knots, architecture["calibration"]),
+        ("lexical_overlap", overlaps, architecture["lexical_overlap"]),
     ):
         if said != found:
             raise BundleError(
@@ -104,23 +110,6 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
                 "to different models"
             )
     return architecture
-
-
-def _lexical_overlap(info: BundleInfo) -> dict[str, float]:
-    """Return the overlap weights as in ``encoder.json``: of all heads, or empty if all are 0."""
-    heads = info.calibration.heads
-    weights: dict[str, float] = {
-        name: heads[name].lexical_overlap if name in heads else 0.0 for name in HEADS
-    }
-    return weights if any(weights.values()) else {}
-
-
-def _knots(info: BundleInfo) -> dict[str, dict[str, list[float]]]:
-    """Return the isotonic maps as in ``encoder.json``."""
-    return {
-        name: {"x": list(knots.x), "y": list(knots.y)}
-        for name, knots in info.calibration.knots.items()
-    }
 
 
 def _check_state(

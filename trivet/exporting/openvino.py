@@ -69,8 +69,7 @@ class _Recorder:
     """A backend that keeps the windows of its calls."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.name = backend.name
+        self._backend, self.name = backend, backend.name
         self.calls: list[Windows] = []
 
     def run(self, windows: Windows) -> Outputs:
@@ -97,9 +96,6 @@ def export_openvino(
         split: Split of the rows.
         keep_fp32: Whether ``model.onnx`` stays; a serving bundle does not need it.
         threads: Threads of the backends; ``None`` uses one per core.
-
-    Returns:
-        The choice, as recorded in ``bundle.json``.
 
     Raises:
         BundleError: A graph is missing, or OpenVINO refuses it.
@@ -160,12 +156,6 @@ def measure_rows(
     bundle: Bundle, backend: Backend, rows: Sequence[LabelledExample], data: str
 ) -> Values:
     """Evaluate labelled rows with a backend and return the overall AUROC and RMSEs.
-
-    Args:
-        bundle: The bundle whose window settings and thresholds apply.
-        backend: The backend.
-        rows: The rows.
-        data: Name of the rows in messages.
 
     Raises:
         DataError: No AUROC or no RMSE can be measured on these rows.

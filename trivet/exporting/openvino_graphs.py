@@ -18,12 +18,7 @@ _HEADS = r"heads\..*"
 
 
 def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
-    """Write the graph in int8 with fixed activation ranges, except the heads.
-
-    Args:
-        graph: The fp32 graph.
-        calls: Real calls to find the ranges on; all are run.
-        folder: Folder for ``model.openvino.xml`` and ``.weights``.
+    """Write the graph in int8, except the heads, with activation ranges found by ``calls``.
 
     Raises:
         BackendError: nncf is not installed.

@@ -48,11 +48,8 @@ class ParityReport(BaseModel):
     """The contents of ``parity.json``.
 
     Attributes:
-        schema_version: Version of this layout.
-        reference: Description of the reference.
         fp32_tolerance: Largest difference that an fp32 graph may have.
         worst: Largest difference of any output over all shapes, by file.
-        rows: The shapes.
     """
 
     model_config = _STRICT
@@ -90,11 +87,7 @@ def merge_into(path: Path, other: ParityReport) -> ParityReport:
 
 
 def grid(window: int) -> tuple[Sizes, ...]:
-    """Return shapes in which every dimension is once 1, once odd and once large.
-
-    Args:
-        window: Most positions of a window of this model.
-    """
+    """Return shapes up to ``window`` with every dimension once 1, once odd and once large."""
     full, half = window, max(2, window // 2)
     wanted = (
         Sizes(N=1, L=1, B=1, R=1, K=1, C=1, S=1),

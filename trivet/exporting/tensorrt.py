@@ -61,9 +61,6 @@ def export_tensorrt(
         most_windows: Most windows of one call.
         cache: The engine cache; ``None`` opens the user's own.
 
-    Returns:
-        The engine's description, as in ``bundle.json``.
-
     Raises:
         BundleError: A graph is missing.
         BackendError: TensorRT or a GPU is missing, the engine cannot be built, or its answers

@@ -24,13 +24,7 @@ from trivet.records import WindowError
 
 
 class InferenceDeberta(nn.Module):
-    """Inference form of a ``transformers.DebertaV2Model``.
-
-    Args:
-        encoder: The library's module; weights that are not fused are shared.
-        max_length: Most positions of a window; tables hold the distances up to it.
-        form: Form of attention; ``runtime`` adds the mask in a way that is cheap on CPUs.
-    """
+    """Inference form of a ``transformers.DebertaV2Model`` for up to ``max_length`` positions."""
 
     def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
         super().__init__()
@@ -130,14 +124,7 @@ class InferenceDeberta(nn.Module):
 
 
 class _Layer(nn.Module):
-    """One layer with its own projected position tables.
-
-    Args:
-        layer: The library's layer.
-        config: The library's configuration.
-        relative: Reachable rows of the relative embeddings, *Shape:* [P, H], or ``None``.
-        form: Form of attention.
-    """
+    """One layer with its own tables, projected from the reachable positions. *Shape:* [P, H]."""
 
     def __init__(self, layer: Any, config: Any, relative: Tensor | None, form: Form) -> None:
         super().__init__()

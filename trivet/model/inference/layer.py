@@ -20,11 +20,6 @@ class InferenceLayer(nn.Module):
     """An encoder layer without dropout, with its three projections fused into one matmul.
 
     The encoder computes the attention between ``project`` and ``finish``.
-
-    Args:
-        layer: The library's layer, with ``attention``, ``intermediate`` and ``output`` as in BERT.
-        projections: Query, key and value projections.
-        scale: Scale of the scores, folded into the query projection.
     """
 
     def __init__(self, layer: Any, projections: Sequence[nn.Linear], scale: float) -> None:

@@ -36,12 +36,7 @@ class _InferenceEncoder(Protocol):
 
 
 class InferenceTrunk(nn.Module):
-    """A trunk for inference whose encoders run once each.
-
-    Args:
-        encoders: One encoder for all heads named ``shared``, or one per head by its name.
-        tops: Converted upper layers of each head; empty if the heads share all layers.
-    """
+    """A trunk whose encoders, one named ``shared`` or one for each head, run once each."""
 
     def __init__(
         self,
@@ -56,29 +51,17 @@ class InferenceTrunk(nn.Module):
         """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
         windows = (input_ids, attention_mask, segment_ids)
         if self.tops:
-            return self._split(cast(_InferenceEncoder, self.encoders["shared"]), *windows)
+            encoder = cast(_InferenceEncoder, self.encoders["shared"])
+            embedded, given = encoder.start(*windows)
+            stem = encoder.climb(encoder.layers, embedded, given)
+            tops = [cast(nn.ModuleList, self.tops[name]) for name in Hidden._fields]
+            return Hidden(*(encoder.climb(top, stem, given) for top in tops))
         read = {name: encoder(*windows) for name, encoder in self.encoders.items()}
         return Hidden(*(read[name if name in read else "shared"] for name in Hidden._fields))
 
-    def _split(self, encoder: _InferenceEncoder, *windows: Tensor) -> Hidden:
-        embedded, given = encoder.start(*windows)
-        stem = encoder.climb(encoder.layers, embedded, given)
-        return Hidden(
-            *(
-                encoder.climb(cast(nn.ModuleList, self.tops[name]), stem, given)
-                for name in Hidden._fields
-            )
-        )
-
 
 def inference_trunk(trunk: AnyTrunk, max_length: int, form: Form = "portable") -> nn.Module:
-    """Return an inference module that is equal to ``trunk``.
-
-    Args:
-        trunk: The trained trunk in eval mode.
-        max_length: Most positions of a window.
-        form: Form of attention; ``runtime`` of a BERT can only be exported.
-    """
+    """Return an inference module equal to ``trunk``, for up to ``max_length`` positions."""
     reason = _why_not(trunk.config)
     if reason is not None:
         logger.info("no inference module for this encoder (%s); the library's is used", reason)
