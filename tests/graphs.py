@@ -12,6 +12,7 @@ import onnx
 import pytest
 import torch
 import transformers
+from onnx import TensorProto, helper
 
 from trivet import export
 from trivet.bundle.bundle import (
@@ -110,3 +111,12 @@ def write_tiny(folder: Path, model: RagModel, **changes: Any) -> Path:
     state = model.state_dict()
     write_bundle(folder, info, "{}", weights=state, encoder_config=model.architecture())
     return folder
+
+
+def write_other_graph(path: Path) -> None:
+    """Write a graph that is not a model of this package."""
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in ("text", "score")]
+    node = helper.make_node("Sqrt", ["text"], ["score"])
+    graph = helper.make_graph([node], "other", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)

@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+import torch
 
+from tests import graphs
 from tests.judges import kept_for_openvino
 from trivet.backends import openvino_loading
 from trivet.backends.example_windows import Sizes, make_windows
@@ -22,8 +25,10 @@ from trivet.backends.openvino_loading import choose_for_openvino
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import grid
 from trivet.model.aggregate import Outputs
+from trivet.model.rag_model import as_tensors
 from trivet.records import BackendError, BundleError, Evaluation, RagExample
 
 WINDOW, VOCAB = 48, 150
@@ -77,24 +82,17 @@ def test_bf16_answers_with_numbers_under_any_padding(tiny_bundle: Path) -> None:
 def test_a_deberta_answers_as_the_weights_do_under_any_padding(
     tmp_path: Path, one_thread: None
 ) -> None:
-    import onnx
-    import torch
-
-    from tests.graphs import VOCAB, graph_of, model_of
-    from trivet.exporting.int8 import quantize
-    from trivet.model.rag_model import as_tensors
-
-    onnx.save(graph_of("deberta-v2"), tmp_path / "model.onnx")
-    onnx.save(quantize(graph_of("deberta-v2", "runtime")), tmp_path / "model.int8.onnx")
+    onnx.save(graphs.graph_of("deberta-v2"), tmp_path / "model.onnx")
+    onnx.save(quantize(graphs.graph_of("deberta-v2", "runtime")), tmp_path / "model.int8.onnx")
     cases = []
     for seed, length in enumerate((1, 2, 31, 33, WINDOW)):
-        windows = make_windows(Sizes(N=4, L=length, B=1, R=5, K=2, C=9, S=2), VOCAB, seed)
+        windows = make_windows(Sizes(N=4, L=length, B=1, R=5, K=2, C=9, S=2), graphs.VOCAB, seed)
         places = np.arange(length)
         # Real keys everywhere, at the end, here and there, and one alone.
         masks = (places >= 0, places >= length // 2, places % 3 == 0, places == length - 1)
         windows = windows._replace(attention_mask=np.stack(masks).astype(np.int64))
         with torch.inference_mode():
-            expected = model_of("deberta-v2")(*as_tensors(windows))
+            expected = graphs.model_of("deberta-v2")(*as_tensors(windows))
         cases.append((windows, Outputs(*(tensor.numpy() for tensor in expected))))
     for file, bf16, most in (
         ("model.onnx", False, 1e-4),
@@ -211,26 +209,13 @@ def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path, tiny_bundle: P
     (tmp_path / "model.onnx").write_bytes(b"not a graph")
     with pytest.raises(BundleError, match=r"model\.onnx: OpenVINO refuses it"):
         OpenVinoBackend(tmp_path / "model.onnx", window=WINDOW)
+    graphs.write_other_graph(tmp_path / "m.onnx")
+    with pytest.raises(BundleError, match=r"m\.onnx: its inputs do not fit: .*unknown text"):
+        OpenVinoBackend(tmp_path / "m.onnx", window=WINDOW)
     with pytest.raises(ValueError, match=r"threads \(0\) must be at least 1"):
         OpenVinoBackend(tiny_bundle / "model.onnx", window=WINDOW, threads=0)
     with pytest.raises(BundleError, match=r"no bf16 for OpenVINO; .*trivet export"):
         Evaluator(tiny_bundle, backend="openvino", precision="bf16")
-
-
-@needs_openvino
-def test_a_graph_of_something_else_is_refused_by_its_ends(tmp_path: Path) -> None:
-    import onnx
-    from onnx import TensorProto, helper
-
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in ("text", "score")
-    ]
-    node = helper.make_node("Sqrt", ["text"], ["score"])
-    graph = helper.make_graph([node], "other", ends[:1], ends[1:])
-    opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "m.onnx")
-    with pytest.raises(BundleError, match=r"m\.onnx: its inputs do not fit: .*unknown text"):
-        OpenVinoBackend(tmp_path / "m.onnx", window=WINDOW)
 
 
 def test_without_openvino_the_error_says_how_to_get_it(

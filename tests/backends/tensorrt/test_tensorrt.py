@@ -31,12 +31,15 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
-def built(
-    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
-) -> tuple[bytes, EngineInfo]:
+def path(tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any) -> Path:
+    """File of the fp32 graph."""
+    onnx.save(tiny_graph, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+@pytest.fixture
+def built(path: Path) -> tuple[bytes, EngineInfo]:
     """A serialized engine of the fp32 graph, and its description."""
-    path = tmp_path / "model.onnx"
-    onnx.save(tiny_graph, path)
     profiles = make_profiles(WINDOW)
     plan, seconds = build_engine(path, profiles, EngineCache())
     info = EngineInfo(
@@ -196,28 +199,16 @@ def test_missing_or_old_libraries_are_named(
         TensorRTBackend(*built)
 
 
-def test_an_unreadable_graph_is_refused_with_the_parsers_message(
-    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
-) -> None:
-    onnx.save(tiny_graph, tmp_path / "model.onnx")
-    fake_tensorrt.readable = False
-    with pytest.raises(BackendError, match=r"no such thing \(node node_1, Unique\)"):
-        build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
-
-
-def test_a_refused_profile_is_named(
-    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
-) -> None:
-    onnx.save(tiny_graph, tmp_path / "model.onnx")
+def test_a_graph_or_profile_that_tensorrt_refuses_is_named(path: Path, fake_tensorrt: Any) -> None:
     fake_tensorrt.most_profiles = 2
     with pytest.raises(BackendError, match=r"does not take profile 2 \(\{'N': 2, 'L': 96"):
-        build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
+        build_engine(path, make_profiles(WINDOW), EngineCache())
+    fake_tensorrt.readable = False
+    with pytest.raises(BackendError, match=r"no such thing \(node node_1, Unique\)"):
+        build_engine(path, make_profiles(WINDOW), EngineCache())
 
 
-def test_the_timing_cache_is_reused_by_the_next_build(
-    tmp_path: Path, tiny_graph: onnx.ModelProto, fake_tensorrt: Any
-) -> None:
-    onnx.save(tiny_graph, tmp_path / "model.onnx")
+def test_the_timing_cache_is_reused_by_the_next_build(path: Path, fake_tensorrt: Any) -> None:
     for _ in range(2):
-        build_engine(tmp_path / "model.onnx", make_profiles(WINDOW), EngineCache())
+        build_engine(path, make_profiles(WINDOW), EngineCache())
     assert fake_tensorrt.timings == [b"", b"timed "]
