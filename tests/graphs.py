@@ -92,14 +92,13 @@ def shared_graphs() -> Iterator[None]:
         yield
 
 
-def write_tiny(folder: Path, model: RagModel, **changes: Any) -> Path:
-    """Write a bundle of a tiny model with weights; ``changes`` are fields of ``BundleInfo``."""
-    config = model.trunk.config
-    info = BundleInfo(
+def tiny_info(model_type: str, **changes: Any) -> BundleInfo:
+    """Return the description of a tiny model; ``changes`` are fields of it."""
+    return BundleInfo(
         package_version="0.1.0",
         name="tiny",
         encoder=EncoderInfo(
-            model_type=config.model_type, hidden_size=16, layers=2, source="random", licence="none"
+            model_type=model_type, hidden_size=16, layers=2, source="random", licence="none"
         ),
         window=WindowInfo(size=WINDOW),
         faithfulness="weakest_sentence",
@@ -108,8 +107,13 @@ def write_tiny(folder: Path, model: RagModel, **changes: Any) -> Path:
         special_tokens=SpecialTokenIds(cls=2, sep=3, pad=0),
         training=TrainingInfo(command="none", date="2026-01-31", data=()),
     ).model_copy(update=changes)
+
+
+def write_tiny(folder: Path, model: RagModel, tokenizer: str = "{}", **changes: Any) -> Path:
+    """Write a bundle of a tiny model with weights; ``changes`` as of ``tiny_info``."""
+    info = tiny_info(model.trunk.config.model_type, **changes)
     state = model.state_dict()
-    write_bundle(folder, info, "{}", weights=state, encoder_config=model.architecture())
+    write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
     return folder
 
 

@@ -105,7 +105,7 @@ def test_profiles_are_sound(window: int) -> None:
 
 def test_a_call_that_is_too_large_is_named() -> None:
     profiles = make_profiles(128)
-    with pytest.raises(BackendError, match=r"no profile .* L=129.*'L': 128.*most_windows"):
+    with pytest.raises(BackendError, match=r"no profile .* L=129.*'L': 128.*fewer windows"):
         choose_profile(profiles, Sizes(1, 129, 1, 1, 1, 1, 1))
 
 

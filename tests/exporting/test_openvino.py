@@ -196,10 +196,6 @@ def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
         read_bundle(copied)
 
 
-def test_the_command_line_asks_for_rows(copied: Path) -> None:
-    for extra, message in (
-        ([], "Missing option '--data'"),
-        (["--data", "jsonl:dev.jsonl", "--precision", "int8"], "No such option: --precision"),
-    ):
-        answer = CliRunner().invoke(app, ["export", "openvino", str(copied), *extra])
-        assert answer.exit_code == 2 and message in answer.output
+def test_the_command_needs_labelled_rows() -> None:
+    answer = CliRunner().invoke(app, ["export", "openvino", "BUNDLE"])
+    assert answer.exit_code == 2 and "Missing option '--data'" in answer.output

@@ -62,7 +62,12 @@ class OnnxRuntimeBackend:
             self._all_threads = _open(path, all_threads, sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.workers = workers
-        self._inputs = _read_inputs(path.name, self._session)
+        given = {node.name: node.type for node in self._session.get_inputs()}
+        check_ends(path.name, set(given), {node.name for node in self._session.get_outputs()})
+        unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
+        if unknown:
+            raise BundleError(f"{path.name}: inputs of an unsupported type: {unknown}")
+        self._inputs = {name: _DTYPES[kind] for name, kind in given.items()}
         self.inputs = tuple(name for name in Windows._fields if name in self._inputs)
 
     def run(self, windows: Windows) -> Outputs:
@@ -115,13 +120,3 @@ def _open(
         )
     except Exception as error:  # the library's errors share no base class but this one
         raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
-
-
-def _read_inputs(file: str, session: onnxruntime.InferenceSession) -> dict[str, type[np.generic]]:
-    """Return the name and type of each input, after checking inputs and outputs of the graph."""
-    given = {node.name: node.type for node in session.get_inputs()}
-    check_ends(file, set(given), {node.name for node in session.get_outputs()})
-    unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
-    if unknown:
-        raise BundleError(f"{file}: inputs of an unsupported type: {unknown}")
-    return {name: _DTYPES[kind] for name, kind in given.items()}

@@ -192,7 +192,10 @@ class _Context:
             for name in self._names
         }
         for name, size in bytes_of.items():
-            self._grow(buffers, name, size)
+            if name not in buffers or buffers[name].size < size:
+                if name in buffers:
+                    buffers.pop(name).free()
+                buffers[name] = cuda.Buffer(self._cuda, size)
             if name in Windows._fields:
                 placed = context.set_input_shape(name, wanted[name])
                 _must(placed, f"{name} cannot be of shape {wanted[name]}")
@@ -234,14 +237,6 @@ class _Context:
         context = self._engine.create_execution_context(self._strategy)
         _must(context is not None, "no context can be made")
         return context
-
-    def _grow(self, buffers: dict[str, cuda.Buffer], name: str, size: int) -> None:
-        """Make a tensor's buffer hold at least ``size`` bytes."""
-        if name in buffers and buffers[name].size >= size:
-            return
-        if name in buffers:
-            buffers.pop(name).free()
-        buffers[name] = cuda.Buffer(self._cuda, size)
 
 
 def _must(fine: Any, fault: str) -> None:

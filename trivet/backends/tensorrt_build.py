@@ -63,7 +63,11 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
     network = builder.create_network(typed)
     parser = tensorrt.OnnxParser(network, log)
     if not parser.parse_from_file(str(graph)):
-        faults = [_describe(parser.get_error(number)) for number in range(parser.num_errors)]
+        errors = [parser.get_error(number) for number in range(parser.num_errors)]
+        faults = [
+            f"{error.desc()} (node {error.node_name() or '?'}, {error.node_operator() or '?'})"
+            for error in errors
+        ]
         raise BackendError(f"{graph.name}: TensorRT cannot read it: {'; '.join(faults)}")
     config = builder.create_builder_config()
     config.set_memory_pool_limit(tensorrt.MemoryPoolType.WORKSPACE, _WORKSPACE)
@@ -95,8 +99,3 @@ def _make_profile(builder: Any, sizes: ShapeRange, inputs: set[str]) -> Any:
     for name in inputs:
         profile.set_shape(name, least[name], usual[name], most[name])
     return profile
-
-
-def _describe(error: Any) -> str:
-    """Return a parser error as one line."""
-    return f"{error.desc()} (node {error.node_name() or '?'}, {error.node_operator() or '?'})"

@@ -37,25 +37,23 @@ class EngineCache:
         Raises:
             BackendError: The folder cannot be created, is a link, or is accessible to other users.
         """
-        self.folder = folder or default_folder()
+        self.folder = folder = folder or default_folder()
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise BackendError(
-                f"{self.folder}: not a folder that can be created: {error}"
-            ) from error
-        found = self.folder.lstat()
+            raise BackendError(f"{folder}: not a folder that can be created: {error}") from error
+        found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise BackendError(f"{self.folder}: not a folder; engines are only kept in a folder")
+            raise BackendError(f"{folder}: not a folder; engines are only kept in a folder")
         if hasattr(os, "getuid") and found.st_uid != os.getuid():
             raise BackendError(
-                f"{self.folder}: belongs to user {found.st_uid}; an engine is code, and only your "
+                f"{folder}: belongs to user {found.st_uid}; an engine is code, and only your "
                 "own is loaded. Set TRIVET_CACHE to a folder of yours"
             )
         if found.st_mode & _OTHERS:
             raise BackendError(
-                f"{self.folder}: open to other users (mode {stat.S_IMODE(found.st_mode):04o}); an "
-                f"engine is code. Make it yours alone: chmod 700 {self.folder}"
+                f"{folder}: open to other users (mode {stat.S_IMODE(found.st_mode):04o}); an "
+                f"engine is code. Make it yours alone: chmod 700 {folder}"
             )
 
     def put(self, plan: bytes, info: EngineInfo) -> Path:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trivet.backends.graph_choice import check_self_test
-from trivet.backends.profiles import MOST_WINDOWS, make_profiles
-from trivet.backends.tensorrt import CONTEXTS, TensorRTBackend
+from trivet.backends.profiles import make_profiles
+from trivet.backends.tensorrt import TensorRTBackend
 from trivet.backends.tensorrt_build import find_target
 from trivet.backends.tensorrt_cache import EngineCache
 from trivet.bundle.bundle import GRAPH_NAME, Bundle
@@ -13,40 +13,20 @@ from trivet.bundle.tensorrt_info import EngineInfo, EnginePrecision, engine_key
 from trivet.records import BackendError, BundleError
 
 
-def load_engine(
-    bundle: Bundle,
-    precision: EnginePrecision = "bf16",
-    *,
-    most_windows: int = MOST_WINDOWS,
-    contexts: int = CONTEXTS,
-    cache: EngineCache | None = None,
-) -> TensorRTBackend:
+def load_engine(bundle: Bundle, precision: EnginePrecision = "bf16") -> TensorRTBackend:
     """Load the engine of a bundle's graph from the cache and run the self-test.
-
-    Args:
-        bundle: A bundle whose files were checked.
-        precision: Precision of the graph.
-        most_windows: Most windows of one call, as given to the build.
-        contexts: Number of concurrent calls.
-        cache: The engine cache; ``None`` opens the user's own.
 
     Raises:
         BundleError: The bundle has no such graph, or the self-test fails.
         BackendError: No engine of this graph was built for this GPU and TensorRT version.
     """
-    found = find_engine(bundle, precision, most_windows=most_windows, cache=cache)
-    backend = TensorRTBackend(*found, contexts=contexts)
-    check_self_test(backend, bundle, found[1].graph)
+    plan, info = find_engine(bundle, precision)
+    backend = TensorRTBackend(plan, info)
+    check_self_test(backend, bundle, info.graph)
     return backend
 
 
-def find_engine(
-    bundle: Bundle,
-    precision: EnginePrecision,
-    *,
-    most_windows: int = MOST_WINDOWS,
-    cache: EngineCache | None = None,
-) -> tuple[bytes, EngineInfo]:
+def find_engine(bundle: Bundle, precision: EnginePrecision) -> tuple[bytes, EngineInfo]:
     """Return the cached engine of a bundle's graph and its description.
 
     Raises:
@@ -54,8 +34,8 @@ def find_engine(
         BackendError: No engine of this graph was built for this GPU and TensorRT version.
     """
     graph = find_graph(bundle, precision)
-    target, cache = find_target(), cache or EngineCache()
-    profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
+    target, cache = find_target(), EngineCache()
+    profiles = make_profiles(bundle.info.window.size)
     sha256 = bundle.manifest.files[graph.file].sha256
     found = cache.get(engine_key(sha256, precision, target, profiles))
     if found is None:

@@ -314,11 +314,7 @@ class BundleInfo(_Part):
 
 
 def parse_info(text: bytes, where: str) -> BundleInfo:
-    """Parse ``bundle.json``, checking its schema version first.
-
-    Args:
-        text: The bytes of the file.
-        where: Name of the file in messages.
+    """Parse ``bundle.json``, checking its schema version first; messages call it ``where``.
 
     Raises:
         BundleError: The text is not JSON, has another schema version, or a key is missing, unknown

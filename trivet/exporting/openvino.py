@@ -32,7 +32,7 @@ from trivet.bundle.bundle import (
     read_bundle,
 )
 from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
-from trivet.bundle.self_test import SelfTest, read_self_test
+from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.openvino_graphs import write_half, write_static
@@ -268,8 +268,15 @@ def _keep(
     keep_fp32: bool,
     threads: int | None,
 ) -> None:
-    """Add files, parity and self-test to the bundle."""
-    test = _add_answers(bundle, info, kept, threads)
+    """Add the files, their parity, and their self-test with and without bf16 to the bundle."""
+    test = read_self_test(bundle.path(SELF_TEST_NAME))
+    windows, window = Windows(**test.arrays()), bundle.info.window.size
+    for bf16 in (True, False):
+        backend = OpenVinoBackend(
+            kept.file, kept.weights, window=window, bf16=bf16, threads=threads
+        )
+        answer = backend.run(windows)._asdict()
+        test = test.with_answers(info.answers(backend.bf16), info.precision, answer)
     graphs, gone = bundle.info.graphs, {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
     if not keep_fp32:
         graphs = tuple(graph for graph in graphs if graph.file != GRAPH_NAME)
@@ -282,16 +289,3 @@ def _keep(
         files[PARITY_NAME] = merge_into(bundle.path(PARITY_NAME), report).to_json().encode()
     changed = bundle.info.model_copy(update={"openvino": info, "graphs": graphs})
     add_files(bundle.folder, files, changed, without=gone - files.keys())
-
-
-def _add_answers(bundle: Bundle, info: OpenVinoInfo, kept: _Model, threads: int | None) -> SelfTest:
-    """Return the self-test with the model's answers, with bf16 and without."""
-    test = read_self_test(bundle.path(SELF_TEST_NAME))
-    windows = Windows(**test.arrays())
-    for bf16 in (True, False):
-        backend = OpenVinoBackend(
-            kept.file, kept.weights, window=bundle.info.window.size, bf16=bf16, threads=threads
-        )
-        answer = backend.run(windows)._asdict()
-        test = test.with_answers(info.answers(backend.bf16), info.precision, answer)
-    return test

@@ -20,7 +20,7 @@ from trivet.backends.backend import Backend
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.profiles import MOST_WINDOWS, make_profiles
+from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt import TensorRTBackend
 from trivet.backends.tensorrt_build import build_engine, find_target
 from trivet.backends.tensorrt_cache import EngineCache
@@ -45,12 +45,7 @@ _ADVICE = {
 
 
 def export_tensorrt(
-    folder: Path,
-    precision: str = "bf16",
-    rows: Sequence[RagExample] = (),
-    *,
-    most_windows: int = MOST_WINDOWS,
-    cache: EngineCache | None = None,
+    folder: Path, precision: str = "bf16", rows: Sequence[RagExample] = ()
 ) -> EngineInfo:
     """Build an engine from a bundle's graph, compare it, cache it, and describe it in the bundle.
 
@@ -58,8 +53,6 @@ def export_tensorrt(
         folder: A bundle that holds ``model.onnx`` and the graph in ``precision``.
         precision: Precision of the graph, a key of ``TOLERANCE``.
         rows: Real examples whose verdicts must not change.
-        most_windows: Most windows of one call.
-        cache: The engine cache; ``None`` opens the user's own.
 
     Raises:
         BundleError: A graph is missing.
@@ -72,8 +65,8 @@ def export_tensorrt(
     kind = cast(EnginePrecision, precision)
     graph = find_graph(bundle, kind)
     reference = OnnxRuntimeBackend(bundle.path(GRAPH_NAME))
-    target, cache = find_target(), cache or EngineCache()
-    profiles = make_profiles(bundle.info.window.size, most_windows=most_windows)
+    target, cache = find_target(), EngineCache()
+    profiles = make_profiles(bundle.info.window.size)
     built = build_engine(bundle.path(graph.file), profiles, cache)
     info = EngineInfo(
         graph=graph.file,
@@ -88,12 +81,8 @@ def export_tensorrt(
     )
     info = accept(bundle, info, TensorRTBackend(built.plan, info), reference, rows)
     path = cache.put(built.plan, info)
-    logger.info(
-        "%s kept: differs by %.2g from fp32, %d verdicts changed",
-        path,
-        info.difference,
-        info.flipped,
-    )
+    measured = (info.difference, info.flipped)
+    logger.info("%s kept: differs by %.2g from fp32, %d verdicts changed", path, *measured)
     others = tuple(each for each in bundle.info.engines if each.key != info.key)
     add_files(folder, {}, bundle.info.model_copy(update={"engines": (*others, info)}))
     return info

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import json
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -19,14 +20,12 @@ import onnx
 import onnxruntime
 import pytest
 
-from tests.graphs import graph_of
-from trivet.backends.example_windows import Sizes, make_windows
-from trivet.bundle.bundle import GRAPH_NAME, BundleInfo, GraphInfo, write_bundle
+from tests.graphs import graph_of, model_of, shared_graphs, write_tiny
+from trivet.bundle.bundle import WindowInfo
 from trivet.bundle.schema import INPUTS, OUTPUTS
-from trivet.bundle.self_test import SelfTest
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.exporting.graph import OPSET
-from trivet.exporting.precision import emulated, mixed
+from trivet.export import export_onnx
+from trivet.exporting.precision import emulated
 from trivet.model.aggregate import Outputs
 
 WINDOW = 96
@@ -320,40 +319,18 @@ def tiny_graph() -> onnx.ModelProto:
     return graph_of("bert")
 
 
-@pytest.fixture
-def engine_bundle(
-    tmp_path: Path,
-    wordpiece_file: Path,
-    tiny_graph: onnx.ModelProto,
-    tiny_info: Callable[[SegmentTokenizer], BundleInfo],
-) -> Path:
+@pytest.fixture(scope="session")
+def serving_bundle(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A serving bundle that holds ``tiny_graph`` in fp32 and in bf16."""
-    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
-    sizes = Sizes(N=3, L=40, B=2, R=9, K=2, C=23, S=3)
-    windows = make_windows(sizes, tokenizer.vocab_size, seed=7)
-    files: dict[str, bytes | Path] = {}
-    answers = {}
-    for file, precision, graph in (
-        (GRAPH_NAME, "fp32", tiny_graph),
-        ("model.bf16.onnx", "bf16", mixed(tiny_graph, "bf16")),
-    ):
-        files[file] = graph.SerializeToString()
-        session = onnxruntime.InferenceSession(
-            emulated(graph).SerializeToString(), providers=["CPUExecutionProvider"]
-        )
-        found = session.run(list(Outputs._fields), windows._asdict())
-        answers[file] = (precision, dict(zip(Outputs._fields, found, strict=True)))
-    files["self_test.json"] = SelfTest.record(windows._asdict(), answers).to_json().encode()
-    graphs = (
-        GraphInfo(file=GRAPH_NAME, precision="fp32", opset=OPSET, portable=True),
-        GraphInfo(file="model.bf16.onnx", precision="bf16", opset=OPSET, portable=True),
-    )
-    info = tiny_info(tokenizer)
-    window = info.window.model_copy(update={"size": WINDOW})
-    write_bundle(
-        tmp_path / "bundle",
-        info.model_copy(update={"graphs": graphs, "window": window}),
-        tokenizer.to_json(),
-        extra=files,
-    )
-    return tmp_path / "bundle"
+    folder = tmp_path_factory.mktemp("engines")
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file).to_json()
+    write_tiny(folder / "weights", model_of("bert"), tokenizer, window=WindowInfo(size=WINDOW))
+    with shared_graphs():
+        export_onnx(folder / "weights", folder / "serving", keep=("fp32", "bf16"), threads=1)
+    return folder / "serving"
+
+
+@pytest.fixture
+def engine_bundle(serving_bundle: Path, tmp_path: Path) -> Path:
+    """A copy of ``serving_bundle`` that a test may change."""
+    return Path(shutil.copytree(serving_bundle, tmp_path / "bundle"))

@@ -18,12 +18,9 @@ from trivet.model.trunk import MASKED
 
 
 class InferenceBert(nn.Module):
-    """Inference form of a ``transformers.BertModel``.
+    """Inference form of a ``transformers.BertModel``; weights that are not fused are shared.
 
-    Args:
-        encoder: The library's module; weights that are not fused are shared.
-        form: Form of attention. ``runtime`` writes ``com.microsoft.MultiHeadAttention``, which can
-            be exported but not run in torch.
+    The form ``runtime`` writes ``com.microsoft.MultiHeadAttention``, which torch cannot run.
     """
 
     def __init__(self, encoder: Any, form: Form = "portable") -> None:
@@ -95,14 +92,12 @@ class InferenceBert(nn.Module):
             hidden = layer.finish(run(query, key, value, mask), hidden)
         return hidden
 
-    def _split(self, projected: Tensor) -> Tensor:
-        """Split the heads. *Shapes:* [N, L, H] -> [N, L, heads, width]."""
-        split: Tensor = projected.unflatten(-1, (self.heads, self.width))
-        return split
-
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend in standard operators. *Shapes:* [N, L, H] x 3, [N, 1, 1 or L, L] -> [N, L, H]."""
-        query, key, value = (self._split(each).transpose(1, 2) for each in (query, key, value))
+        query, key, value = (
+            each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
+            for each in (query, key, value)
+        )
         return attend(query, key, value, mask, self.form)
 
     def _attend_fused(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -112,8 +107,9 @@ class InferenceBert(nn.Module):
         key its mask, which adds the mask to the score exactly.
         """
         mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
-        query = torch.cat([self._split(query), torch.ones_like(mask)], dim=-1).flatten(2)
-        key = torch.cat([self._split(key), mask], dim=-1).flatten(2)
+        query, key = (each.unflatten(-1, (self.heads, self.width)) for each in (query, key))
+        query = torch.cat([query, torch.ones_like(mask)], dim=-1).flatten(2)
+        key = torch.cat([key, mask], dim=-1).flatten(2)
         attended: Tensor = torch.onnx.ops.symbolic(
             "com.microsoft::MultiHeadAttention",
             (query, key, value),

@@ -157,13 +157,10 @@ class _Layer(nn.Module):
     def forward(
         self, hidden: Tensor, mask: Tensor, by_query: Tensor, by_key: Tensor | None = None
     ) -> Tensor:
-        """Return the layer's output.
+        """Return the layer's output. *Shape:* [N, L, H].
 
-        Args:
-            hidden: Hidden states. *Shape:* [N, L, H].
-            mask: Additive mask of the scores. *Shape:* [N, 1, 1, L].
-            by_query: Table rows of all distances by query. *Shape:* [N, heads, L, L].
-            by_key: The same by key, for the form ``attention``.
+        The mask is additive, [N, 1, 1, L]. ``by_query`` holds the table rows of all distances,
+        [N, heads, L, L]; ``by_key`` the same by key, for the form ``attention``.
         """
         query, key, value = (
             each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
@@ -189,15 +186,8 @@ class _Layer(nn.Module):
         CPUs gather along the columns of keys, which is faster than transposing the scores. GPUs
         gather along rows, so the form ``attention`` works by key and transposes. In ``runtime``
         every key has its mask as an extra component and every position a 1, which adds the mask to
-        the scores without another pass.
-
-        Args:
-            table: Projected positions. *Shape:* [heads, P, width], [heads, P, width + 1] in
-                ``runtime``, [heads, width, P] in ``attention``.
-            key: Keys. *Shape:* [N, heads, L, width].
-            mask: Mask, as in ``forward``.
-            by_query: Table rows by query.
-            by_key: Table rows by key.
+        the scores without another pass. ``table`` holds the projected positions: [heads, P, width],
+        [heads, P, width + 1] in ``runtime``, [heads, width, P] in ``attention``.
         """
         if by_key is not None:
             return torch.gather(key @ table, -1, by_key).transpose(-1, -2)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -17,22 +17,6 @@ from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
 
 logger = logging.getLogger(__name__)
-
-
-class _InferenceEncoder(Protocol):
-    """Common interface of the inference encoders."""
-
-    layers: nn.ModuleList
-
-    def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList: ...
-
-    def start(
-        self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, ...]]: ...
-
-    def climb(
-        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
-    ) -> Tensor: ...
 
 
 class InferenceTrunk(nn.Module):
@@ -51,7 +35,7 @@ class InferenceTrunk(nn.Module):
         """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
         windows = (input_ids, attention_mask, segment_ids)
         if self.tops:
-            encoder = cast(_InferenceEncoder, self.encoders["shared"])
+            encoder = cast(InferenceBert | InferenceDeberta, self.encoders["shared"])
             embedded, given = encoder.start(*windows)
             stem = encoder.climb(encoder.layers, embedded, given)
             tops = [cast(nn.ModuleList, self.tops[name]) for name in Hidden._fields]
