@@ -1,9 +1,12 @@
-"""Every benchmark's command runs on a small case and writes its tables."""
+"""Every benchmark's command runs on a small case; the routes through the package stay short."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,8 +38,7 @@ def test_a_command_prints_its_tables_and_the_machine(
     tables = run("speed", ["--lengths", "64", "--backends", "int8"], tmp_path)
     printed = capsys.readouterr().out
     assert all(rows for rows in tables.values())
-    assert "MALLOC_TRIM_THRESHOLD_=" in printed
-    assert "| --- |" in printed
+    assert "MALLOC_TRIM_THRESHOLD_=" in printed and "| --- |" in printed
 
 
 @pytest.mark.slow
@@ -45,3 +47,14 @@ def test_every_command_runs_small(name: str, tmp_path: Path) -> None:
     tables = run(name, SLOW[name], tmp_path)
     assert "Not run:" not in tables
     assert all(rows for rows in tables.values())
+
+
+def test_an_evaluation_and_a_request_cross_few_functions_and_files() -> None:
+    command = [sys.executable, "-m", "benchmarks.call_routes"]
+    folder = Path(__file__).parents[2]
+    printed = subprocess.check_output(command, text=True, cwd=folder)
+    found = re.findall(r"(.*): (\d+) functions in (\d+) files", printed)
+    most = {"Evaluator.evaluate": (60, 12), "one request": (140, 25)}
+    assert [title for title, _, _ in found] == list(most)
+    for title, functions, files in found:
+        assert int(functions) <= most[title][0] and int(files) <= most[title][1], title

@@ -13,7 +13,7 @@ from hypothesis import given, strategies
 from benchmarks import overlap_alone
 from benchmarks.backends import load_named, null_outputs, recorded_calls, tokenizer_of
 from benchmarks.gpu import Case, request_case, request_cases
-from benchmarks.heads import KernelTimes, last_hidden, profile, share_table, values_for
+from benchmarks.heads import last_hidden, profile, share_table, values_for
 from benchmarks.inputs import full_windows
 from benchmarks.report import Table, spread
 from benchmarks.shapes import DEBERTA_V3_LARGE, MINILM_L6, windows_of
@@ -32,15 +32,10 @@ def test_operations_of_the_two_encoders_are_those_counted_by_hand() -> None:
     assert MINILM_L6.gflop(512) == pytest.approx(13.3, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("context", "other", "length", "count"),
-    [(16384, 100, 512, 41), (16384, 300, 512, 79), (16384, 100, 1024, 18), (4096, 100, 512, 11)],
-)
-def test_windows_of_a_request(context: int, other: int, length: int, count: int) -> None:
-    assert windows_of(context, other, length) == count
-
-
-def test_a_window_without_room_for_context_is_refused() -> None:
+def test_windows_of_a_request() -> None:
+    assert windows_of(16384, 100, 512) == 41
+    assert windows_of(16384, 300, 512) == 79
+    assert windows_of(16384, 100, 1024) == 18
     with pytest.raises(ValueError, match=r"question and response \(300 tokens\) leave -48 of 256"):
         windows_of(4096, 300, 256)
 
@@ -62,8 +57,7 @@ def test_a_request_for_a_gpu_becomes_equal_calls(
 def test_a_length_without_room_for_a_request_is_left_out() -> None:
     cases = request_cases([16384], [100, 300], [256, 512], most=16)
     assert cases[16384, 100, 512] == Case(512, 14, 3)
-    assert (16384, 300, 256) not in cases
-    assert len(cases) == 3
+    assert (16384, 300, 256) not in cases and len(cases) == 3
 
 
 @pytest.mark.parametrize(("context", "other"), [(300, 100), (1000, 300)])
@@ -75,10 +69,9 @@ def test_an_example_has_about_the_requested_tokens(context: int, other: int) -> 
     assert 0 < sample["backend"] < sample["total"]
 
 
-@pytest.mark.parametrize(("count", "length"), [(1, 16), (2, 128), (3, 512)])
-def test_full_windows_have_no_padding_and_valid_positions(count: int, length: int) -> None:
-    windows = full_windows(count, length, vocabulary=100)
-    assert windows.input_ids.shape == (count, length)
+def test_full_windows_have_no_padding_and_valid_positions() -> None:
+    windows = full_windows(3, 128, vocabulary=100)
+    assert windows.input_ids.shape == (3, 128)
     assert windows.attention_mask.all()
     shown = windows.segment_ids.reshape(-1)
     assert (shown[windows.response_at] == 1).all()
@@ -99,26 +92,21 @@ def test_recorded_calls_are_not_run_and_the_backend_works_again_afterwards() -> 
 
 
 def test_contenders_take_turns_and_a_missing_graph_is_a_reason() -> None:
-    outcome = race(
-        [
-            Contender("int8", build, (EMBEDDED_BUNDLE, "int8", 1)),
-            Contender("absent", build, (EMBEDDED_BUNDLE, "fp32", 1)),
-        ],
-        repeats=3,
-        cases=(64, 128),
-    )
+    names = {"int8": "int8", "absent": "fp32"}
+    contenders = [Contender(n, build, (EMBEDDED_BUNDLE, one, 1)) for n, one in names.items()]
+    outcome = race(contenders, repeats=3, cases=(64, 128))
     assert set(outcome.measured) == {("int8", 64), ("int8", 128)}
-    assert all(len(measured.samples) == 3 for measured in outcome.measured.values())
-    assert all(measured.peak_mb > 10 for measured in outcome.measured.values())
+    for measured in outcome.measured.values():
+        assert len(measured.samples) == 3 and measured.peak_mb > 10
     assert "no fp32 graph" in outcome.skipped["absent"]
 
 
 def test_ratios_are_taken_round_by_round() -> None:
-    slow = Measured([{"total": 2.0}, {"total": 9.0}, {"total": 4.0}])
-    fast = Measured([{"total": 1.0}, {"total": 3.0}, {"total": 2.0}])
+    slow = Measured([{"total": 2.0}, {"total": 9.0}])
+    fast = Measured([{"total": 1.0}, {"total": 3.0}])
     outcome = Race({("slow", None): slow, ("fast", None): fast})
-    assert outcome.ratios("slow", "fast") == [2.0, 3.0, 2.0]
-    assert slow.median() == 4.0
+    assert outcome.ratios("slow", "fast") == [2.0, 3.0]
+    assert slow.median() == 5.5
 
 
 def test_a_table_is_markdown_and_a_spread_has_median_least_and_most() -> None:
@@ -127,14 +115,9 @@ def test_a_table_is_markdown_and_a_spread_has_median_least_and_most() -> None:
     assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0 to 3.0)"
 
 
-@pytest.fixture(scope="module")
-def times() -> KernelTimes:
-    """Profile of the embedded model in a few short calls."""
+def test_every_operator_is_timed_once_a_call_and_belongs_to_one_part() -> None:
     feed = full_windows(2, 32, vocabulary=1000)._asdict()
-    return profile(EMBEDDED_BUNDLE / INT8_NAME, feed, CALLS, threads=1)
-
-
-def test_every_operator_is_timed_once_a_call_and_belongs_to_one_part(times: KernelTimes) -> None:
+    times = profile(EMBEDDED_BUNDLE / INT8_NAME, feed, CALLS, threads=1)
     assert {node.name for node in times.graph.graph.node} == times.milliseconds.keys()
     assert all(taken.shape == (CALLS,) for taken in times.milliseconds.values())
     hidden = last_hidden(onnx.load(EMBEDDED_BUNDLE / INT8_NAME))
@@ -160,12 +143,12 @@ def test_a_profile_that_does_not_fit_its_graph_is_refused(monkeypatch: pytest.Mo
 def test_shared_words_separate_supported_from_unsupported_responses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    responses = (
-        ("The ferry is red.", True),
-        ("The mill grinds flour.", True),
-        ("The ferry is red. Nobody remembers its captain.", False),
-        ("Bakers sell bread.", False),
-    )
+    responses = {
+        "The ferry is red.": True,
+        "The mill grinds flour.": True,
+        "The ferry is red. Nobody remembers its captain.": False,
+        "Bakers sell bread.": False,
+    }
     rows = [
         {
             "question": "What is there?",
@@ -174,7 +157,7 @@ def test_shared_words_separate_supported_from_unsupported_responses(
             "group": str(number),
             "labels": {"adherent": adherent},
         }
-        for number, (response, adherent) in enumerate(responses)
+        for number, (response, adherent) in enumerate(responses.items())
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
