@@ -107,9 +107,9 @@ class InferenceBert(nn.Module):
         key its mask, which adds the mask to the score exactly.
         """
         mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
-        query, key = (each.unflatten(-1, (self.heads, self.width)) for each in (query, key))
-        query = torch.cat([query, torch.ones_like(mask)], dim=-1).flatten(2)
-        key = torch.cat([key, mask], dim=-1).flatten(2)
+        heads = (self.heads, self.width)
+        query = torch.cat([query.unflatten(-1, heads), torch.ones_like(mask)], dim=-1).flatten(2)
+        key = torch.cat([key.unflatten(-1, heads), mask], dim=-1).flatten(2)
         attended: Tensor = torch.onnx.ops.symbolic(
             "com.microsoft::MultiHeadAttention",
             (query, key, value),
