@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
-from trivet.configs.schema import TrainConfig
+from trivet.configs.schema import TrainConfig, dump_config
 from trivet.data.labelled.datamodule import Batch
 from trivet.records import ConfigError
 from trivet.train import train
@@ -29,6 +32,31 @@ AT_RANDOM = (
     "loss.learned=true",
     "optim.call_windows=3",
 )
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+
+import torch
+
+from trivet.configs.schema import load_config
+from trivet.train import train
+
+save = torch.save
+
+
+def save_half(checkpoint, file):
+    if checkpoint["global_step"] == 8:
+        file.write(b"half of a checkpoint")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(checkpoint, file)
+
+
+torch.set_num_threads(1)
+torch.save = save_half
+train(load_config([Path(sys.argv[1])]))
+"""
 
 
 class Interrupted(Exception):
@@ -123,6 +151,21 @@ def test_a_run_that_stops_while_it_writes_a_checkpoint_continues_from_the_previo
             train(config)
     half = tmp_path / "checkpoints" / "last.ckpt.half"
     assert half.read_bytes() == b"half of a checkpoint"
+    assert_same_to_the_bit(train(config, resume=True), whole)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_while_it_writes_a_checkpoint_continues_from_the_previous_one(
+    config: TrainConfig, whole: Path, tmp_path: Path
+) -> None:
+    given = tmp_path / "killed.yaml"
+    given.write_text(dump_config(config), encoding="utf-8")
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(given)]
+    killed = subprocess.run(command, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    folder = Path(config.run.folder)
+    assert (folder / "checkpoints" / "last.ckpt.half").read_bytes() == b"half of a checkpoint"
+    assert not (folder / "bundle").exists()
     assert_same_to_the_bit(train(config, resume=True), whole)
 
 
