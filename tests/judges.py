@@ -120,6 +120,17 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
+def approximately(value: Any, tolerance: float) -> Any:
+    """Return plain data whose floats compare approximately."""
+    if isinstance(value, float):
+        return pytest.approx(value, abs=tolerance)
+    if isinstance(value, dict):
+        return {key: approximately(item, tolerance) for key, item in value.items()}
+    if isinstance(value, list):
+        return [approximately(item, tolerance) for item in value]
+    return value
+
+
 @pytest.fixture
 def formula() -> FormulaBackend:
     return FormulaBackend()

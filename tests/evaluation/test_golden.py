@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.judges import approximately
 from trivet.backends.loading import load_tokenizer
 from trivet.bundle.bundle import read_bundle
 from trivet.data.tokenization import tokenize_examples
@@ -46,17 +47,6 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def approximately(value: Any) -> Any:
-    """Let floats differ by what another processor's arithmetic does to them."""
-    if isinstance(value, float):
-        return pytest.approx(value, abs=3e-4)
-    if isinstance(value, dict):
-        return {key: approximately(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [approximately(item) for item in value]
-    return value
-
-
 def test_the_verdict_is_the_frozen_one(tiny_bundle: Path) -> None:
     evaluator = Evaluator(tiny_bundle, threads=1, precision="fp32")
     verdict = evaluator.evaluate(
@@ -64,7 +54,7 @@ def test_the_verdict_is_the_frozen_one(tiny_bundle: Path) -> None:
     )
     found = rounded(json.loads(verdict.to_json()))
     frozen = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    assert found == approximately(frozen), json.dumps(found, ensure_ascii=False, indent=2)
+    assert found == approximately(frozen, 3e-4), json.dumps(found, ensure_ascii=False, indent=2)
     # A frozen verdict that shows nothing could not catch anything.
     assert frozen["windows"] > 1
     assert frozen["unsupported"]

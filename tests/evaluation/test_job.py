@@ -106,16 +106,6 @@ def test_one_worker_keeps_the_order_and_skips_cancelled_work(gate: Gate) -> None
         second.result()
 
 
-def test_work_is_told_how_much_work_of_others_runs_or_waits(gate: Gate) -> None:
-    pool, mine, yours = WorkerPool(1), object(), object()
-    gate.hold(pool, mine)
-    gate.begun()
-    told = [pool.submit(lambda others: others, owner) for owner in (mine, yours, mine, mine)]
-    gate.open()
-    # One by one: behind the first waits one of another owner, behind the second wait two.
-    assert [each.result(WAIT_SECONDS) for each in told] == [1, 2, 0, 0]
-
-
 def test_threads_that_submit_at_once_take_turns(gate: Gate) -> None:
     pool, done = WorkerPool(1), list[str]()
     gate.hold(pool)

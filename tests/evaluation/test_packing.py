@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.backends.backend import Backend, workers_of
@@ -91,7 +90,7 @@ def test_packing_changes_no_number(
     faithfulness: Reduction,
     positions: int,
 ) -> None:
-    """The engine's own answer to one example in one call is what any packing must give."""
+    """Compare with the backend's answer to one example in one call."""
     layouts = layouts_of(rag_examples, tokenizer)
     assert max(len(layout.rows) for layout in layouts) > 10
     formula.faithfulness = faithfulness
@@ -123,38 +122,27 @@ def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
     np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
 
 
-def test_an_error_of_a_call_befalls_its_own_examples_alone(
-    tokenizer: SegmentTokenizer, formula: Any
+@pytest.mark.parametrize(
+    ("fault", "shared"), [("raises_on", False), ("nan_on", False), ("nan_on", True)]
+)
+def test_an_error_is_that_of_its_own_example(
+    tokenizer: SegmentTokenizer, formula: Any, fault: str, shared: bool
 ) -> None:
+    """NaN even in a shared call; an error of a whole call is that of all its examples."""
     examples = [
         RagExample("Who?", ("The baker had bread.",), "The baker."),
         RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
     ]
     layouts = layouts_of(examples, tokenizer)
-    formula.raises_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
-    apart = run(layouts, formula, limits=BatchLimits(1))
-    assert isinstance(apart[0], Outputs)
-    assert isinstance(apart[1], BackendError)
-    together = run(layouts, formula, limits=BatchLimits(1000))
-    assert all(isinstance(each, BackendError) for each in together)
-
-
-def test_nan_befalls_its_own_example_even_in_a_shared_call(
-    tokenizer: SegmentTokenizer, formula: Any
-) -> None:
-    examples = [
-        RagExample("Who?", ("The baker had bread.",), "The baker."),
-        RagExample("Who?", ("The lighthouse had a lamp.",), "The keeper."),
-    ]
-    formula.nan_on = int(tokenizer.encode(["lighthouse"])[0].ids[0])
-    fine, broken = run(layouts_of(examples, tokenizer), formula)
+    setattr(formula, fault, int(tokenizer.encode(["lighthouse"])[0].ids[0]))
+    fine, broken = run(layouts, formula, limits=BatchLimits(1000 if shared else 1))
     assert isinstance(fine, Outputs)
     assert isinstance(broken, BackendError)
-    assert "support_probs = nan" in str(broken)
-
-
-def test_no_layout_makes_no_call(formula: Any) -> None:
-    assert run([], formula) == []
+    if fault == "raises_on":
+        together = run(layouts, formula, limits=BatchLimits(1000))
+        assert all(isinstance(each, BackendError) for each in together)
+    else:
+        assert "support_probs = nan" in str(broken)
 
 
 def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
@@ -162,35 +150,6 @@ def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
     for wrong in (float("nan"), float("inf"), 1.1, -0.1):
         with pytest.raises(BackendError, match=r"x = .* \(1 of 2 values"):
             probabilities([wrong, 0.5], "x")
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_in_whatever_parts_windows_run_the_example_is_the_same(
-    rag_examples: tuple[RagExample, ...],
-    tokenizer: SegmentTokenizer,
-    formula: Any,
-    data: st.DataObject,
-) -> None:
-    layouts = layouts_of(rag_examples, tokenizer)
-    places = [(e, row) for e, layout in enumerate(layouts) for row in range(len(layout.rows))]
-    order = data.draw(st.permutations(places))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=6)))
-    accumulators = [WindowAccumulator(layout) for layout in layouts]
-    for start, stop in itertools.pairwise([0, *cuts, len(order)]):
-        call = BackendCall({})
-        for example, row in order[start:stop]:
-            call.rows.setdefault(accumulators[example], []).append(row)
-        if call.rows:
-            call.run(formula, 0, at_once=1)
-            call.add()
-    whole = judged(layouts, formula, "weakest_sentence", 100_000)
-    for accumulator, expected in zip(accumulators, whole, strict=True):
-        found = accumulator.join("weakest_sentence")
-        for name in Outputs._fields:
-            np.testing.assert_allclose(
-                getattr(found, name), getattr(expected, name), atol=2e-6, err_msg=name
-            )
 
 
 def test_an_error_of_one_part_is_that_of_the_example(

@@ -16,7 +16,6 @@ from trivet.records import (
     ExampleError,
     FailedEvaluation,
     RagExample,
-    Span,
     WindowError,
 )
 
@@ -41,19 +40,6 @@ def test_stage_by_stage_the_verdicts_are_those_of_the_call(
         assert [each.text for each in verdict.sentences] == [
             each.text for each in expected.sentences
         ]
-
-
-def test_what_is_refused_keeps_its_place_and_its_reason(judge: Evaluator, formula: Any) -> None:
-    good = RagExample("When?", ("The mill.",), "In 1817.")
-    beyond = RagExample("When?", ("x",), "short", response_sentences=(Span(0, 99),))
-    nothing = RagExample("When?", ("\u2003",), "x")
-    prepared = judge.preprocessor.preprocess([beyond, good, nothing, good])
-    codes = [each.code if isinstance(each, ExampleError) else None for each in prepared]
-    assert codes == ["bad_sentences", None, "empty_contexts", None]
-    (allowed,) = judge.preprocessor.preprocess([nothing], allow_empty_contexts=True)
-    assert isinstance(allowed, PreprocessedExample)
-    assert judge.preprocessor.preprocess([]) == []
-    assert formula.calls == []
 
 
 def test_a_failure_names_its_reason_for_programs() -> None:

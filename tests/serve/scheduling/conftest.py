@@ -16,18 +16,21 @@ from trivet.records import RagExample
 from trivet.serve.scheduling.batcher import Batcher
 from trivet.serve.scheduling.predictions import Predictions
 
-# Words by which the windows of a request are known again: single tokens of the tiny vocabulary.
+# Words that identify the windows of a request: single tokens of the tiny vocabulary.
 LONG, SHORT, OTHER = "garden", "oven", "lamp"
 
 
-class Rejections:
-    """Keeps by what name requests were refused."""
+class Tally:
+    """Counts the calls and refusals of a batcher."""
 
     def __init__(self) -> None:
+        self.windows: list[int] = []
+        self.seconds: list[float] = []
         self.reasons: list[str] = []
 
     def called(self, windows: int, seconds: float) -> None:
-        assert windows >= 1
+        self.windows.append(windows)
+        self.seconds.append(seconds)
 
     def rejected(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -35,45 +38,48 @@ class Rejections:
 
 def example(word: str, passages: int = 1) -> RagExample:
     """Return an example whose every window shows ``word``: it is the response."""
-    passage = (
-        "the old mill is in the north of the town and the ferry is red" if passages > 1 else "x"
-    )
-    return RagExample("", (passage,) * passages, word, id=word)
+    passage = "the old mill is in the north of the town and the ferry is red"
+    return RagExample("", (passage if passages > 1 else "x",) * passages, word, id=word)
 
 
-class Room:
-    """A batcher whose engine runs only what it is let.
+def token(evaluator: Evaluator, word: str) -> int:
+    (segment,) = evaluator.preprocessor.tokenizer.encode([word])
+    return int(segment.ids[0])
+
+
+class GatedBatcher:
+    """A batcher whose backend is gated.
 
     Attributes:
         batcher: The batcher.
-        gated: Its engine.
-        reasons: By what names requests were refused.
+        gated: Its backend.
+        reasons: Reasons of the refusals.
     """
 
-    def __init__(self, batcher: Batcher, gated: GatedBackend, evaluator: Evaluator) -> None:
-        self.batcher = batcher
+    def __init__(self, evaluator: Evaluator, gated: GatedBackend, **settings: Any) -> None:
+        tally = Tally()
+        self.batcher = Batcher(evaluator, watch=tally, **settings)
         self.gated = gated
-        self.reasons: list[str] = []
+        self.reasons = tally.reasons
         self._evaluator = evaluator
 
     def ask(self, *examples: RagExample, **settings: Any) -> asyncio.Task[Predictions]:
-        """Ask; the answer may come later."""
+        """Send a request without waiting for its answer."""
         return asyncio.create_task(self.batcher.evaluate(examples, **settings))
 
     async def hold(self) -> asyncio.Task[Predictions]:
-        """Let a small request occupy the engine."""
+        """Let a small request occupy the backend."""
         held = self.ask(example("boat"))
         await self.gated.begun(1)
         return held
 
     async def waiting(self, windows: int) -> None:
-        """Wait until as many windows wait."""
+        """Wait until so many windows wait."""
         await until(lambda: self.batcher.state().windows == windows)
 
     def windows_with(self, word: str) -> list[int]:
         """Count the windows of every call that show a word."""
-        (segment,) = self._evaluator.preprocessor.tokenizer.encode([word])
-        return self.gated.windows_with(int(segment.ids[0]))
+        return self.gated.windows_with(token(self._evaluator, word))
 
     def count_windows(self, asked: RagExample) -> int:
         (prepared,) = self._evaluator.preprocessor.preprocess([asked])
@@ -82,17 +88,16 @@ class Room:
 
 
 @asynccontextmanager
-async def room(evaluator: Evaluator, gated: GatedBackend, **settings: Any) -> AsyncIterator[Room]:
-    watch = Rejections()
-    batcher = Batcher(evaluator, watch=watch, **settings)
-    await batcher.start()
-    opened = Room(batcher, gated, evaluator)
-    opened.reasons = watch.reasons
+async def open_batcher(
+    evaluator: Evaluator, gated: GatedBackend, **settings: Any
+) -> AsyncIterator[GatedBatcher]:
+    opened = GatedBatcher(evaluator, gated, **settings)
+    await opened.batcher.start()
     try:
         yield opened
     finally:
         gated.let(10_000)
-        await batcher.close()
+        await opened.batcher.close()
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def at(gated_judge: Evaluator, gated: GatedBackend) -> AsyncIterator[Room]:
-    """Return a room with the usual settings."""
-    async with room(gated_judge, gated) as opened:
+async def at(gated_judge: Evaluator, gated: GatedBackend) -> AsyncIterator[GatedBatcher]:
+    """Return a batcher with the usual settings."""
+    async with open_batcher(gated_judge, gated) as opened:
         yield opened

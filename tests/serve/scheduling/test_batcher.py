@@ -1,8 +1,9 @@
-"""What the batcher answers is what the evaluator answers, whatever shares its calls."""
+"""The batcher answers as the evaluator does, whatever shares its calls."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import threading
 import time
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import trivet
+from tests.judges import approximately
+from tests.serve.scheduling.conftest import Tally
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.serve.scheduling.batcher import Batcher
@@ -30,26 +32,10 @@ EMPTY = RagExample("When?", (), "In 1817.", id="empty")
 WRONG: Any = RagExample("When?", ("The mill.",), 1817, id="wrong")  # type: ignore[arg-type]
 
 
-class Tally:
-    """Counts what a batcher says of itself."""
-
-    def __init__(self) -> None:
-        self.windows: list[int] = []
-        self.seconds: list[float] = []
-        self.reasons: list[str] = []
-
-    def called(self, windows: int, seconds: float) -> None:
-        self.windows.append(windows)
-        self.seconds.append(seconds)
-
-    def rejected(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
-def judge_together(
+def evaluate_together(
     evaluator: Evaluator, requests: Sequence[Sequence[RagExample]], **settings: Any
 ) -> list[Predictions]:
-    """Judge requests that come at the same time."""
+    """Evaluate requests that come at the same time."""
 
     async def all_at_once() -> list[Predictions]:
         batcher = Batcher(evaluator, **settings)
@@ -62,20 +48,9 @@ def judge_together(
     return asyncio.run(all_at_once())
 
 
-def about(value: Any) -> Any:
-    """Let floats differ by rounding alone."""
-    if isinstance(value, float):
-        return pytest.approx(value, abs=1e-6)
-    if isinstance(value, dict):
-        return {key: about(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [about(item) for item in value]
-    return value
-
-
 def check_equal(found: Evaluation | FailedEvaluation, alone: Evaluation | FailedEvaluation) -> None:
     if isinstance(found, Evaluation) and isinstance(alone, Evaluation):
-        assert json.loads(found.to_json()) == about(json.loads(alone.to_json()))
+        assert json.loads(found.to_json()) == approximately(json.loads(alone.to_json()), 1e-6)
     else:
         assert found == alone
 
@@ -88,7 +63,7 @@ def test_mixed_requests_answer_as_each_would_alone(
     examples = [MILL, *rag_examples]
     requests = [[example] for example in examples] + [[*examples[:3], EMPTY, WRONG, *examples[3:]]]
     tally = Tally()
-    judged = judge_together(evaluator, requests, watch=tally)
+    judged = evaluate_together(evaluator, requests, watch=tally)
     for request, answer in zip(requests, judged, strict=True):
         for example, found in zip(request, answer.results, strict=True):
             # One by one: what stands beside it in a call must not show.
@@ -104,19 +79,6 @@ def test_mixed_requests_answer_as_each_would_alone(
     assert tally.reasons == []
 
 
-def test_the_embedded_bundle_answers_as_it_does_alone() -> None:
-    evaluator = trivet.Evaluator()
-    story = "The old mill was built of stone in 1817. Its baker has an oven. "
-    examples = [
-        RagExample("When was it built?", (story * copies, "The ferry is red."), "In 1790.")
-        for copies in (1, 3, 8, 20)
-    ]
-    judged = judge_together(evaluator, [[example] for example in examples])
-    for example, answer in zip(examples, judged, strict=True):
-        alone = evaluator.evaluate(example.question, example.contexts, example.response)
-        check_equal(answer.results[0], alone)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(st.data())
 def test_no_grouping_shows_in_the_answers(
@@ -126,43 +88,18 @@ def test_no_grouping_shows_in_the_answers(
     evaluator = Evaluator(judge.bundle.folder, backend=judge.backend, positions=positions)
     examples = st.lists(st.sampled_from([MILL, EMPTY, *rag_examples]), max_size=3)
     requests = data.draw(st.lists(examples, min_size=1, max_size=6))
-    for request, answer in zip(requests, judge_together(evaluator, requests), strict=True):
+    for request, answer in zip(requests, evaluate_together(evaluator, requests), strict=True):
         for found, alone in zip(answer.results, evaluator.evaluate_many(request), strict=True):
             check_equal(found, alone)
-
-
-def test_nothing_asked_is_answered_with_nothing(judge: Evaluator) -> None:
-    (answer,) = judge_together(judge, [[]])
-    assert answer.results == ()
-    assert answer.windows == 0
-
-
-def test_a_response_may_be_judged_against_nothing_where_that_is_asked_for(judge: Evaluator) -> None:
-    async def ask() -> Predictions:
-        batcher = Batcher(judge)
-        await batcher.start()
-        answer = await batcher.evaluate([EMPTY], allow_empty_contexts=True)
-        await batcher.close()
-        return answer
-
-    (verdict,) = asyncio.run(ask()).results
-    assert isinstance(verdict, Evaluation)
-    assert verdict.relevance is None
-    assert verdict.faithfulness is not None
 
 
 def test_the_seconds_of_the_stages_are_parts_of_the_whole(judge: Evaluator) -> None:
     tally = Tally()
     started = time.monotonic()
-    judged = judge_together(judge, [[MILL], [MILL, MILL], [EMPTY]], watch=tally)
+    judged = evaluate_together(judge, [[MILL], [MILL, MILL], [EMPTY]], watch=tally)
     whole = time.monotonic() - started
     for answer in judged:
-        parts = (
-            answer.seconds.tokenize,
-            answer.seconds.queue,
-            answer.seconds.infer,
-            answer.seconds.finish,
-        )
+        parts = dataclasses.astuple(answer.seconds)
         assert all(part >= 0 for part in parts)
         assert answer.seconds.tokenize > 0
         assert sum(parts) <= whole
@@ -203,6 +140,10 @@ def test_a_batcher_is_started_once_before_it_judges(judge: Evaluator) -> None:
         with pytest.raises(RuntimeError, match=r"await batcher.start\(\) first"):
             await batcher.evaluate([MILL])
         await batcher.start()
+        (verdict,) = (await batcher.evaluate([EMPTY], allow_empty_contexts=True)).results
+        assert isinstance(verdict, Evaluation)
+        assert verdict.relevance is None
+        assert verdict.faithfulness is not None
         with pytest.raises(RuntimeError, match="started once"):
             await batcher.start()
         await batcher.close()

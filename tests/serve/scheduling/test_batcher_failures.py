@@ -1,37 +1,24 @@
-"""What fails is the error of the examples that it concerns, and the batcher goes on."""
+"""A failure is the error of the examples that it concerns, and the batcher goes on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from tests.judges import FormulaBackend, GatedBackend, until
+from tests.serve.scheduling.conftest import OTHER, SHORT, example, token
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import Preprocessor
 from trivet.model.aggregate import Outputs
-from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.records import Evaluation, FailedEvaluation
 from trivet.serve.scheduling.batcher import Batcher
 from trivet.serve.scheduling.predictions import Predictions
 from trivet.serve.scheduling.window_queue import WindowQueue
 
-GOOD, BAD = "oven", "lamp"
-
-
-def example(word: str, passages: int = 1) -> RagExample:
-    """Return an example whose every window shows ``word``."""
-    passage = (
-        "the old mill is in the north of the town and the ferry is red" if passages > 1 else "x"
-    )
-    return RagExample("", (passage,) * passages, word, id=word)
-
-
-def token(evaluator: Evaluator, word: str) -> int:
-    (segment,) = evaluator.preprocessor.tokenizer.encode([word])
-    return int(segment.ids[0])
+GOOD, BAD = SHORT, OTHER
 
 
 def code(judged: Predictions, number: int = 0) -> str | None:
@@ -58,10 +45,17 @@ def with_batcher(evaluator: Evaluator, test: Any, **settings: Any) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("fault", "reason", "message"),
+    [
+        ("raises_on", "backend_failed", "the formula was told to fail"),
+        ("nan_on", "non_finite", "support_probs = nan"),
+    ],
+)
 def test_an_error_of_a_call_is_that_of_its_examples_alone(
-    judge: Evaluator, formula: FormulaBackend
+    judge: Evaluator, formula: FormulaBackend, fault: str, reason: str, message: str
 ) -> None:
-    formula.raises_on = token(judge, BAD)
+    setattr(formula, fault, token(judge, BAD))
     # One window a call.
     evaluator = Evaluator(judge.bundle.folder, backend=formula, positions=1)
 
@@ -71,11 +65,11 @@ def test_an_error_of_a_call_is_that_of_its_examples_alone(
             batcher.evaluate([example(BAD, 9)]),
             batcher.evaluate([example(GOOD)]),
         )
-        assert [code(mixed, number) for number in range(3)] == [None, "backend_failed", None]
+        assert [code(mixed, number) for number in range(3)] == [None, reason, None]
         assert [result.id for result in mixed.results] == [GOOD, BAD, GOOD]
-        assert code(alone) == "backend_failed"
+        assert code(alone) == reason
         assert code(fine) is None
-        assert batcher.state().last_error == "the formula was told to fail"
+        assert message in str(batcher.state().last_error)
         assert (batcher.state().requests, batcher.state().windows) == (0, 0)
 
     with_batcher(evaluator, test)
@@ -99,23 +93,8 @@ def test_the_other_windows_of_a_failed_example_do_not_run(
     with_batcher(gated_judge, test)
 
 
-def test_what_is_no_probability_befalls_its_own_example_in_a_shared_call(
-    judge: Evaluator, formula: FormulaBackend
-) -> None:
-    formula.nan_on = token(judge, BAD)
-
-    async def test(batcher: Batcher) -> None:
-        judged = await batcher.evaluate([example(GOOD), example(BAD), example(BAD, 9)])
-        assert [code(judged, n) for n in range(3)] == [None, "non_finite", "non_finite"]
-        (broken,) = [r for r in judged.results[1:2] if isinstance(r, FailedEvaluation)]
-        assert "support_probs = nan" in broken.message
-        assert "support_probs = nan" in str(batcher.state().last_error)
-
-    with_batcher(judge, test)
-
-
 class BrokenBackend:
-    """Raises what no engine should raise, as long as it is told to."""
+    """Raises an error that no backend should raise, until it is removed."""
 
     name = "broken"
 
@@ -130,11 +109,11 @@ class BrokenBackend:
 
 
 class Panic(BaseException):
-    """What libraries written in Rust raise: no Exception."""
+    """An error that is no Exception, as libraries written in Rust raise."""
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
-def test_the_unexpected_in_a_call_ends_no_thread(
+def test_an_unexpected_error_in_a_call_ends_no_thread(
     judge: Evaluator, formula: FormulaBackend, error: BaseException
 ) -> None:
     engine = BrokenBackend(formula, error)
@@ -150,7 +129,7 @@ def test_the_unexpected_in_a_call_ends_no_thread(
     with_batcher(evaluator, test)
 
 
-def test_the_unexpected_outside_a_call_ends_no_thread_either(
+def test_an_unexpected_error_outside_a_call_ends_no_thread(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(batcher: Batcher) -> None:
@@ -178,7 +157,7 @@ def test_the_unexpected_outside_a_call_ends_no_thread_either(
 
 @pytest.mark.parametrize("stage", ["preprocess", "postprocess"])
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
-def test_the_unexpected_outside_the_engine_is_raised_to_who_asked(
+def test_an_unexpected_error_outside_the_backend_is_raised_to_the_caller(
     judge: Evaluator, monkeypatch: pytest.MonkeyPatch, stage: str, error: BaseException
 ) -> None:
     step = getattr(Preprocessor if stage == "preprocess" else Evaluator, stage)
@@ -190,26 +169,22 @@ def test_the_unexpected_outside_the_engine_is_raised_to_who_asked(
 
     monkeypatch.setattr(Preprocessor if stage == "preprocess" else Evaluator, stage, broken)
 
-    async def ask(work: Coroutine[Any, Any, Predictions]) -> Predictions | Exception:
-        try:
-            return await work
-        except (ZeroDivisionError, RuntimeError) as raised:
-            return raised
-
     async def test(batcher: Batcher) -> None:
         fine, raised = await asyncio.gather(
-            ask(batcher.evaluate([example(GOOD)])), ask(batcher.evaluate([example(BAD)]))
+            batcher.evaluate([example(GOOD)]),
+            batcher.evaluate([example(BAD)]),
+            return_exceptions=True,
         )
         assert isinstance(fine, Predictions)
         assert code(fine) is None
+        assert isinstance(raised, ZeroDivisionError | RuntimeError)
         assert str(error) in str(raised)
-        assert not isinstance(raised, Predictions)
         assert (batcher.state().requests, batcher.state().windows) == (0, 0)
 
     with_batcher(judge, test)
 
 
-def test_a_watch_that_fails_stops_no_engine(judge: Evaluator) -> None:
+def test_a_watch_that_fails_ends_no_thread(judge: Evaluator) -> None:
     class BrokenWatch:
         def called(self, windows: int, seconds: float) -> None:
             raise ValueError("cannot count")

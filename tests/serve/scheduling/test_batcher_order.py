@@ -1,4 +1,4 @@
-"""What runs when, and what never runs: turns, bounds, time-outs, hang-ups; by order of calls."""
+"""Order of the calls of a batcher: turns, limits, timeouts and cancelled requests."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from tests.judges import GatedBackend, until
-from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, Room, example, room
+from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, GatedBatcher, example, open_batcher
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import Preprocessor
 from trivet.records import Evaluation, RagExample
-from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
+from trivet.serve.scheduling.predictions import BatcherState, Draining, Expired, Overloaded
+
+pytestmark = pytest.mark.anyio
 
 
 async def test_short_requests_go_before_the_rest_of_a_long_one(
-    at: Room, gated: GatedBackend
+    at: GatedBatcher, gated: GatedBackend
 ) -> None:
     long_one = at.ask(example(LONG, 40))
     await gated.begun(1)
@@ -37,32 +39,8 @@ async def test_short_requests_go_before_the_rest_of_a_long_one(
     assert sum(at.windows_with(LONG)) == long_windows
 
 
-pytestmark = pytest.mark.anyio
-
-
-async def test_a_long_request_is_answered_while_short_ones_keep_coming(
-    at: Room, gated: GatedBackend
-) -> None:
-    long_one = at.ask(example(LONG, 20))
-    await gated.begun(1)
-    windows = at.batcher.state().windows
-    answered = 0
-
-    async def client() -> None:
-        nonlocal answered
-        while not long_one.done():
-            await at.batcher.evaluate([example(SHORT)])
-            answered += 1
-
-    clients = [asyncio.create_task(client()) for _ in range(50)]
-    await at.waiting(windows + 50)
-    gated.let(10_000)
-    await asyncio.gather(long_one, *clients)
-    assert answered > 50
-
-
-async def test_what_has_expired_is_answered_at_once_and_never_runs(
-    at: Room, gated: GatedBackend
+async def test_an_expired_request_is_answered_at_once_and_never_runs(
+    at: GatedBatcher, gated: GatedBackend
 ) -> None:
     held = await at.hold()
     late = at.ask(example(LONG, 20), timeout_seconds=0.02)
@@ -79,8 +57,8 @@ async def test_what_has_expired_is_answered_at_once_and_never_runs(
     assert sum(at.windows_with(OTHER)) == 0
 
 
-async def test_the_engine_looks_at_the_clock_itself_before_each_call(
-    at: Room, gated: GatedBackend
+async def test_a_backend_thread_checks_deadlines_before_each_call(
+    at: GatedBatcher, gated: GatedBackend
 ) -> None:
     """Without any timer of the event loop, which may be late itself."""
 
@@ -99,10 +77,10 @@ async def test_the_engine_looks_at_the_clock_itself_before_each_call(
     assert at.windows_with(OTHER) == [0, 0]
 
 
-async def test_who_hangs_up_frees_the_place_and_the_windows(
+async def test_a_cancelled_request_frees_its_place_and_its_windows(
     gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
-    async with room(gated_judge, gated, most_requests=2) as at:
+    async with open_batcher(gated_judge, gated, most_requests=2) as at:
         held = await at.hold()
         gone = at.ask(example(LONG, 20))
         await at.waiting(at.count_windows(example(LONG, 20)))
@@ -121,7 +99,7 @@ async def test_who_hangs_up_frees_the_place_and_the_windows(
 async def test_one_request_too_many_is_refused_before_it_is_tokenized(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with room(gated_judge, gated, most_requests=3) as at:
+    async with open_batcher(gated_judge, gated, most_requests=3) as at:
         held = await at.hold()
         others = [at.ask(example(OTHER)) for _ in range(2)]
         await at.waiting(2)
@@ -142,7 +120,7 @@ async def test_one_request_too_many_is_refused_before_it_is_tokenized(
 async def test_windows_are_bounded_when_they_are_known(
     gated_judge: Evaluator, gated: GatedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with room(gated_judge, gated, most_windows=5) as at:
+    async with open_batcher(gated_judge, gated, most_windows=5) as at:
         held = await at.hold()
         # Many windows in few characters: their number is known only when they are laid out.
         dense = RagExample("", ("* " * 250,), LONG)
@@ -161,7 +139,7 @@ async def test_windows_are_bounded_when_they_are_known(
 
 
 async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
-    at: Room, gated: GatedBackend
+    at: GatedBatcher, gated: GatedBackend
 ) -> None:
     accepted = [at.ask(example(SHORT)) for _ in range(30)]
     await gated.begun(1)
@@ -178,8 +156,8 @@ async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
     assert at.reasons == ["draining"]
 
 
-async def test_what_the_grace_does_not_suffice_for_is_told_so(
-    at: Room, gated: GatedBackend
+async def test_requests_left_after_the_grace_are_refused(
+    at: GatedBatcher, gated: GatedBackend
 ) -> None:
     accepted = [at.ask(example(SHORT)), at.ask(example(LONG, 20))]
     await gated.begun(1)
@@ -191,31 +169,27 @@ async def test_what_the_grace_does_not_suffice_for_is_told_so(
     assert at.batcher.state().windows == 0
 
 
-async def test_the_state_tells_what_there_is_to_do(at: Room, gated: GatedBackend) -> None:
-    idle = at.batcher.state()
-    assert (idle.requests, idle.windows, idle.call_seconds) == (0, 0, None)
-    assert not idle.draining
-    assert idle.last_error is None
+async def test_the_state_counts_requests_and_times_the_call(
+    at: GatedBatcher, gated: GatedBackend
+) -> None:
+    assert at.batcher.state() == BatcherState(0, 0, None, False, None)
     held = await at.hold()
     other = at.ask(example(OTHER))
     await at.waiting(1)
-    busy = at.batcher.state()
+    busy, later = at.batcher.state(), at.batcher.state()
     assert busy.requests == 2
-    assert busy.call_seconds is not None
-    later = at.batcher.state().call_seconds
-    assert later is not None
-    assert later >= busy.call_seconds
+    assert 0 <= (busy.call_seconds or -1) <= (later.call_seconds or -1)
     gated.let(10_000)
     await asyncio.gather(held, other)
     await until(lambda: at.batcher.state().call_seconds is None)
 
 
-async def test_a_call_waits_for_what_is_being_laid_out(
+async def test_a_call_waits_for_requests_that_are_being_laid_out(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is being laid out joins the call of one that is ready."""
 
-    async with room(gated_judge, gated, wait_ms=30_000) as at:
+    async with open_batcher(gated_judge, gated, wait_ms=30_000) as at:
         preprocess, quick_waits = Preprocessor.preprocess, threading.Event()
 
         def slowly(owner: Any, examples: Any, **settings: Any) -> Any:

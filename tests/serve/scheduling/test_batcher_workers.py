@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from tests.judges import FormulaBackend, GatedBackend, until
-from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, Room, example, room
+from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, GatedBatcher, example, open_batcher
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.records import FailedEvaluation
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +20,9 @@ def gated(formula: FormulaBackend) -> GatedBackend:
     return GatedBackend(formula, workers=2)
 
 
-async def test_two_calls_run_at_once_and_a_third_waits(at: Room, gated: GatedBackend) -> None:
+async def test_two_calls_run_at_once_and_a_third_waits(
+    at: GatedBatcher, gated: GatedBackend
+) -> None:
     first = at.ask(example(SHORT))
     await gated.begun(1)
     second = at.ask(example(OTHER))
@@ -38,7 +39,7 @@ async def test_two_calls_run_at_once_and_a_third_waits(at: Room, gated: GatedBac
 
 
 async def test_a_long_request_has_all_workers_while_it_is_alone(
-    at: Room, gated_judge: Evaluator, gated: GatedBackend
+    at: GatedBatcher, gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
     asked = example(LONG, 40)
     windows = at.count_windows(asked)
@@ -51,24 +52,9 @@ async def test_a_long_request_has_all_workers_while_it_is_alone(
     assert answer.results == (alone,)
 
 
-async def test_an_error_of_one_worker_does_not_concern_the_other(
-    at: Room, gated_judge: Evaluator, gated: GatedBackend, formula: FormulaBackend
+async def test_closing_waits_for_the_calls_of_all_workers(
+    at: GatedBatcher, gated: GatedBackend
 ) -> None:
-    (segment,) = gated_judge.preprocessor.tokenizer.encode([OTHER])
-    formula.raises_on = int(segment.ids[0])
-
-    fine = at.ask(example(SHORT))
-    await gated.begun(1)
-    broken = at.ask(example(OTHER))
-    await gated.begun(2)
-    gated.let(2)
-    assert not isinstance((await fine).results[0], FailedEvaluation)
-    (failed,) = (await broken).results
-    assert isinstance(failed, FailedEvaluation)
-    assert failed.code == "backend_failed"
-
-
-async def test_closing_waits_for_the_calls_of_all_workers(at: Room, gated: GatedBackend) -> None:
     tasks = [at.ask(example(SHORT))]
     await gated.begun(1)
     tasks.append(at.ask(example(OTHER)))
@@ -103,7 +89,7 @@ async def test_a_call_beside_which_nothing_runs_gets_all_threads(
 
     evaluator = Evaluator(judge.bundle.folder, backend=ManyThreads(), positions=192)
 
-    async with room(evaluator, gated) as at:
+    async with open_batcher(evaluator, gated) as at:
         first = at.ask(example(SHORT))
         await gated.begun(1)
         second = at.ask(example(OTHER))

@@ -136,12 +136,6 @@ def test_two_long_ones_take_their_turns() -> None:
     assert max(abs(had)) <= 2
 
 
-def test_alone_a_long_request_fills_every_call() -> None:
-    queue: WindowQueue[str] = WindowQueue(BatchLimits(positions=1024))
-    queue.add("long", LONG, 0.0)
-    assert [len(lengths_of(call)) for call in emptied(queue)] == [2] * 20 + [1, 1]
-
-
 def test_where_short_ones_came_of_late_a_long_one_keeps_its_calls_short() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits(positions=1024))
     queue.add("short", [[120]], 0.0)
@@ -182,13 +176,6 @@ def test_what_is_dropped_is_never_taken() -> None:
     assert queue.drop("gone") == 0
     assert queue.windows == 2
     assert [owner for call in emptied(queue) for owner, _ in call] == ["half", "half"]
-    assert queue.take(0.0) == []
-
-
-def test_a_request_without_windows_does_not_wait() -> None:
-    queue: WindowQueue[str] = WindowQueue(BatchLimits())
-    queue.add("refused", [[], []], 0.0)
-    assert list(queue) == []
     assert queue.take(0.0) == []
 
 

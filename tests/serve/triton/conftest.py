@@ -1,9 +1,8 @@
-"""A stand-in for the part of Triton that models see, and repositories to load into it.
+"""A fake of the part of Triton that models see, and a repository to load into it.
 
-Triton's Python backend is in no package that may stand beside numpy 2, so it is not there in the
-default tests; ``test_tritonserver.py`` runs the same repositories in a real server. What stands
-here reads a config with Triton's own schema, holds names, types and shapes of every tensor to it,
-and lets models ask one another at the same time, as Triton does.
+No package has Triton's Python backend for numpy 2; ``test_tritonserver.py`` runs the same
+repositories in a real server. The fake reads configs with Triton's own schema, checks names, types
+and shapes of every tensor, and lets models call one another at the same time, as Triton does.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Received:
         return self._tensors
 
 
-class StandIn:
+class FakeTriton:
     """The server: loads a repository and passes tensors on.
 
     Attributes:
@@ -185,14 +184,14 @@ def read_config(path: Path) -> Any:
 class Serve(Protocol):
     """Loads a repository."""
 
-    def __call__(self, repository: Path) -> StandIn: ...
+    def __call__(self, repository: Path) -> FakeTriton: ...
 
 
 @pytest.fixture(scope="session")
 def backend_utils() -> Iterator[types.ModuleType]:
-    """Put the stand-in where models import Triton's module from."""
+    """Install the fake as the module that models import."""
     module: Any = types.ModuleType(MODEL)
-    module.server = StandIn()
+    module.server = FakeTriton()
 
     class InferenceRequest:
         """``pb_utils.InferenceRequest``, as a model makes one."""
@@ -242,12 +241,12 @@ def backend_utils() -> Iterator[types.ModuleType]:
 
 @pytest.fixture
 def serve(backend_utils: Any) -> Serve:
-    """Return a function that loads a repository into a stand-in of the server."""
+    """Return a function that loads a repository into a fake server."""
 
-    def load(repository: Path) -> StandIn:
-        backend_utils.server = StandIn()
+    def load(repository: Path) -> FakeTriton:
+        backend_utils.server = FakeTriton()
         backend_utils.server.load(repository)
-        server: StandIn = backend_utils.server
+        server: FakeTriton = backend_utils.server
         return server
 
     return load

@@ -1,4 +1,4 @@
-"""For an engine of certain shapes windows are padded to them, and the padding is cut off again."""
+"""For an engine, windows are padded to a profile, and the padding is cut off again."""
 
 from __future__ import annotations
 
@@ -37,25 +37,22 @@ def calls(serve: Any, repository: Any) -> Any:
         return real(windows)
 
     encoder._backend.run = run
-    calls = EncoderCalls("encoder", tuple(server_inputs(server)), PROFILES)
-    return calls, asked, real
-
-
-def server_inputs(server: Any) -> list[str]:
-    return [info.name for info in server.configs["encoder"].input]
+    inputs = tuple(info.name for info in server.configs["encoder"].input)
+    return EncoderCalls("encoder", inputs, PROFILES), asked, real
 
 
 @pytest.mark.parametrize(
     "sizes",
     [
         Sizes(N=1, L=17, B=1, R=5, K=1, C=9, S=1),
-        Sizes(N=2, L=100, B=1, R=30, K=2, C=60, S=1),
         Sizes(N=2, L=100, B=2, R=30, K=2, C=60, S=3),
         Sizes(N=4, L=250, B=2, R=40, K=3, C=200, S=2),
     ],
 )
 def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes: Sizes) -> None:
     encoder, asked, real = calls
+    assert isinstance(encoder, ShapedBackend)
+    assert (encoder.positions, encoder.step, encoder.most_windows) == (1024, 64, 4)
     vocab = load_tokenizer(read_bundle(EMBEDDED_BUNDLE)).vocab_size
     windows = make_windows(sizes, vocab, seed=1)
     found, wanted = encoder.run(windows), real(windows)
@@ -65,12 +62,6 @@ def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes:
     (shape,) = asked
     small = sizes.N <= 2 and sizes.S == 1
     assert (shape in replayed(PROFILES)) == small
-
-
-def test_the_evaluator_fills_calls_for_it(calls: Any) -> None:
-    encoder = calls[0]
-    assert isinstance(encoder, ShapedBackend)
-    assert (encoder.positions, encoder.step, encoder.most_windows) == (1024, 64, 4)
 
 
 def test_windows_that_no_profile_takes_are_refused_by_name(calls: Any) -> None:

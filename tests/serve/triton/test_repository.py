@@ -1,4 +1,4 @@
-"""What a repository holds, and when none is written."""
+"""Files of a repository, and refusals before any is written."""
 
 from __future__ import annotations
 
@@ -40,21 +40,15 @@ def test_each_model_holds_all_that_it_needs(repository: Path) -> None:
     bundle = {f"1/bundle/{name}" for name in bundle | {INT8_NAME}}
     for model in ("trivet", "encoder"):
         assert listed(repository / model) == bundle | {"config.pbtxt", "1/model.py"}
-        copied = read_bundle(repository / model / "1" / "bundle")
-        assert (
-            copied.manifest.files["tokenizer.json"]
-            == (read_bundle(EMBEDDED_BUNDLE).manifest.files["tokenizer.json"])
-        )
-
-
-def test_the_config_names_the_bundle_to_the_last_byte(repository: Path) -> None:
-    for model in ("trivet", "encoder"):
         manifest = (repository / model / "1" / "bundle" / "MANIFEST.json").read_bytes()
         text = (repository / model / "config.pbtxt").read_text()
         assert f'"{hashlib.sha256(manifest).hexdigest()}"' in text
+        files = read_bundle(repository / model / "1" / "bundle").manifest.files
+        embedded = read_bundle(EMBEDDED_BUNDLE).manifest.files
+        assert files["tokenizer.json"] == embedded["tokenizer.json"]
 
 
-def test_the_python_backend_is_asked_with_every_input(tmp_path: Path) -> None:
+def test_the_python_backend_gets_every_input(tmp_path: Path) -> None:
     """Its config lists them all, whatever the graph behind it reads."""
     source, graph = tmp_path / "source", onnx.load(EMBEDDED_BUNDLE / INT8_NAME)
     shutil.copytree(EMBEDDED_BUNDLE, source)
@@ -104,7 +98,7 @@ def test_nothing_is_written_over(repository: Path, tmp_path: Path) -> None:
         ("tensorrt", None, "an engine needs model.onnx and a graph in bf16; run `trivet export"),
     ],
 )
-def test_what_the_bundle_lacks_is_named_and_nothing_is_written(
+def test_a_missing_graph_is_named_and_nothing_is_written(
     tmp_path: Path, kind: Any, precision: Any, message: str
 ) -> None:
     out = tmp_path / "repository"

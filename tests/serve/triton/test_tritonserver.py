@@ -1,10 +1,9 @@
 """A real ``tritonserver`` on loopback answers as the evaluator does, and leaves nothing behind.
 
-The server comes out of the ``nvidia-pytriton`` wheel: version 2.51 of 2024, with the Python backend
-alone, and with known holes. It is a test harness and nothing else. It needs a virtual environment
-of its own, because its Python backend cannot read strings beside numpy 2; trivet asks for numpy 2
-but for judging runs beside 1.26 as well, hence ``--no-deps`` (on Linux, from the root of the
-repository)::
+The server is that of the ``nvidia-pytriton`` wheel: version 2.51 of 2024, with the Python backend
+alone, and with known vulnerabilities: for tests only. Its Python backend cannot read strings with
+numpy 2, so it needs its own virtual environment with numpy 1.26, hence ``--no-deps`` (on Linux,
+from the root of the repository)::
 
     python -m venv triton
     grep -v '^numpy==' constraints.txt > without-numpy.txt
@@ -41,6 +40,7 @@ import pytest
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
+from tests.judges import approximately
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, RagExample
 
@@ -245,19 +245,11 @@ def over_grpc(client: Any, example: RagExample) -> dict[str, Any]:
 
 
 def check(found: dict[str, Any], verdict: Evaluation) -> None:
-    have, want = json.loads(found["verdict"]), json.loads(verdict.to_json())
-    assert have.keys() == want.keys()
-    for name in ("id", "adherent", "windows", "window_size", "replaced_characters"):
-        assert have[name] == want[name], name
+    wanted = json.loads(verdict.to_json())
+    assert json.loads(found["verdict"]) == approximately(wanted, 1e-3)
     for name in SCORES:
-        assert have[name] == pytest.approx(want[name], abs=1e-3), name
-        assert found[name] == pytest.approx(-1.0 if want[name] is None else want[name], abs=1e-3)
-    spans = [(each["start"], each["end"], each["text"]) for each in have["unsupported"]]
-    assert spans == [(each.start, each.end, each.text) for each in verdict.unsupported]
-    assert [each["supported"] for each in have["sentences"]] == [
-        each.supported for each in verdict.sentences
-    ]
-    assert len(have["contexts"]) == len(verdict.contexts)
+        score = wanted[name]
+        assert found[name] == pytest.approx(-1.0 if score is None else score, abs=1e-3)
 
 
 def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
@@ -267,22 +259,10 @@ def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
     with triton_grpc.InferenceServerClient(server.grpc) as client:
         for example, verdict in zip(examples, evaluator.evaluate_many(examples), strict=True):
             assert isinstance(verdict, Evaluation)
-            check(over_http(server, example), verdict)
             check(over_grpc(client, example), verdict)
-
-
-def test_many_clients_at_a_time_get_their_own_verdicts(
-    server: Running, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
-) -> None:
-    verdicts = dict(zip(rag_examples, evaluator.evaluate_many(rag_examples), strict=True))
-    asked = [*rag_examples] * 5
-    with ThreadPoolExecutor(10) as pool:
-        for example, found in zip(
-            asked, pool.map(lambda each: over_http(server, each), asked), strict=True
-        ):
-            verdict = verdicts[example]
-            assert isinstance(verdict, Evaluation)
-            check(found, verdict)
+            with ThreadPoolExecutor(5) as pool:  # many clients at a time
+                for found in pool.map(over_http, [server] * 5, [example] * 5):
+                    check(found, verdict)
 
 
 def test_bad_input_is_the_clients_error_and_the_server_lives(
@@ -307,27 +287,27 @@ def test_bad_input_is_the_clients_error_and_the_server_lives(
         assert raised.value.status() == "StatusCode.INVALID_ARGUMENT"
         status, answer = server.post(as_json({"question": ["q"]}))
         assert (status, "missing required input" in answer["error"]) == (400, True)
-        # JSON that is none never comes to trivet: the server's own parser calls it its own error.
+        # The server itself parses JSON, and reports a fault as its own error.
         assert server.post(b'{"inputs": [')[0] == 500
         check(over_http(server, good), verdict)
         check(over_grpc(client, good), verdict)
     assert server.process.poll() is None
 
 
-def test_who_waits_longer_than_allowed_is_turned_away(server: Running) -> None:
+def test_a_request_that_waits_too_long_is_refused(server: Running) -> None:
     """The queue is bounded although Triton batches nothing."""
     request = json.loads(as_json(texts_of(LONG))) | {"parameters": {"timeout": 1_000}}
     body = json.dumps(request).encode()
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda _: server.post(body), range(12)))
-    turned_away = [answer for status, answer in answers if status == 503]
-    assert turned_away
-    assert all("timeout expired" in answer["error"] for answer in turned_away)
-    assert len(turned_away) + sum(status == 200 for status, _ in answers) == 12
+    refused = [answer for status, answer in answers if status == 503]
+    assert refused
+    assert all("timeout expired" in answer["error"] for answer in refused)
+    assert len(refused) + sum(status == 200 for status, _ in answers) == 12
     assert any(status == 200 for status, _ in answers)
 
 
-def test_sigterm_ends_it_and_nothing_is_left(
+def test_sigterm_ends_the_server_and_leaves_nothing(
     repository: Path, backends: Path, tmp_path: Path, rag_examples: tuple[RagExample, ...]
 ) -> None:
     with running(repository, backends, tmp_path / "server.log") as server:
