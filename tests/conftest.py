@@ -1,8 +1,7 @@
-"""What every test may ask for: tiny tokenizers, tiny encoders, examples written for this project.
+"""Fixtures for all tests: tiny tokenizers, tiny encoders, examples written for this project.
 
-Nothing here reaches the network, and torch is imported only inside the fixtures that need it.
-Models are two layers deep and get their weights from a formula, so that a number frozen in a test
-does not depend on any random generator.
+Nothing reaches the network, and torch is imported only in the fixtures that need it. Models have
+two layers and weights from a formula, so that frozen numbers depend on no random generator.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from tests.relative_attention import RELATIVE
 from trivet.records import (
     ContextSpan,
     Evidence,
@@ -84,8 +84,7 @@ def wordpiece_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the ``tokenizer.json`` of a tiny BERT tokenizer: WordPiece, lower-casing.
 
     Specials: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4. Any ASCII word can be spelled letter by
-    letter; all else is [UNK]. As published files do, it asks for truncation (to 16) and padding,
-    which the house must turn off.
+    letter; all else is [UNK]. Like published files, it turns truncation (to 16) and padding on.
     """
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces += [*LETTERS, *(f"##{letter}" for letter in LETTERS), *MARKS]
@@ -142,27 +141,6 @@ def _add_specials(tokenizer: tokenizers.Tokenizer) -> None:
     )
 
 
-@pytest.fixture
-def wordpiece_tokenizer(wordpiece_file: Path) -> tokenizers.Tokenizer:
-    """Return a fresh tiny BERT tokenizer; see ``wordpiece_file``."""
-    return tokenizers.Tokenizer.from_file(str(wordpiece_file))
-
-
-@pytest.fixture
-def unigram_tokenizer(unigram_file: Path) -> tokenizers.Tokenizer:
-    """Return a fresh tiny DeBERTa tokenizer; see ``unigram_file``."""
-    return tokenizers.Tokenizer.from_file(str(unigram_file))
-
-
-@pytest.fixture(params=["wordpiece", "unigram"])
-def tiny_tokenizer(
-    request: pytest.FixtureRequest, wordpiece_file: Path, unigram_file: Path
-) -> tokenizers.Tokenizer:
-    """Return each tiny tokenizer in turn: the test runs once with either."""
-    file = wordpiece_file if request.param == "wordpiece" else unigram_file
-    return tokenizers.Tokenizer.from_file(str(file))
-
-
 # Encoders -------------------------------------------------------------------------------------
 
 TINY: dict[str, Any] = {
@@ -191,21 +169,27 @@ def fill_by_formula(module: torch.nn.Module) -> None:
             parameter.copy_(values.reshape(parameter.shape).to(parameter.dtype))
 
 
-@pytest.fixture
-def tiny_bert(wordpiece_tokenizer: tokenizers.Tokenizer) -> transformers.BertModel:
-    """Return a two-layer BERT with token types for ``wordpiece_tokenizer``, in eval mode."""
+def bert_model(tokenizer_file: Path, **settings: Any) -> transformers.BertModel:
+    """Return a two-layer BERT with token types, in eval mode."""
     import transformers
 
+    vocab_size = tokenizers.Tokenizer.from_file(str(tokenizer_file)).get_vocab_size()
     config = transformers.BertConfig(
-        vocab_size=wordpiece_tokenizer.get_vocab_size(), type_vocab_size=2, pad_token_id=0, **TINY
+        vocab_size=vocab_size, type_vocab_size=2, pad_token_id=0, **TINY
     )
-    model = transformers.BertModel(config, add_pooling_layer=False)
+    model = transformers.BertModel(config, **settings)
     fill_by_formula(model)
     model.eval()
     return model
 
 
-def deberta_config(vocab_size: int, **overrides: Any) -> transformers.DebertaV2Config:
+@pytest.fixture
+def tiny_bert(wordpiece_file: Path) -> transformers.BertModel:
+    """Return a two-layer BERT for the tokenizer of ``wordpiece_file``, in eval mode."""
+    return bert_model(wordpiece_file, add_pooling_layer=False)
+
+
+def deberta_config(tokenizer_file: Path, **overrides: Any) -> transformers.DebertaV2Config:
     """Return a two-layer DeBERTa-v3 configuration: relative attention, no token types.
 
     With 16 buckets the logarithmic part begins at a distance of 8, within any test's window.
@@ -214,15 +198,9 @@ def deberta_config(vocab_size: int, **overrides: Any) -> transformers.DebertaV2C
 
     settings: dict[str, Any] = {
         **TINY,
-        "vocab_size": vocab_size,
-        "type_vocab_size": 0,
-        "relative_attention": True,
-        "position_buckets": 16,
+        **RELATIVE,
+        "vocab_size": tokenizers.Tokenizer.from_file(str(tokenizer_file)).get_vocab_size(),
         "max_relative_positions": -1,
-        "norm_rel_ebd": "layer_norm",
-        "share_att_key": True,
-        "pos_att_type": ["p2c", "c2p"],
-        "position_biased_input": False,
         "layer_norm_eps": 1e-7,
         "pad_token_id": 0,
         "pooler_hidden_size": TINY["hidden_size"],
@@ -231,11 +209,11 @@ def deberta_config(vocab_size: int, **overrides: Any) -> transformers.DebertaV2C
 
 
 @pytest.fixture
-def tiny_deberta(unigram_tokenizer: tokenizers.Tokenizer) -> transformers.DebertaV2Model:
-    """Return a two-layer DeBERTa-v3 for ``unigram_tokenizer``, in eval mode."""
+def tiny_deberta(unigram_file: Path) -> transformers.DebertaV2Model:
+    """Return a two-layer DeBERTa-v3 for the tokenizer of ``unigram_file``, in eval mode."""
     import transformers
 
-    model = transformers.DebertaV2Model(deberta_config(unigram_tokenizer.get_vocab_size()))
+    model = transformers.DebertaV2Model(deberta_config(unigram_file))
     fill_by_formula(model)
     model.eval()
     return model
@@ -250,7 +228,7 @@ def tiny_encoder(request: pytest.FixtureRequest) -> transformers.PreTrainedModel
 
 @pytest.fixture(scope="session")
 def nli_checkpoint(tmp_path_factory: pytest.TempPathFactory, unigram_file: Path) -> Path:
-    """Save a random DeBERTa NLI classifier whose labels stand in an order nobody would guess.
+    """Save a random DeBERTa NLI classifier with labels in an unusual order.
 
     ``label2id`` is ``{"NEUTRAL": 0, "Entailment": 1, "contradiction": 2}``: not the order of any
     well-known checkpoint, and in three kinds of spelling. The classifier's row for each label is
@@ -259,11 +237,9 @@ def nli_checkpoint(tmp_path_factory: pytest.TempPathFactory, unigram_file: Path)
     import torch
     import transformers
 
-    vocab_size = tokenizers.Tokenizer.from_file(str(unigram_file)).get_vocab_size()
     label2id = {"NEUTRAL": 0, "Entailment": 1, "contradiction": 2}
-    config = deberta_config(
-        vocab_size, label2id=label2id, id2label={number: name for name, number in label2id.items()}
-    )
+    id2label = {number: name for name, number in label2id.items()}
+    config = deberta_config(unigram_file, label2id=label2id, id2label=id2label)
     model = transformers.DebertaV2ForSequenceClassification(config)
     fill_by_formula(model)
     with torch.no_grad():
@@ -279,16 +255,8 @@ def nli_checkpoint(tmp_path_factory: pytest.TempPathFactory, unigram_file: Path)
 @pytest.fixture(scope="session")
 def bert_checkpoint(tmp_path_factory: pytest.TempPathFactory, wordpiece_file: Path) -> Path:
     """Save a tiny BERT encoder with its ``tokenizer.json``, as a training run would start from."""
-    import transformers
-
-    vocab_size = tokenizers.Tokenizer.from_file(str(wordpiece_file)).get_vocab_size()
-    config = transformers.BertConfig(
-        vocab_size=vocab_size, type_vocab_size=2, pad_token_id=0, **TINY
-    )
-    model = transformers.BertModel(config)
-    fill_by_formula(model)
     folder = tmp_path_factory.mktemp("bert")
-    model.save_pretrained(folder)
+    bert_model(wordpiece_file).save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes(wordpiece_file.read_bytes())
     return folder
 
@@ -372,27 +340,34 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="session")
-def tiny_info() -> Callable[[SegmentTokenizer], BundleInfo]:
-    """Return a function: what a tiny bundle with windows of 48 tokens says of itself."""
+def bundle_info(**changes: Any) -> BundleInfo:
+    """Return the description of a tiny bundle with windows of 48 tokens, with some changes."""
     from trivet.bundle import bundle
 
-    def say(tokenizer: SegmentTokenizer) -> BundleInfo:
-        special = tokenizer.special
-        return bundle.BundleInfo(
-            package_version="0",
-            name="tiny",
-            encoder=bundle.EncoderInfo(
-                model_type="bert", hidden_size=16, layers=2, source="a formula", licence="none"
-            ),
-            window=bundle.WindowInfo(size=48),
-            faithfulness="weakest_sentence",
-            heads=("support", "relevance", "utilization"),
-            thresholds=bundle.Thresholds(adherence=0.5, sentence=0.5, span=0.5),
-            special_tokens=bundle.SpecialTokenIds(
-                cls=special.cls, sep=special.sep, pad=special.pad
-            ),
-            training=bundle.TrainingInfo(command="none", date="2020-01-01", data=()),
-        )
+    described: dict[str, Any] = {
+        "package_version": "0",
+        "name": "tiny",
+        "encoder": bundle.EncoderInfo(
+            model_type="bert", hidden_size=16, layers=2, source="a formula", licence="none"
+        ),
+        "window": bundle.WindowInfo(size=48),
+        "faithfulness": "weakest_sentence",
+        "heads": ("support", "relevance", "utilization"),
+        "thresholds": bundle.Thresholds(adherence=0.5, sentence=0.5, span=0.5),
+        "special_tokens": bundle.SpecialTokenIds(cls=2, sep=3, pad=0),
+        "training": bundle.TrainingInfo(command="none", date="2020-01-01", data=()),
+    }
+    return bundle.BundleInfo(**(described | changes))
 
-    return say
+
+@pytest.fixture(scope="session")
+def tiny_info() -> Callable[[SegmentTokenizer], BundleInfo]:
+    """Return a function from a tokenizer to the description of a tiny bundle."""
+    from trivet.bundle import bundle
+
+    def describe(tokenizer: SegmentTokenizer) -> BundleInfo:
+        special = tokenizer.special
+        ids = bundle.SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad)
+        return bundle_info(special_tokens=ids)
+
+    return describe

@@ -1,4 +1,4 @@
-"""The pages on the server are true: each call is made, each table and manifest compared."""
+"""The pages on the server are right: calls are made, tables and manifests compared."""
 
 from __future__ import annotations
 
@@ -61,12 +61,8 @@ def codes(text: str) -> list[str]:
 def options() -> dict[str, Any]:
     """Return the options of ``trivet serve`` and their defaults."""
     command: Any = typer.main.get_command(app)
-    serve = command.commands["serve"]
-    return {
-        name: option.default
-        for option in serve.params
-        for name in (*option.opts, *option.secondary_opts)
-    }
+    params = command.commands["serve"].params
+    return {name: each.default for each in params for name in (*each.opts, *each.secondary_opts)}
 
 
 @pytest.fixture(scope="module")
@@ -158,25 +154,16 @@ def test_every_option_that_is_named_exists() -> None:
     named = set(re.findall(r"--[a-z][a-z-]*", typed))
     assert {"--keys", "--tls-cert", "--otel", "--grace"} <= named
     assert named - set(known) <= {"--help"}
-
-
-def test_the_options_are_those_of_the_settings() -> None:
     assert settings_table() in PAGES
 
 
 def test_the_statuses_are_those_of_the_errors() -> None:
-    shown = {
-        (status, error_type)
-        for status_cell, types, _ in rows("status")
-        for status, error_type in pairs(status_cell.split(", "), codes(types))
-    }
+    shown: set[tuple[str, str]] = set()
+    for statuses, types, _ in rows("status"):  # one status of several types, or one of each
+        one, each = statuses.split(", "), codes(types)
+        shown.update(zip(one * (len(each) // len(one)), each, strict=True))
     known = {(str(s), t) for t, s in STATUSES.items() if t != "client_gone"}  # nobody sees that one
     assert shown == known
-
-
-def pairs(statuses: list[str], types: list[str]) -> Iterator[tuple[str, str]]:
-    """Pair the cells of a row: one status of several types, or one of each."""
-    yield from zip(statuses * (len(types) // len(statuses)), types, strict=True)
 
 
 def test_the_metrics_are_those_that_are_counted() -> None:
@@ -206,7 +193,7 @@ def manifest() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(text))
 
 
-def test_the_manifest_asks_what_the_server_answers() -> None:
+def test_the_manifest_fits_the_server() -> None:
     secret, deployment, service = manifest()
     assert [part["kind"] for part in manifest()] == ["Secret", "Deployment", "Service"]
     template = deployment["spec"]["template"]
@@ -227,11 +214,6 @@ def test_the_manifest_asks_what_the_server_answers() -> None:
     (mount,) = container["volumeMounts"]
     keys = entry_point()[entry_point().index("--keys") + 1]
     assert keys == f"{mount['mountPath']}/{next(iter(secret['stringData']))}"
-
-
-def test_the_pod_has_time_to_drain() -> None:
-    pod = manifest()[1]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
     given = container["args"]
     grace = float(given[given.index("--grace") + 1])
     before = float(container["lifecycle"]["preStop"]["exec"]["command"][1])

@@ -124,25 +124,23 @@ def test_one_answer_is_printed_or_written_as_json(call: Call, bundle: Path, tmp_
     words = ["evaluate", *texts, "--response", "The mill is of wood.", "--bundle", bundle]
     code, out, _ = call(*words)
     assert code == 0
-    for shown in (
-        "The mill is of [wood].",
-        "characters 15 to 19, probability 0.75",
-        "faithfulness     0.250  not adherent",
-        "The mill is old.",
-    ):
+    for shown in ("The mill is of [wood].", "characters 15 to 19, probability 0.75"):
         assert shown in out
+    assert "faithfulness     0.250  not adherent" in out
     file = tmp_path / "one.json"
     assert call(*words, "--out", file)[0] == 0
     assert json.loads(file.read_bytes())["unsupported"][0]["text"] == "wood"
 
 
-def test_a_malformed_line_is_reported_and_the_rest_is_evaluated(
+def test_a_bad_line_is_reported_and_the_rest_is_evaluated(
     call: Call, bundle: Path, tmp_path: Path
 ) -> None:
     empty = {**GOOD, "contexts": []}
-    file = write_rows(tmp_path / "rows.jsonl", GOOD, '{"question": "cut', GOOD, empty, GOOD)
+    torn = {**GOOD, "response": "It is \ud800 old."}
+    file = write_rows(tmp_path / "rows.jsonl", GOOD, '{"question": "cut', torn, empty, GOOD)
     out = tmp_path / "verdicts.jsonl"
-    code, _, err = call("evaluate", file, "--out", out, "--bundle", bundle)
+    words = ["--bad-unicode", "replace", "--bundle", bundle]
+    code, _, err = call("evaluate", file, "--out", out, *words)
     assert code == 1
     verdicts = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     codes = [verdict.get("error", {}).get("code") for verdict in verdicts]
@@ -150,6 +148,7 @@ def test_a_malformed_line_is_reported_and_the_rest_is_evaluated(
     for index, line in ((1, "line 2: "), (3, "line 4: ")):
         assert verdicts[index]["error"]["message"].startswith(line)
     assert "3 judged, 2 failed" in err
+    assert verdicts[2]["sentences"][0]["text"] == "It is \ud800 old."
     code, _, _ = call("evaluate", file, "--allow-empty-contexts", "--bundle", bundle)
     assert code == 1
 
@@ -174,15 +173,6 @@ def test_stdin_compressed_files_and_other_field_names_are_read(
     assert code == 2
     # Every readable line has a result, although the damage is in the middle of a block.
     assert f"breaks off after line {len(out.splitlines())}:" in err
-
-
-def test_lone_surrogates_are_written_as_valid_json(
-    call: Call, bundle: Path, tmp_path: Path
-) -> None:
-    file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "response": "It is \ud800 old."})
-    code, out, _ = call("evaluate", file, "--bad-unicode", "replace", "--bundle", bundle)
-    assert code == 0
-    assert json.loads(out)["sentences"][0]["text"] == "It is \ud800 old."
 
 
 @pytest.mark.parametrize(
@@ -246,26 +236,20 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     for expected in ("<td>hallucination_auroc</td>", "<svg", "0-5k: 20, 5k-16k: 0, over 16k"):
         assert expected in shown
     written = json.loads(report.read_bytes())
-    assert (written["bundle"], written["backend"], written["split"]) == ("tiny", "half", "all")
     assert written["lengths"] == {"0-5k": 20, "5k-16k": 0, "over 16k": 0}
     by_length = [figure for figure in written["figures"] if figure["length"]]
     assert {figure["length"] for figure in by_length} == {"0-5k"}
     figures = {figure["measure"]: figure for figure in written["figures"] if not figure["length"]}
-    assert figures["hallucination_auroc"]["value"] == 1.0
-    assert figures["hallucination_auroc"]["positives"] == 10
-    assert figures["span_f1"]["value"] == 1.0
-
-
-def test_failed_rows_are_counted(call: Call, bundle: Path, tmp_path: Path) -> None:
-    labelled = {**GOOD, "labels": {"adherent": True}, "source": "mine", "group": "a"}
-    tokenless = {**labelled, "contexts": ["\x00"], "group": "b"}
-    file = write_rows(tmp_path / "rows.jsonl", labelled, tokenless)
+    assert figures["hallucination_auroc"]["value"] == figures["span_f1"]["value"] == 1.0
+    tokenless = {**good, "contexts": ["\x00"], "group": "b"}
+    file = write_rows(tmp_path / "rows.jsonl", {**good, "group": "a"}, tokenless)
     code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
     assert code == 1
     assert "1 evaluated, 1 failed" in err
 
 
-def test_info_shows_the_bundle(call: Call, bundle: Path) -> None:
+def test_info_shows_the_bundle_and_version_the_package(call: Call, bundle: Path) -> None:
+    assert call("--version")[:2] == (0, f"trivet {trivet.__version__}\n")
     code, out, _ = call("info", "--bundle", bundle)
     assert code == 0
     for words in ("tiny", "a [bold]formula (none), 2 layers", "48 tokens", "adherence  0.500"):
@@ -309,11 +293,6 @@ def test_a_missing_library_is_named_with_its_extra(
     code, _, err = call("export", "onnx", "in")
     assert code == 2
     assert "onnx is not installed; pip install 'trivet[export]'" in err
-
-
-def test_the_version_is_shown(call: Call) -> None:
-    code, out, _ = call("--version")
-    assert (code, out) == (0, f"trivet {trivet.__version__}\n")
 
 
 def test_the_package_has_every_public_name() -> None:

@@ -53,17 +53,27 @@ __all__ = [
     "evaluate",
 ]
 
-_CLIENTS = {"Client": "client", "AsyncClient": "async_client"}
+_LAZY = {
+    "Evaluator": "trivet.evaluation.evaluator",
+    "evaluate": "trivet.evaluation.evaluator",
+    "Client": "trivet.client.client",
+    "AsyncClient": "trivet.client.async_client",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import heavy modules at their first use."""
-    if name in ("Evaluator", "evaluate"):
-        from trivet.evaluation import evaluator
+    if name in _LAZY:
+        from importlib import import_module
 
-        return getattr(evaluator, name)
-    if name in _CLIENTS:
-        return _client(name)
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            if "Client" not in name:
+                raise
+            raise ImportError(
+                f"trivet.{name} needs {error.name}: pip install 'trivet[client]'", name=error.name
+            ) from error
     if name == "__version__":
         from importlib import metadata
 
@@ -72,18 +82,6 @@ def __getattr__(name: str) -> Any:
         except metadata.PackageNotFoundError:
             return "0+source"  # run from a checkout that was never installed
     raise AttributeError(f"module 'trivet' has no attribute {name!r}")
-
-
-def _client(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        module = import_module(f"trivet.client.{_CLIENTS[name]}")
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"trivet.{name} needs {error.name}: pip install 'trivet[client]'", name=error.name
-        ) from error
-    return getattr(module, name)
 
 
 def _notebook(verdict: Evaluation) -> str:

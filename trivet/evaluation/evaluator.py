@@ -188,12 +188,7 @@ class Evaluator:
         *,
         allow_empty_contexts: bool = False,
     ) -> EvaluationJob:
-        """Preprocess examples and start their inference in the background.
-
-        Args:
-            examples: As in ``evaluate_many``; they are evaluated together.
-            allow_empty_contexts: As in ``evaluate``.
-        """
+        """Preprocess examples together and start their inference in the background."""
         return EvaluationJob(self, examples, allow_empty_contexts)
 
     def postprocess(
@@ -207,10 +202,7 @@ class Evaluator:
         Args:
             examples: Results of preprocessing.
             accumulators: Answers to the windows of each example that is no error.
-            reading: Reads a verdict; ``to_evaluation`` or ``to_token_verdicts``.
-
-        Returns:
-            For each example its verdict or its error.
+            reading: ``to_evaluation`` or ``to_token_verdicts``.
         """
         info, answers = self.bundle.info, iter(accumulators)
         outcomes: list[T | Refusal] = []

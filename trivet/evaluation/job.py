@@ -40,15 +40,7 @@ class InferenceJob:
         pad: int,
         limits: BatchLimits,
     ) -> None:
-        """Submit all calls.
-
-        Args:
-            layouts: One for each example.
-            backend: Backend that runs the calls.
-            pool: Workers of the backend.
-            pad: Token id of padding.
-            limits: Limits of the backend.
-        """
+        """Submit all calls to the workers of the backend; ``pad`` is the token id of padding."""
         self._examples = [WindowAccumulator(layout) for layout in layouts]
         self._backend = backend
         self._pad = pad
@@ -111,11 +103,6 @@ class WorkerPool:
     """
 
     def __init__(self, count: int) -> None:
-        """Start no thread yet.
-
-        Args:
-            count: Number of workers.
-        """
         self.count = count
         self._open()
 
@@ -147,7 +134,7 @@ class WorkerPool:
 
 
 class _Waiting(NamedTuple):
-    """Work that waits for a worker, its future, and the identity of its owner."""
+    """Work that waits for a worker; ``owner`` is an identity."""
 
     future: Future[Any]
     work: Callable[[int], Any]

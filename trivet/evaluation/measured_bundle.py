@@ -24,21 +24,13 @@ from trivet.report.measures_page import render_measures
 
 @dataclass(frozen=True)
 class MeasuredBundle:
-    """Predictions of a bundle on labelled rows, with their figures.
-
-    Attributes:
-        rows: Predictions and labels.
-        figures: Figures of `trivet.measures.metrics`, then those of `trivet.measures.lengths`.
-        report: Counts of rows read and left out.
-        about: Names of bundle, backend, data and split.
-        lengths: Number of rows of each length, if measured by length.
-    """
+    """Predictions of a bundle on labelled rows, with their figures."""
 
     rows: Sequence[Prediction]
-    figures: Sequence[Figure]
-    report: SourceReport
-    about: Mapping[str, str]
-    lengths: Mapping[str, int] | None
+    figures: Sequence[Figure]  # those of `measures.metrics`, then those of `measures.lengths`
+    report: SourceReport  # counts of rows read and left out
+    about: Mapping[str, str]  # names of bundle, backend, data and split
+    lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
 
     @property
     def failed(self) -> int:
@@ -98,11 +90,7 @@ def measure_bundle(
 def write_measures(
     found: MeasuredBundle, json: Path | None, markdown: Path | None, html: Path | None
 ) -> None:
-    """Write the figures into the given files.
-
-    Raises:
-        DataError: A file cannot be written.
-    """
+    """Write the figures into the given files; raise ``DataError`` if one cannot be written."""
     texts: dict[Path, str] = {}
     if json is not None:
         report = found.report.to_dict()

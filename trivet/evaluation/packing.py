@@ -54,17 +54,11 @@ class BatchLimits(NamedTuple):
 
 
 class WindowSlice(NamedTuple):
-    """Some windows of an example.
-
-    Attributes:
-        layout: Layout of these windows alone.
-        response: Numbers of the response tokens that they show.
-        context: Numbers of the context tokens whose counting copy they hold.
-    """
+    """Some windows of an example, laid out alone."""
 
     layout: Layout
-    response: IntArray
-    context: IntArray
+    response: IntArray  # numbers of the response tokens that they show
+    context: IntArray  # numbers of the context tokens whose counting copy they hold
 
 
 class WindowAccumulator:
@@ -111,13 +105,7 @@ class WindowAccumulator:
             self.error = self.error or error
 
     def add(self, part: WindowSlice, answer: Outputs, b: int) -> None:
-        """Add what a call answered for a slice; after an error nothing more is added.
-
-        Args:
-            part: Windows that ran.
-            answer: Answer to the call.
-            b: Row of the slice in the answer.
-        """
+        """Add row ``b`` of an answer, for the windows of a slice; nothing after an error."""
         with self._lock:
             if self.error is not None:
                 return
@@ -139,9 +127,6 @@ class WindowAccumulator:
 
         A pool of sentences x tokens would grow with the square of a long response, so whole
         sentences are joined block by block; a minimum of minima is the minimum.
-
-        Args:
-            faithfulness: Reduction from tokens to one number.
 
         Returns:
             Numpy arrays, B = 1, without padding (an empty segment keeps one position).
@@ -193,22 +178,15 @@ class BackendCall:
         return any(each.error is None and each.failed_call >= self.number for each in self.rows)
 
     def collate(self, pad: int) -> Windows:
-        """Return the windows as the backend takes them.
-
-        Args:
-            pad: Token id of padding.
-        """
+        """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
         self._slices = [example.take(sorted(rows)) for example, rows in self.rows.items()]
         return collate([part.layout for part in self._slices], pad)
 
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
         """Run the backend once and keep its answer or its error.
 
-        Args:
-            backend: Backend to run.
-            pad: Token id of padding.
-            at_once: Calls that run at the same time, this one included. If they leave half of the
-                backend's workers idle, this one gets all threads.
+        It gets all threads if the calls that run at the same time, this one included (``at_once``),
+        leave half of the backend's workers idle.
         """
         run = backend.run
         if isinstance(backend, AllThreadsBackend) and 2 * at_once <= backend.workers:
@@ -232,15 +210,7 @@ class BackendCall:
 
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
-    """Group windows into calls.
-
-    Args:
-        lengths: Tokens of each window.
-        limits: Limits of the backend.
-
-    Returns:
-        Window numbers of each call, longest windows first.
-    """
+    """Group windows of some lengths into calls; return their numbers, longest windows first."""
     calls: list[list[int]] = []
     room = 0
     for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
@@ -268,11 +238,7 @@ def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> li
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Return ``values`` as float32 in [0, 1].
-
-    Args:
-        values: Answer of a backend. *Shape:* any.
-        name: Field of ``Outputs``, for the message.
+    """Return values of a field of ``Outputs``, of any shape, as float32 in [0, 1].
 
     Raises:
         BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by

@@ -175,17 +175,7 @@ def _contexts(
 def _sentence_means(
     values: npt.ArrayLike, name: str, tokens: TokenizedExample, counts: IntArray
 ) -> FloatArray:
-    """Average the probabilities of each context sentence; 0 for a sentence without tokens.
-
-    Args:
-        values: Probabilities of the context tokens. *Shape:* [1, C or more].
-        name: Field of ``Outputs``.
-        tokens: Tokenized example.
-        counts: Number of tokens of each sentence. *Shape:* [sentences].
-
-    Returns:
-        *Shape:* [sentences].
-    """
+    """Average the probabilities [1, C or more] of each context sentence; 0 without tokens."""
     numbers = probabilities(np.asarray(values)[0, : len(tokens.context)], name)
     sums = np.bincount(tokens.context_sentence, weights=numbers, minlength=len(counts))
     return np.clip(sums / np.maximum(counts, 1), 0.0, 1.0)
@@ -194,16 +184,10 @@ def _sentence_means(
 def unsupported_spans(
     text: str, offsets: IntArray, support_probs: npt.NDArray[np.floating], threshold: float
 ) -> tuple[UnsupportedSpan, ...]:
-    """Turn token probabilities into unsupported spans.
+    """Turn the support probabilities [R] of tokens at ``offsets`` [R, 2] into unsupported spans.
 
     Runs of tokens below the threshold are merged and extended to whole words. Spans that contain
     only punctuation or a single character are dropped.
-
-    Args:
-        text: The response.
-        offsets: Characters of each token. *Shape:* [R, 2].
-        support_probs: Support probability of each token. *Shape:* [R].
-        threshold: Probability below which a token is unsupported.
     """
     below = np.concatenate([[False], support_probs < threshold, [False]])
     edges = np.flatnonzero(below[1:] != below[:-1])

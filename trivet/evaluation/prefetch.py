@@ -22,14 +22,9 @@ C = TypeVar("C", bound=Cancellable)
 def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
     """Start the work on each block ahead of time and yield it in order.
 
-    Args:
-        blocks: Blocks of work.
-        begin: Starts the work on a block. Its errors, and those of ``blocks``, are raised after the
-            blocks that were started before.
-        ahead: Number of further blocks that are started before one is yielded.
-
-    Yields:
-        Started work, in order. All of it is cancelled if the caller stops early.
+    ``ahead`` further blocks are started before one is yielded. Errors of ``begin`` and ``blocks``
+    are raised after the blocks that were started before. All work is cancelled if the caller stops
+    early.
     """
     begun: deque[C] = deque()
     broken = None

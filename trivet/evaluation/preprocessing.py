@@ -24,13 +24,7 @@ Refusal: TypeAlias = ExampleError | WindowError | BackendError
 
 @dataclass(frozen=True, slots=True)
 class PreprocessedExample:
-    """An example that is ready for a backend.
-
-    Attributes:
-        example: Texts as the caller gave them.
-        tokens: Tokenized texts.
-        layout: Windows of the tokens.
-    """
+    """An example as the caller gave it, tokenized and cut into windows."""
 
     example: RagExample
     tokens: TokenizedExample
@@ -57,10 +51,6 @@ class Preprocessor:
         self, examples: Sequence[RagExample], *, allow_empty_contexts: bool = False
     ) -> list[PreprocessedExample | Refusal]:
         """Check examples, tokenize them in one batch and lay them out.
-
-        Args:
-            examples: Examples to preprocess.
-            allow_empty_contexts: As in ``Evaluator.evaluate``.
 
         Returns:
             Each example ready for a backend, or the error that ``Evaluator.evaluate`` would raise.

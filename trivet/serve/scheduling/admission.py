@@ -22,8 +22,7 @@ class Admission:
     """Limits on waiting work, and the measured speed of the backend. Thread-safe.
 
     A refusal must cost next to nothing, so a request is refused before it is tokenized if its
-    characters alone make it clear. Arguments: ``requests`` counts the unanswered requests,
-    ``waiting`` the waiting windows, ``characters`` those of all texts of a request.
+    characters alone make it clear. ``waiting`` counts the waiting windows.
 
     Attributes:
         coming: Accepted requests that are not laid out yet.
@@ -32,13 +31,7 @@ class Admission:
     """
 
     def __init__(self, most_requests: int, most_windows: int, window_size: int) -> None:
-        """Start without requests.
-
-        Args:
-            most_requests: Maximum requests without an answer.
-            most_windows: Maximum waiting windows; a larger request is accepted while none wait.
-            window_size: Tokens of a window, for the first guess.
-        """
+        """Set the limits of `Batcher`; ``window_size`` (tokens) makes the first guess."""
         self.coming = 0
         self.window_seconds = self.call_seconds = 0.0
         self._most_requests = most_requests
@@ -56,11 +49,7 @@ class Admission:
             raise self._overloaded("requests", what, waiting)
 
     def enter(self, characters: int, requests: int, waiting: int) -> float:
-        """Accept a request or raise ``Overloaded``.
-
-        Returns:
-            Least number of windows that it is expected to have, to be passed to ``leave``.
-        """
+        """Accept a request or raise ``Overloaded``; return its expected windows, for ``leave``."""
         self.check_requests(requests, waiting)
         with self._lock:
             expected = _SURE_SHARE * characters * self._seen_windows / self._seen_characters
@@ -89,16 +78,13 @@ class Admission:
                 self._seen_windows /= 2
 
     def check_queue(self, own: int, before: int, left_seconds: float, waiting: int) -> None:
-        """Refuse a request whose windows do not fit in the queue, or would hardly run in time.
+        """Raise ``Overloaded`` if windows do not fit in the queue or would hardly run in time.
 
         Args:
-            own: Number of its windows.
+            own: Windows of the request.
             before: Windows that may have run when its last one has, its own included.
             left_seconds: Time until its answer is due.
             waiting: Windows of others that wait; if none do, it is accepted.
-
-        Raises:
-            Overloaded: There is no room, or windows of others would take too much of its time.
         """
         if waiting and waiting + own > self._most_windows:
             what = (

@@ -1,8 +1,4 @@
-"""The threads that run backend calls, one for each worker of the backend.
-
-Nothing that happens in a call may end its thread: a failure is the error of the examples in the
-call, and the next call is made.
-"""
+"""The threads that run backend calls, one for each worker; no error in a call ends its thread."""
 
 from __future__ import annotations
 
@@ -53,11 +49,11 @@ class BackendThreads:
 
         Args:
             evaluator: Evaluator with the backend.
-            admission: Knows whether more requests are coming, and learns the speed of calls.
+            admission: Admission control, which learns the speed of calls.
             finishers: Threads that postprocess while the next call runs.
             wait_seconds: Longest wait of a call that is not full for coming requests.
             watch: Observer of the answered calls.
-            on_broken: Called in the thread after an error outside any call, which lost the queue.
+            on_broken: Called after an error outside any call, which lost the queue.
         """
         self.queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.limits)
         self.last_error: str | None = None
@@ -150,7 +146,7 @@ class BackendThreads:
                 loop.call_soon_threadsafe(self._ended.set)
 
     def _next_call(self) -> Taken:
-        """Wait for windows and take those of the next call; none once it is closing."""
+        """Wait for windows and take those of the next call; none when closing."""
         with self._changed:
             while not self._closing:
                 now = time.monotonic()

@@ -153,12 +153,7 @@ class Batcher:
                 self._let_go(request)
 
     def check_room(self) -> None:
-        """Refuse a request before its body is read.
-
-        Raises:
-            Overloaded: The limit of requests is reached.
-            Draining: The batcher is being stopped.
-        """
+        """Raise ``Overloaded`` or ``Draining`` before the body of a request is read."""
         try:
             if self._draining:
                 raise Draining("the server is being stopped; ask another one")
@@ -180,11 +175,8 @@ class Batcher:
     async def drain(self, grace_seconds: float) -> bool:
         """Refuse new requests and finish the accepted ones.
 
-        Args:
-            grace_seconds: Time for the accepted requests; the others then get ``Draining``.
-
-        Returns:
-            Whether all were finished.
+        Those that are not finished after ``grace_seconds`` get ``Draining``; returns whether all
+        were finished.
         """
         self._draining = True
         if not self._requests:
@@ -199,23 +191,16 @@ class Batcher:
         return True
 
     async def close(self) -> None:
-        """Stop: every request gets an answer, and every thread ends.
-
-        Waits for the running backend calls; cancel it if the backend hangs.
-        """
+        """Answer every request and end the threads after their calls; cancel it if one hangs."""
         self._draining = True
         self._give_up("the server stopped before it could answer")
         await self._threads.close()
 
     def _tell_watch(self, refusal: BaseException) -> None:
-        if self._watch is None:
-            return
-        if isinstance(refusal, Overloaded):
-            self._watch.rejected(refusal.reason)
-        elif isinstance(refusal, Expired):
-            self._watch.rejected("deadline")
-        else:
-            self._watch.rejected("draining" if isinstance(refusal, Draining) else "cancelled")
+        reasons: dict[type, str] = {Expired: "deadline", Draining: "draining"}
+        reason = reasons.get(type(refusal), "cancelled")
+        if self._watch is not None:
+            self._watch.rejected(refusal.reason if isinstance(refusal, Overloaded) else reason)
 
     def _preprocess(self, request: BatchedRequest, characters: int, expected: float) -> None:
         """Preprocess a request in a pool and queue its windows."""

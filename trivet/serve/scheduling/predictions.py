@@ -34,30 +34,17 @@ class Draining(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Durations of the stages of one request.
+    """Durations of the stages of one request."""
 
-    Attributes:
-        tokenize: Checking, tokenizing and laying out.
-        queue: Waiting for a thread or for the backend.
-        infer: Time in which windows of it were in the backend.
-        finish: Joining and reading the verdicts.
-    """
-
-    tokenize: float
-    queue: float
-    infer: float
-    finish: float
+    tokenize: float  # checking, tokenizing and laying out
+    queue: float  # waiting for a thread or for the backend
+    infer: float  # while windows of it were in the backend
+    finish: float  # joining and reading the verdicts
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Answer to one request.
-
-    Attributes:
-        results: For each example, in order, its verdict or the reason why there is none.
-        seconds: Durations of the stages.
-        windows: Number of windows of all examples.
-    """
+    """Answer to one request: a result for each example, and its number of windows."""
 
     results: tuple[Evaluation | FailedEvaluation, ...]
     seconds: StageSeconds
@@ -66,21 +53,13 @@ class Predictions:
 
 @dataclass(frozen=True, slots=True)
 class BatcherState:
-    """State of the batcher at one moment.
+    """State of the batcher at one moment."""
 
-    Attributes:
-        requests: Accepted requests without an answer.
-        windows: Waiting windows.
-        call_seconds: Age of the oldest running backend call; ``None`` if none runs.
-        draining: Whether new requests are refused.
-        last_error: Last error of the backend or its threads.
-    """
-
-    requests: int
-    windows: int
-    call_seconds: float | None
-    draining: bool
-    last_error: str | None
+    requests: int  # accepted and not answered
+    windows: int  # waiting
+    call_seconds: float | None  # age of the oldest running backend call
+    draining: bool  # whether new requests are refused
+    last_error: str | None  # of the backend or its threads
 
 
 class Watch(Protocol):
@@ -91,8 +70,5 @@ class Watch(Protocol):
         ...
 
     def rejected(self, reason: str) -> None:
-        """Note a request without an answer.
-
-        The reason is one of requests, windows, time, deadline, draining, cancelled.
-        """
+        """Note a refusal: requests, windows, time, deadline, draining or cancelled."""
         ...

@@ -58,19 +58,12 @@ class WindowPlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Waiting:
-    """Waiting windows of one request, shortest first.
+    """Waiting windows of one request."""
 
-    Attributes:
-        places: The windows.
-        size: Positions of all windows that it came with.
-        deadline: Time by which they should have run, by the clock of ``add``.
-        used: Positions of its turn that were used.
-    """
-
-    places: list[WindowPlace]
-    size: int
+    places: list[WindowPlace]  # shortest first
+    size: int  # positions of all windows that it came with
     deadline: float
-    used: int = 0
+    used: int = 0  # positions of its turn that were used
 
 
 _Line = OrderedDict[T, _Waiting]
@@ -108,7 +101,7 @@ class WindowQueue(Generic[T]):
         """Append a request to the first line.
 
         Args:
-            owner: Owner of the windows; none of its own wait yet.
+            owner: Owner without waiting windows.
             lengths: For each of its examples the tokens of each window.
             now_seconds: Current time.
             deadline_seconds: Time by which its last window should have run.
@@ -161,15 +154,12 @@ class WindowQueue(Generic[T]):
     def take(
         self, now_seconds: float, window_seconds: float = 0.0, call_seconds: float = 0.0
     ) -> list[tuple[T, list[WindowPlace]]]:
-        """Take the windows of the next call.
+        """Take the windows of the next call, by owner; empty if none wait.
 
         Args:
             now_seconds: Current time.
             window_seconds: Approximate time for a window, which decides what is urgent.
             call_seconds: Approximate time for a call; longer if several run at once.
-
-        Returns:
-            Owners and their windows; empty if none wait.
         """
         if not self.windows:
             return []
@@ -250,19 +240,12 @@ class WindowQueue(Generic[T]):
 
 @dataclass(slots=True)
 class _Call:
-    """A call that is being filled.
-
-    Attributes:
-        limits: Limits of the call.
-        first: Tokens of its first window; the others are of similar length.
-        windows: Number of windows taken.
-        longest: Tokens of the longest one.
-    """
+    """A call that is being filled."""
 
     limits: BatchLimits
-    first: int
+    first: int  # tokens of its first window; the others are of similar length
     windows: int = 0
-    longest: int = 0
+    longest: int = 0  # tokens of its longest window
 
     def is_full(self) -> bool:
         """Return whether not even another window of the longest length fits."""

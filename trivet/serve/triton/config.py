@@ -180,7 +180,7 @@ def find_bundle(args: Mapping[str, str], sha256: str) -> Path:
     """Return the folder of a model's bundle, whose files are not checked yet.
 
     Raises:
-        BundleError: It is missing, or not the one that the config was written for.
+        BundleError: It is missing, or not the bundle of the config.
     """
     folder = Path(args["model_repository"]) / args["model_version"] / BUNDLE
     found = manifest_sha256(folder)
@@ -193,11 +193,7 @@ def find_bundle(args: Mapping[str, str], sha256: str) -> Path:
 
 
 def manifest_sha256(folder: Path) -> str:
-    """Return the SHA-256 of a bundle's manifest, which identifies the bundle to the last byte.
-
-    Raises:
-        BundleError: There is no manifest.
-    """
+    """Return the SHA-256 of a bundle's manifest, which identifies the bundle to the last byte."""
     try:
         return hashlib.sha256((folder / MANIFEST_NAME).read_bytes()).hexdigest()
     except OSError as error:

@@ -24,12 +24,7 @@ Message: TypeAlias = Mapping[str, Value]
 
 
 def to_text(message: Message) -> str:
-    """Return a message as text.
-
-    Args:
-        message: Fields by name, in order. A list is a repeated field; a map is a list of
-            ``{"key": ..., "value": ...}``.
-    """
+    """Return a message as text; a list is a repeated field, and a map is made by ``to_map``."""
     return "".join(f"{line}\n" for line in _lines(message))
 
 

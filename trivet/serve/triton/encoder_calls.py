@@ -37,13 +37,7 @@ class EncoderCalls:
     """A model of the same server as a ``ShapedBackend``."""
 
     def __init__(self, model: str, inputs: Sequence[str], profiles: tuple[ShapeRange, ...]) -> None:
-        """Keep the settings; no call is made.
-
-        Args:
-            model: Name of the encoder in the repository.
-            inputs: Fields of ``Windows`` that it reads.
-            profiles: Shapes that it accepts; empty if it accepts any.
-        """
+        """Keep the settings: fields of ``Windows``, and accepted shapes (empty: any)."""
         self.name = f"triton {model}"
         self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
         if profiles:
@@ -74,22 +68,14 @@ class EncoderCalls:
         )
 
     def _padded(self, sizes: Sizes) -> Sizes:
-        """Return the sizes that a call is padded to.
-
-        Raises:
-            BackendError: No profile of the engine accepts it.
-        """
+        """Return the sizes that a call is padded to, or refuse what no profile accepts."""
         if not self._profiles:
             return sizes
         profile = self._profiles[choose_profile(self._profiles, sizes)]
         return graph_sizes(profile, sizes) or sizes._replace(L=profile.most["L"])
 
     def _read(self, response: Any, sizes: Sizes) -> Outputs:
-        """Return the answer without padding.
-
-        Raises:
-            BackendError: The encoder answered with an error, whose message it has.
-        """
+        """Return the answer without padding, or raise the error of the encoder."""
         if response.has_error():
             # The error code does not tell: calls of models that are not loaded fail as INTERNAL.
             there = pb_utils.is_model_ready(model_name=self._model)

@@ -22,11 +22,7 @@ class TritonPythonModel:
     """Interface of Triton's Python backend."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the graph and run its self-test.
-
-        Raises:
-            BundleError: The bundle is refused; the message names the file.
-        """
+        """Load the graph and run its self-test; raise ``BundleError`` if the bundle is refused."""
         parameters = read_parameters(args)
         bundle = read_bundle(find_bundle(args, parameters["bundle_sha256"]))
         precision = cast(Precision, parameters["precision"])

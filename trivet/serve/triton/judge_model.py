@@ -41,11 +41,7 @@ class TritonPythonModel:
     """Interface of Triton's Python backend: one per instance, one request at a time."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the tokenizer and the settings of the bundle.
-
-        Raises:
-            BundleError: The bundle is damaged, or not the one that the config was written for.
-        """
+        """Load the tokenizer and the settings of the bundle; raise ``BundleError`` if refused."""
         parameters = read_parameters(args)
         folder = find_bundle(args, parameters["bundle_sha256"])
         info = parse_info((folder / INFO_NAME).read_bytes(), INFO_NAME)
@@ -88,14 +84,7 @@ class TritonPythonModel:
             return _to_error(f"backend_failed: {error}", pb_utils.TritonError.INTERNAL)
 
     async def _evaluate(self, request: Any) -> Evaluation:
-        """Evaluate the example of one request.
-
-        Raises:
-            ExampleError: As in ``Evaluator.evaluate``; ``WindowError`` likewise.
-            BackendError: The encoder failed, or answered with no probability.
-            BundleError: The encoder failed the self-test.
-            Cancelled: The client went away.
-        """
+        """Evaluate the example of one request; errors as ``_answer`` catches them."""
         names = ("question", "contexts", "response", "options_json")
         asked, options = read_request(*(_tensor(request, name) for name in names))
         await self._test_encoder()
@@ -130,14 +119,7 @@ class TritonPythonModel:
         return verdict
 
     async def _test_encoder(self) -> None:
-        """Run the self-test of the bundle before the first answer.
-
-        Not in ``initialize``, where Triton lets no model call another.
-
-        Raises:
-            BundleError: The encoder answers otherwise than at export.
-            BackendError: The encoder fails.
-        """
+        """Run the self-test before the first answer; in ``initialize`` no model can be called."""
         if self._passed:
             return
         answer = await self._encoder.ask(Windows(**self._test.arrays()))

@@ -62,21 +62,13 @@ __all__ = ["TritonPythonModel"]
 
 @dataclass(frozen=True)
 class _Encoder:
-    """The model that runs the windows.
+    """The model that runs the windows."""
 
-    Attributes:
-        info: Description in the bundle of the model ``trivet``.
-        graph: Graph that it runs, or that its engine was built from.
-        inputs: Fields of ``Windows`` that it reads.
-        files: Files of ``encoder/1``, as bytes or as paths to copy.
-        config: Its config; ``None`` for the Python backend, which needs the bundle first.
-    """
-
-    info: BundleInfo
-    graph: GraphInfo
-    inputs: tuple[str, ...]
-    files: Mapping[str, bytes | Path]
-    config: Message | None
+    info: BundleInfo  # in the bundle of the model ``trivet``
+    graph: GraphInfo  # that it runs, or that its engine was built from
+    inputs: tuple[str, ...]  # fields of ``Windows`` that it reads
+    files: Mapping[str, bytes | Path]  # of ``encoder/1``, as bytes or as paths to copy
+    config: Message | None  # ``None`` for the Python backend, which needs the bundle first
 
 
 def export_triton(

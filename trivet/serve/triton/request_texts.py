@@ -13,12 +13,7 @@ _MOST_ID = 1_000  # characters
 
 
 class Options(BaseModel):
-    """Content of ``options_json``.
-
-    Attributes:
-        id: Name of the example, repeated in the verdict.
-        allow_empty_contexts: Evaluate a response against nothing if there are no contexts.
-    """
+    """Content of ``options_json``; see ``Evaluator.evaluate``."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -34,11 +29,7 @@ def read_request(
 ) -> tuple[RagExample, Options]:
     """Return the example and the options in the input tensors of one request.
 
-    Args:
-        question: One element of bytes.
-        contexts: Any number of elements.
-        response: One element.
-        options_json: One element, or ``None`` if the client sent none.
+    Every tensor has one element of bytes, except ``contexts``, which has any number.
 
     Raises:
         ExampleError: A text is not UTF-8 or missing, or the options are not ``Options``.
