@@ -1,4 +1,4 @@
-"""Evaluators for the tests: one whose engine is a formula, one on a real exported graph."""
+"""Evaluators for the tests: with a backend that is a formula, and on a real exported graph."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TinyInfo = Callable[[SegmentTokenizer], BundleInfo]
 
 
 class FormulaBackend:
-    """Answers by a formula on the ids of each window; breaks where it is told to.
+    """Answers by a formula on the ids of each window.
 
     Attributes:
-        calls: The shape [N, L] of every call.
-        raises_on: A token id; a call that sees it raises.
-        nan_on: A token id; a window that sees it answers NaN.
+        calls: Shape [N, L] of every call.
+        raises_on: Token id; a call with it raises.
+        nan_on: Token id; a window with it answers NaN.
     """
 
     name = "formula"
@@ -79,11 +79,11 @@ def outputs_of(
 
 
 class GatedBackend:
-    """Answers as another engine does, but begins each call only to wait until it is let through.
+    """Answers as another backend does, once the test lets a call through.
 
     Attributes:
-        calls: The token ids of each window of every call, in the order in which they began.
-        workers: How many calls it wants at once.
+        calls: Token ids of each window of every call, in the order in which they began.
+        workers: Number of calls that run at once.
     """
 
     name = "gated"
@@ -126,8 +126,8 @@ def approximately(value: Any, tolerance: float) -> Any:
         return pytest.approx(value, abs=tolerance)
     if isinstance(value, dict):
         return {key: approximately(item, tolerance) for key, item in value.items()}
-    if isinstance(value, list):
-        return [approximately(item, tolerance) for item in value]
+    if isinstance(value, list | tuple):
+        return type(value)(approximately(item, tolerance) for item in value)
     return value
 
 
@@ -218,8 +218,6 @@ def tiny_bundle(
 
 def fill_heads(model: Any) -> None:
     """Set the heads by a formula, steep enough for probabilities far from one half."""
-    import torch
-
     with torch.no_grad():
         for number, parameter in enumerate(model.heads.parameters(), start=1):
             steps = torch.arange(parameter.numel(), dtype=torch.float64)

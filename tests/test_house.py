@@ -95,7 +95,7 @@ def test_files_are_short_and_modules_have_docstrings() -> None:
     assert [f for f in SOURCES if not ast.get_docstring(ast.parse("\n".join(lines[f])))] == []
 
 
-def test_what_serving_needs_loads_nothing_heavy() -> None:
+def test_serving_loads_nothing_heavy() -> None:
     script = (
         "import importlib, json, sys\n"
         "loaded = {}\n"
@@ -121,7 +121,7 @@ def test_the_help_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=" ".join)
-def test_ruff_has_nothing_to_say(arguments: list[str]) -> None:
+def test_ruff_finds_nothing(arguments: list[str]) -> None:
     if importlib.util.find_spec("ruff") is None:
         pytest.skip("ruff is not installed")
     folders = ("trivet", "tests", "examples", "benchmarks")
@@ -154,7 +154,7 @@ ADAPTED |= {"lettucedetect", "llama_index", "mlflow", "phoenix", "pyspark", "rag
 ADAPTED |= {"trulens", "triton_python_backend_utils"}
 
 
-def test_what_is_imported_is_declared() -> None:
+def test_imports_are_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     declared = names([*project["dependencies"], *itertools.chain(*extras.values())])
@@ -223,7 +223,7 @@ def test_the_first_commands_of_the_readme_run(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
-def test_the_python_of_the_readme_prints_what_stands_below_it(tmp_path: Path) -> None:
+def test_the_python_of_the_readme_prints_the_output_below_it(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (code,) = readme_blocks("python")
     shown = readme.partition(code)[2].split("```")[2].lstrip("\n")
@@ -242,7 +242,7 @@ def test_no_document_is_half_written_and_the_card_names_no_place_of_one_machine(
     assert json.loads((BUNDLE / "bundle.json").read_bytes())["scores"], "no figure in the card"
 
 
-def test_the_tests_themselves_reach_nothing() -> None:
+def test_tests_run_offline() -> None:
     # An address that is reserved for documentation: were it tried, it would time out, not refuse.
     with pytest.raises(OSError, match="tests run offline"):
         socket.create_connection(("192.0.2.1", 80), timeout=0.5)

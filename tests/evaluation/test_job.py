@@ -29,11 +29,7 @@ WAIT_SECONDS = 30.0
 
 
 class ManyThreads(FormulaBackend):
-    """A formula that can give a call all threads.
-
-    Attributes:
-        all_threads: For every call whether it got them.
-    """
+    """A formula that notes for every call whether it got all threads."""
 
     def __init__(self, workers: int) -> None:
         super().__init__()

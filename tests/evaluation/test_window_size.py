@@ -1,4 +1,4 @@
-"""A bundle of several window lengths: each example has its own, and the verdict says which."""
+"""A bundle of several window sizes: each example has one, which its verdict names."""
 
 from __future__ import annotations
 
@@ -7,34 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.judges import outputs_of
+from tests.judges import FormulaBackend, approximately
 from trivet.bundle.bundle import BundleInfo, GraphInfo, WindowInfo, write_bundle
 from trivet.bundle.schema import parse_info
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs
-from trivet.records import BundleError, RagExample
+from trivet.records import BundleError, Evaluation, RagExample
 
 LENGTHS = WindowInfo(size=96, sizes=(48, 96), break_even=200)
 PASSAGE = "The keeper of the lighthouse had a lamp. The lamp was red. The boat was not old. "
-
-
-class Widths:
-    """An engine that finds everything likely, and remembers how wide its windows were."""
-
-    name = "widths"
-
-    def __init__(self) -> None:
-        self.widest = 0
-
-    def run(self, windows: Windows) -> Outputs:
-        self.widest = max(self.widest, int(windows.attention_mask.sum(axis=1).max()))
-        likely = np.full(windows.input_ids.shape, 0.75)
-        return outputs_of(windows, likely, likely, likely, "weakest_sentence")
 
 
 @pytest.fixture
@@ -45,23 +28,23 @@ def info(tiny_info: Callable[[SegmentTokenizer], BundleInfo], wordpiece_file: Pa
 
 
 def test_each_example_is_read_with_its_own_length(
-    info: BundleInfo, wordpiece_file: Path, tmp_path: Path
+    info: BundleInfo, wordpiece_file: Path, tmp_path: Path, formula: FormulaBackend
 ) -> None:
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
     folder = tmp_path / "bundle"
     write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})
-    engine = Widths()
-    evaluator = Evaluator(folder, backend=engine)
+    evaluator = Evaluator(folder, backend=formula)
     contexts, long = (PASSAGE * 6,), "The lamp was red and the boat was not old. " * 2
     short = evaluator.evaluate("What?", contexts, "Red.")
-    assert (short.window_size, engine.widest) == (48, 48)
+    assert short.window_size == 48 == max(length for _, length in formula.calls)
     wide = evaluator.evaluate("What?", contexts, long)
-    assert wide.window_size == 96 and 48 < engine.widest <= 96
+    assert wide.window_size == 96 and 48 < max(length for _, length in formula.calls) <= 96
     assert wide.response_chunks == 1 and wide.windows >= 2
     # Together they are packed into the same calls, and each is still what it was alone.
     both = [RagExample("What?", contexts, "Red."), RagExample("What?", contexts, long)]
-    assert list(evaluator.evaluate_many(both)) == [short, wide]
-    assert json.loads(wide.to_json())["window_size"] == 96
+    for found, alone in zip(evaluator.evaluate_many(both), [short, wide], strict=True):
+        assert isinstance(found, Evaluation)
+        assert found.to_dict() == approximately(alone.to_dict(), 1e-6)
 
 
 @pytest.mark.parametrize(

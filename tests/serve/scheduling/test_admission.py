@@ -1,4 +1,4 @@
-"""Who is let in: both bounds, what characters tell early, and when to ask again."""
+"""Limits on requests and windows, and the time to retry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_no_more_requests_than_the_bound() -> None:
     assert admission.coming == 1
 
 
-def test_what_is_clearly_too_long_is_refused_by_its_characters() -> None:
+def test_a_request_that_is_clearly_too_long_is_refused_by_its_characters() -> None:
     admission = Admission(most_requests=9, most_windows=10, window_size=SIZE)
     # 2,048 characters a window until more is known; half of that is what is sure.
     assert admission.enter(characters=4096, requests=0, waiting=9) == pytest.approx(1.0)
@@ -29,16 +29,10 @@ def test_what_is_clearly_too_long_is_refused_by_its_characters() -> None:
         admission.enter(characters=4096, requests=1, waiting=9)
     assert caught.value.reason == "windows"
     assert admission.coming == 1
-
-
-def test_what_is_coming_counts_until_it_is_laid_out() -> None:
-    admission = Admission(most_requests=9, most_windows=4, window_size=SIZE)
-    expected = admission.enter(characters=4 * 4096, requests=0, waiting=0)
-    with pytest.raises(Overloaded):
-        admission.enter(characters=4096, requests=1, waiting=0)
-    admission.leave(expected, characters=4 * 4096, windows=0)
+    # The first one counts until it is laid out.
+    admission.leave(1.0, characters=4096, windows=0)
     assert admission.coming == 0
-    admission.enter(characters=4096, requests=1, waiting=0)
+    admission.enter(characters=4096, requests=1, waiting=9)
 
 
 def test_more_windows_than_may_wait_are_let_in_while_none_wait() -> None:
@@ -59,7 +53,7 @@ def test_the_characters_of_a_window_are_learnt() -> None:
     assert admission.enter(10_000, requests=0, waiting=0) == pytest.approx(50, rel=0.1)
 
 
-def test_when_to_ask_again_follows_from_how_fast_the_engine_is() -> None:
+def test_the_time_to_retry_follows_from_the_speed_of_the_backend() -> None:
     admission = Admission(most_requests=1, most_windows=10, window_size=SIZE)
 
     def retry_seconds(waiting: int) -> float:
@@ -78,7 +72,7 @@ def test_when_to_ask_again_follows_from_how_fast_the_engine_is() -> None:
     assert retry_seconds(10**6) == 60.0
 
 
-def test_who_would_hardly_be_answered_in_time_is_refused() -> None:
+def test_a_request_that_would_hardly_be_answered_in_time_is_refused() -> None:
     admission = Admission(most_requests=9, most_windows=100, window_size=SIZE)
     admission.check_queue(own=1, before=50, left_seconds=0.1, waiting=49)  # nothing is known yet
     admission.note_call(windows=2, seconds=0.1)

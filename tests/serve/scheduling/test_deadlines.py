@@ -1,4 +1,4 @@
-"""Deadlines before turns: who leads, who is let in, and how little of the work comes too late."""
+"""Deadlines come before turns, and little work is done for answers that come too late."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POSITION_SECONDS = 1e-4
 LONG = [[500] * 20]
 
 
-def test_who_can_wait_no_longer_leads_two_calls_of_three() -> None:
+def test_urgent_requests_lead_two_calls_of_three() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits())
     for number in range(20):
         queue.add(f"patient {number}", [[500, 500]], 0.0, deadline_seconds=60.0)
@@ -29,12 +29,17 @@ def test_who_can_wait_no_longer_leads_two_calls_of_three() -> None:
     assert [name.split()[0] for name in leaders] == ["urgent", "urgent", "patient"] * 2 + ["urgent"]
 
 
-def test_nobody_is_urgent_while_there_is_time() -> None:
+def test_no_request_is_urgent_while_there_is_time() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits(positions=1024))
     queue.add("patient", [[500]], 0.0)
     queue.add("hasty", [[500]], 0.0, deadline_seconds=3.0)
     queue.add("hasty, too", [[500]], 0.0, deadline_seconds=2.0)
     assert [owner for owner, _ in queue.take(0.0, 0.05)] == ["patient", "hasty"]
+    # Of urgent ones, those that can still be in time go first.
+    queue = WindowQueue(BatchLimits())
+    queue.add("lost", LONG, 0.0, deadline_seconds=0.5)
+    queue.add("saved", LONG, 0.0, deadline_seconds=1.5)
+    assert queue.take(0.0, window_seconds=0.05)[0][0] == "saved"
 
 
 @given(
@@ -42,7 +47,7 @@ def test_nobody_is_urgent_while_there_is_time() -> None:
     st.integers(0, 5),
     st.integers(1, 9),
 )
-def test_what_runs_before_is_no_more_than_all_and_no_less_than_its_own(
+def test_windows_before_a_request_are_bounded(
     waiting: list[tuple[int, int]], deadline: int, own: int
 ) -> None:
     queue: WindowQueue[int] = WindowQueue(BatchLimits())
@@ -53,7 +58,7 @@ def test_what_runs_before_is_no_more_than_all_and_no_less_than_its_own(
     assert own <= before <= min(2 * due_first, queue.windows + own)
 
 
-def test_one_long_request_keeps_no_short_one_out() -> None:
+def test_a_long_request_keeps_no_short_one_out() -> None:
     admission = Admission(most_requests=99, most_windows=9999, window_size=512)
     admission.note_call(windows=1, seconds=0.05)
     queue: WindowQueue[str] = WindowQueue(BatchLimits())
@@ -63,13 +68,6 @@ def test_one_long_request_keeps_no_short_one_out() -> None:
     queue.add("short", [[500]], 0.0, deadline_seconds=31.0)
     calls = [[owner for owner, _ in queue.take(0.0, 0.05)] for _ in range(before)]
     assert any("short" in owners for owners in calls)
-
-
-def test_who_can_still_be_saved_goes_before_who_cannot() -> None:
-    queue: WindowQueue[str] = WindowQueue(BatchLimits())
-    queue.add("lost", LONG, 0.0, deadline_seconds=0.5)
-    queue.add("saved", LONG, 0.0, deadline_seconds=1.5)
-    assert queue.take(0.0, window_seconds=0.05)[0][0] == "saved"
 
 
 @dataclass(eq=False)
@@ -82,15 +80,10 @@ class Asked:
 
 
 def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[float, float]:
-    """Ask at random moments for a simulated half minute.
-
-    Args:
-        load: How many times as much is asked as the engine can do.
-        time_outs: One of them for each request, at random.
-        seed: Of all that is random.
+    """Ask at random for 30 simulated seconds for ``load`` times what the backend can do.
 
     Returns:
-        The windows of answers that came in time, as a share of what the engine can do without
+        The windows of answers that came in time, as a share of what the backend can do without
         padding, and the share of those that ran whose answers came too late.
     """
     random = np.random.default_rng(seed)
@@ -137,7 +130,7 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
 @pytest.mark.parametrize(
     ("load", "least", "most_lost"), [(1.0, 0.8, 0.01), (2.0, 0.9, 0.05), (5.0, 0.85, 0.1)]
 )
-def test_an_engine_that_is_asked_too_much_does_little_for_nothing(
+def test_an_overloaded_backend_does_little_work_in_vain(
     load: float, least: float, most_lost: float, time_outs: tuple[float, ...]
 ) -> None:
     good, lost = zip(*(simulate(load, time_outs, seed) for seed in range(4)), strict=True)

@@ -1,4 +1,4 @@
-"""Who comes first where requests compete: every window once, calls well filled, nobody starved."""
+"""Order of competing requests: every window once, calls well filled, no request starved."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_windows_of_many_requests_share_calls_with_little_padding() -> None:
     assert windows / 300 > 1024 / 512
 
 
-def test_what_is_dropped_is_never_taken() -> None:
+def test_dropped_windows_are_never_taken() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits(positions=512))
     queue.add("gone", [[500], [500, 400]], 0.0)
     queue.add("half", [[300, 310], [320, 330, 340]], 0.0)

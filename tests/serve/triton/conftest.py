@@ -15,7 +15,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,10 +96,10 @@ class FakeTriton:
     """The server: loads a repository and passes tensors on.
 
     Attributes:
-        models: The loaded models by name.
-        configs: Their configs, as Triton's schema reads them.
-        under_way: How many calls of a model run now, and the most there ever were.
-        asked: The shapes of ``input_ids`` that the encoder was asked with.
+        models: Loaded models by name.
+        configs: Their configs, read with Triton's schema.
+        under_way: Running calls of each model, and their maximum so far.
+        asked: Shapes of ``input_ids`` in the calls of the encoder.
     """
 
     def __init__(self) -> None:
@@ -121,15 +121,11 @@ class FakeTriton:
                 patch.setattr(sys, "dont_write_bytecode", True)
                 spec.loader.exec_module(module)
             model = module.TritonPythonModel()
-            said = json_format.MessageToJson(config, preserving_proto_field_name=True)
-            model.initialize(
-                {
-                    "model_config": said,
-                    "model_repository": str(folder),
-                    "model_version": version,
-                    "model_name": config.name,
-                }
+            arguments = {"model_repository": str(folder), "model_version": version}
+            arguments["model_config"] = json_format.MessageToJson(
+                config, preserving_proto_field_name=True
             )
+            model.initialize(arguments)
             self.models[config.name], self.configs[config.name] = model, config
 
     def infer(
@@ -179,12 +175,6 @@ class FakeTriton:
 def read_config(path: Path) -> Any:
     """Read a config as Triton does: a field that its schema lacks is an error."""
     return text_format.Parse(path.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
-
-
-class Serve(Protocol):
-    """Loads a repository."""
-
-    def __call__(self, repository: Path) -> FakeTriton: ...
 
 
 @pytest.fixture(scope="session")
@@ -240,13 +230,12 @@ def backend_utils() -> Iterator[types.ModuleType]:
 
 
 @pytest.fixture
-def serve(backend_utils: Any) -> Serve:
+def serve(backend_utils: Any) -> Callable[[Path], FakeTriton]:
     """Return a function that loads a repository into a fake server."""
 
     def load(repository: Path) -> FakeTriton:
-        backend_utils.server = FakeTriton()
-        backend_utils.server.load(repository)
-        server: FakeTriton = backend_utils.server
+        server = backend_utils.server = FakeTriton()
+        server.load(repository)
         return server
 
     return load

@@ -15,9 +15,6 @@ TEXTS = {"question": [b"q?"], "contexts": [b"a", "b\u00e9\0".encode()], "respons
 def test_bytes_become_an_example() -> None:
     example = RagExample("q?", ("a", "b\u00e9\0"), "")
     assert read_request(**TEXTS) == (example, Options())
-
-
-def test_options_are_read() -> None:
     options = [b'{"id": "x", "allow_empty_contexts": true}']
     example, read = read_request(**TEXTS, options_json=options)
     assert (example.id, read.allow_empty_contexts) == ("x", True)
@@ -39,7 +36,7 @@ def test_options_are_read() -> None:
         ({"options_json": [b'{"id": "' + b"x" * 2000 + b'"}']}, "validation", r"\.id: .*1000"),
     ],
 )
-def test_what_is_wrong_is_named(changed: dict[str, Any], code: str, message: str) -> None:
+def test_a_bad_tensor_is_named(changed: dict[str, Any], code: str, message: str) -> None:
     with pytest.raises(ExampleError, match=message) as raised:
         read_request(**(TEXTS | changed))
     assert raised.value.code == code
