@@ -62,7 +62,7 @@ LONG = RagExample(
     "The mill was built in 1807. It was made of wood.",
     id="long",
 )
-BAD = (
+BAD: tuple[tuple[RagExample, dict[str, Any], str], ...] = (
     (RagExample("q", (), "r"), {}, "empty_contexts"),
     (RagExample("q", ("c",), "r"), {"ids": "x"}, "validation"),
 )
