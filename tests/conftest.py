@@ -17,7 +17,6 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from tests.relative_attention import RELATIVE
 from trivet.records import (
     ContextSpan,
     Evidence,
@@ -149,6 +148,16 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 2,
     "intermediate_size": 32,
     "max_position_embeddings": 512,
+}
+# A DeBERTa of the second and third version.
+RELATIVE: dict[str, Any] = {
+    "type_vocab_size": 0,
+    "relative_attention": True,
+    "position_buckets": 16,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
 }
 
 

@@ -14,6 +14,7 @@ import torch
 import transformers
 from onnx import TensorProto, helper
 
+from tests.conftest import RELATIVE
 from trivet import export
 from trivet.bundle.bundle import (
     BundleInfo,
@@ -42,15 +43,6 @@ _SIZES: dict[str, Any] = {
     "max_position_embeddings": 96,
     "initializer_range": 0.1,
 }
-_RELATIVE: dict[str, Any] = {
-    "type_vocab_size": 0,
-    "relative_attention": True,
-    "position_buckets": 16,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": ["p2c", "c2p"],
-    "position_biased_input": False,
-}
 
 
 @functools.cache
@@ -62,7 +54,7 @@ def model_of(kind: str) -> RagModel:
         bert = transformers.BertConfig(type_vocab_size=2, **_SIZES)
         encoder = transformers.BertModel(bert, add_pooling_layer=False)
     else:
-        encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**_SIZES, **_RELATIVE))
+        encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**_SIZES, **RELATIVE))
     model = RagModel(Trunk(encoder), pooled_support=True).eval()
     for parameter in model.heads.parameters():
         torch.nn.init.normal_(parameter, std=0.3)  # probabilities are far from one half
