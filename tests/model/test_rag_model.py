@@ -33,7 +33,7 @@ def layouts(
     rag_examples: tuple[RagExample, ...],
 ) -> list[Layout]:
     kind = "wordpiece" if tiny_encoder.config.model_type == "bert" else "unigram"
-    tokenizer = SegmentTokenizer(request.getfixturevalue(f"{kind}_tokenizer"))
+    tokenizer = SegmentTokenizer.from_file(request.getfixturevalue(f"{kind}_file"))
     return [
         lay_out(read, WindowSettings(64), tokenizer.special)
         for read in tokenize_examples(rag_examples, tokenizer)
