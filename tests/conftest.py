@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from trivet.bundle.bundle import BundleInfo
     from trivet.data.tokenization import SegmentTokenizer
+    from trivet.evaluation.evaluator import Evaluator
 
 # Read once by the hub's client when it is imported, hence before any fixture.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -63,6 +64,12 @@ def offline(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError(f"a test tried to reach {address!r}; tests run offline")
 
     monkeypatch.setattr(socket.socket, "connect", connect_here_only)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run asynchronous tests in asyncio."""
+    return "asyncio"
 
 
 # Tokenizers -----------------------------------------------------------------------------------
@@ -367,6 +374,14 @@ def bundle_info(**changes: Any) -> BundleInfo:
         "training": bundle.TrainingInfo(command="none", date="2020-01-01", data=()),
     }
     return bundle.BundleInfo(**(described | changes))
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Evaluator:
+    """Return an evaluator of the embedded bundle."""
+    from trivet.evaluation.evaluator import Evaluator
+
+    return Evaluator(threads=1)
 
 
 @pytest.fixture(scope="session")

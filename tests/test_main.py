@@ -132,25 +132,10 @@ def test_one_answer_is_printed_or_written_as_json(call: Call, bundle: Path, tmp_
     assert json.loads(file.read_bytes())["unsupported"][0]["text"] == "wood"
 
 
-def test_a_bad_line_is_reported_and_the_rest_is_evaluated(
-    call: Call, bundle: Path, tmp_path: Path
-) -> None:
-    empty = {**GOOD, "contexts": []}
-    torn = {**GOOD, "response": "It is \ud800 old."}
-    file = write_rows(tmp_path / "rows.jsonl", GOOD, '{"question": "cut', torn, empty, GOOD)
-    out = tmp_path / "verdicts.jsonl"
-    words = ["--bad-unicode", "replace", "--bundle", bundle]
-    code, _, err = call("evaluate", file, "--out", out, *words)
-    assert code == 1
-    verdicts = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    codes = [verdict.get("error", {}).get("code") for verdict in verdicts]
-    assert codes == [None, "malformed_line", None, "empty_contexts", None]
-    for index, line in ((1, "line 2: "), (3, "line 4: ")):
-        assert verdicts[index]["error"]["message"].startswith(line)
-    assert "3 judged, 2 failed" in err
-    assert verdicts[2]["sentences"][0]["text"] == "It is \ud800 old."
-    code, _, _ = call("evaluate", file, "--allow-empty-contexts", "--bundle", bundle)
-    assert code == 1
+def test_contexts_may_be_empty_on_request(call: Call, bundle: Path, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", {**GOOD, "contexts": []})
+    assert call("evaluate", file, "--bundle", bundle)[0] == 1
+    assert call("evaluate", file, "--allow-empty-contexts", "--bundle", bundle)[0] == 0
 
 
 def test_stdin_compressed_files_and_other_field_names_are_read(
@@ -285,9 +270,7 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_a_missing_library_is_named_with_its_extra(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "trivet.export", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
     code, _, err = call("export", "onnx", "in")

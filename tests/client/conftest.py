@@ -85,11 +85,6 @@ class ScriptedServer:
         return verdict.to_dict()
 
 
-@pytest.fixture(scope="session")
-def embedded() -> trivet.Evaluator:
-    return trivet.Evaluator(threads=1)
-
-
 @pytest.fixture
 def server(embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch) -> ScriptedServer:
     """Return the server of all clients in the test; pauses between tries are short."""

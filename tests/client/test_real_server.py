@@ -13,20 +13,13 @@ from typing import Any
 import pytest
 
 import trivet
-from tests.client.conftest import call
+from tests.client.conftest import EXAMPLES, call
 from trivet.records import Evaluation, ExampleError, RagExample, ServerError
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parents[1] / "serve" / "http" / "tls"
-EXAMPLES = [
-    RagExample("When was the mill built?", ("The mill was built in 1817.",), "In 1817.", "a"),
-    RagExample("Who keeps it?", ("No keeper since 1931.", "Bread."), "Jonas does. Yes.", "b"),
-    RagExample("", ("North of the town.",), "", "c"),
-    RagExample("Where?", (), "Here.", "d"),
-    RagExample("Warum\x00?", ("Weil 🌉 \u202e es so ist.",) * 3, "Weil \ud800 es so ist.", "e"),
-]
 
 
 @contextlib.contextmanager
@@ -66,7 +59,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_verdicts_are_the_evaluators(kind: Any, url: str, embedded: trivet.Evaluator) -> None:
     with kind(url) as client:
-        for example in EXAMPLES[:3]:
+        for example in EXAMPLES:
             assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
         bare = client.evaluate("Where?", [], "Here.", allow_empty_contexts=True)
         assert bare == embedded.evaluate("Where?", [], "Here.", allow_empty_contexts=True)
@@ -79,20 +72,6 @@ def test_verdicts_are_the_evaluators(kind: Any, url: str, embedded: trivet.Evalu
         alone = embedded.evaluate(example.question, example.contexts, "")
         assert (relevance.relevance, relevance.contexts) == (alone.relevance, alone.contexts)
         assert client.ready()
-
-
-def test_a_stream_is_the_evaluators(url: str, embedded: trivet.Evaluator) -> None:
-    given = EXAMPLES * 4
-    with trivet.Client(url, connections=3, examples_per_request=3) as client:
-        got = list(client.evaluate_many(given))
-    for one, other in zip(got, embedded.evaluate_many(given), strict=True):
-        if not isinstance(one, Evaluation) or not isinstance(other, Evaluation):
-            assert one == other
-            continue
-        assert (one.id, one.replaced_characters) == (other.id, other.replaced_characters)
-        # In another batch, an int8 backend may differ in its last digits.
-        for name in ("faithfulness", "relevance", "utilization", "completeness"):
-            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=0.02)
 
 
 def test_more_than_a_request_may_hold_is_sent_in_several(embedded: trivet.Evaluator) -> None:
@@ -121,12 +100,12 @@ def test_limits_and_keys_of_the_server_apply(embedded: trivet.Evaluator, tmp_pat
                 keyless.evaluate("Where?", ["Here."], "There.")
             assert (caught.value.status, caught.value.error_type) == (401, "unauthorized")
         with trivet.Client(server.url, key="open-sesame") as client:
-            results = list(client.evaluate_many([*EXAMPLES[:3], three, large]))
+            results = list(client.evaluate_many([*EXAMPLES, three, large]))
     codes = [getattr(result, "code", None) for result in results]
     assert codes == [None, None, None, "too_long", "too_large"]
 
 
-def test_a_wrong_certificate_is_refused_and_not_retried(
+def test_a_wrong_certificate_is_refused(
     embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = TLS / "cert.pem", TLS / "key.pem"

@@ -54,7 +54,7 @@ TEMPORARY = {
 
 
 @pytest.mark.parametrize("outcome", TEMPORARY.values(), ids=TEMPORARY)
-def test_a_temporary_problem_is_retried_as_often_as_allowed(
+def test_temporary_problems_are_retried(
     outcome: httpx2.Response | Exception,
 ) -> None:
     script = Script(outcome, outcome, httpx2.Response(200, json={"ready": True}))
@@ -85,9 +85,7 @@ WRONG_CERTIFICATE.__cause__ = ssl.SSLError("CERTIFICATE_VERIFY_FAILED")
         (httpx2.UnsupportedProtocol("no"), "unreachable", "cannot be reached"),
     ],
 )
-def test_a_permanent_problem_is_not_retried(
-    error: Exception, error_type: str, message: str
-) -> None:
+def test_permanent_problems_are_final(error: Exception, error_type: str, message: str) -> None:
     script = Script(error)
     with pytest.raises(ServerError, match=message) as caught:
         script.info()

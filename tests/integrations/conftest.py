@@ -52,11 +52,6 @@ class CountingJudge:
         return self.evaluator.evaluate_many(batch)
 
 
-@pytest.fixture(scope="session")
-def embedded() -> trivet.Evaluator:
-    return trivet.Evaluator(threads=1)
-
-
 @pytest.fixture
 def judge(embedded: trivet.Evaluator) -> CountingJudge:
     return CountingJudge(embedded)

@@ -59,9 +59,7 @@ def test_all_scores_of_an_example_are_one_evaluation(judge: Any, rows: Rows) -> 
     assert judge.calls == [1]
 
 
-def test_a_cancelled_request_leaves_the_verdict_to_others(
-    embedded: trivet.Evaluator, rows: Rows
-) -> None:
+def test_a_cancelled_request_leaves_others_alone(embedded: trivet.Evaluator, rows: Rows) -> None:
     held = HeldJudge(embedded)
     batcher = RequestBatcher(held)
 

@@ -30,9 +30,7 @@ FACTORIES = {
 }
 
 
-def test_a_judge_without_evaluate_many_gives_the_same(
-    judge: Any, single_judge: Any, rows: Rows
-) -> None:
+def test_both_kinds_of_judge_give_the_same(judge: Any, single_judge: Any, rows: Rows) -> None:
     examples = [RagExample(r["question"], tuple(r["contexts"]), r["response"]) for r in rows]
     examples.insert(1, RagExample("Where?", (), "Here."))
     together, singly = judge_many(judge, examples), judge_many(single_judge, examples)
@@ -65,9 +63,7 @@ def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:
 
 
 @pytest.mark.parametrize("name", FACTORIES)
-def test_a_missing_tool_is_named_with_its_package(
-    name: str, judge: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_tool_is_named(name: str, judge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module(f"trivet.integrations.{name}")
     factory, package = FACTORIES[name]
     imported = importlib.import_module
@@ -83,9 +79,7 @@ def test_a_missing_tool_is_named_with_its_package(
     assert f"is not installed: pip install '{package}'" in str(caught.value)
 
 
-def test_a_tool_with_a_missing_dependency_is_not_called_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_a_missing_dependency_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "half_there.py").write_text('"""Half."""\nimport not_there_at_all\n')
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all") as caught:

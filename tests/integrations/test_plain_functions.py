@@ -54,9 +54,7 @@ def test_score_columns_count_what_the_mean_leaves_out(verdicts: list[Any]) -> No
     assert score_columns([])["faithfulness"]["score"] is None
 
 
-def test_faithfulness_defaults_to_the_adherence_of_the_bundle(
-    judge: Any, single_judge: Any, verdicts: list[Any]
-) -> None:
+def test_thresholds_have_defaults(judge: Any, single_judge: Any, verdicts: list[Any]) -> None:
     assert default_threshold(judge) == judge.bundle.info.thresholds.adherence
     assert default_threshold(single_judge) == 0.5
     supported, unsupported, _ = verdicts

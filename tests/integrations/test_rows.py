@@ -41,15 +41,13 @@ def test_arrays_none_and_mapped_names_are_read() -> None:
         read_row({}, {"prompt": "question"})
 
 
+MISSING = r"has no contexts .*; found question, response\); name .* with mapping: contexts=NAME"
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "message"),
     [
-        (
-            {"question": "q", "response": "r"},
-            "missing_field",
-            r"the row has no contexts .*; found question, response\); name the field with "
-            r"mapping: contexts=NAME",
-        ),
+        ({"question": "q", "response": "r"}, "missing_field", MISSING),
         ({"question": 3, "contexts": ["a"], "response": "r"}, "bad_field", "question is a number"),
         ({"question": "q", "contexts": [3], "response": "r"}, "bad_field", r"contexts\[0\] is a n"),
     ],

@@ -44,9 +44,7 @@ def theirs(tmp_path: Path, wordpiece_file: Path) -> Any:
 
 
 @pytest.mark.parametrize("output_format", ["spans", "tokens"])
-def test_lettucedetect_has_the_same_shapes(
-    theirs: Any, embedded: Any, rows: Rows, output_format: str
-) -> None:
+def test_shapes_are_the_same(theirs: Any, embedded: Any, rows: Rows, output_format: str) -> None:
     row = rows[1]
     call = {"context": row["contexts"], "question": row["question"], "answer": row["response"]}
     real = theirs.predict(**call, output_format=output_format)

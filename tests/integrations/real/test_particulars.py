@@ -114,9 +114,7 @@ def test_phoenix_binds_renamed_fields_of_concurrent_tasks(
     assert values[1]["explanation"].startswith("unsupported: ")
 
 
-def test_trulens_metrics_are_called_and_loaded_by_name(
-    judge: Any, rows: Rows, verdicts: list[Any]
-) -> None:
+def test_trulens_metrics_are_loaded_by_name(judge: Any, rows: Rows, verdicts: list[Any]) -> None:
     pytest.importorskip("trulens.core")
     made = trulens.metrics(judge)
     assert made[0].name == "trivet_faithfulness"

@@ -22,9 +22,7 @@ def ray() -> Iterator[Any]:
     ray.shutdown()
 
 
-def test_two_ray_actors_score_all_rows(
-    ray: Any, rows: Rows, expected: Callable[[str], Any]
-) -> None:
+def test_two_ray_actors_score_rows(ray: Any, rows: Rows, expected: Callable[[str], Any]) -> None:
     many = [{"number": number, **rows[number % 3]} for number in range(150)]
     many[70]["contexts"] = [""]
     data = ray.data.from_items(many, override_num_blocks=4)

@@ -26,9 +26,7 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def test_spark_adds_scores_and_errors(
-    spark: Any, rows: Rows, expected: Callable[[str], Any]
-) -> None:
+def test_spark_adds_score_columns(spark: Any, rows: Rows, expected: Callable[[str], Any]) -> None:
     many = [{"number": number, **rows[number % 3]} for number in range(90)]
     many[40]["contexts"] = [""]
     frame = spark.createDataFrame(many).repartition(4)

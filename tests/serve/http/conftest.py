@@ -119,11 +119,6 @@ def refusal(response: httpx2.Response) -> tuple[int, str, str]:
     return response.status_code, body["error_type"], body["error"]
 
 
-@pytest.fixture(scope="session")
-def embedded() -> Evaluator:
-    return Evaluator(threads=1)
-
-
 @pytest.fixture(scope="module")
 def server(embedded: Evaluator) -> Iterator[Asked]:
     """Return the app with default settings; one for a file."""
@@ -157,8 +152,3 @@ def serve(embedded: Evaluator) -> Iterator[Serve]:
 @pytest.fixture
 def backend() -> EvenBackend:
     return EvenBackend()
-
-
-@pytest.fixture
-def example() -> dict[str, Any]:
-    return dict(EXAMPLE)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -33,6 +33,7 @@ class Echo:
         self.early = False
         self.hold: asyncio.Event | None = None
         self.answer = b"ok"
+        self.health = Health()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scopes.append(scope)
@@ -57,29 +58,19 @@ class Echo:
         await send({"type": "http.response.body", "body": self.answer})
 
 
-class Running:
-    """A server in front of an ``Echo``."""
-
-    def __init__(self, port: int, health: Health) -> None:
-        self.port = port
-        self.health = health
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await connect(self.port)
-
-    async def exchange(self, *parts: bytes) -> bytes:
-        """Send parts on one connection and return all that comes until it is closed."""
-        reader, writer = await self.connect()
-        with contextlib.suppress(ConnectionError):
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-        return await rest(reader, writer)
-
-
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Open a connection that sends small parts at once."""
     return await asyncio.open_connection("127.0.0.1", port, proto=socket.IPPROTO_TCP)
+
+
+async def exchange(port: int, *parts: bytes) -> bytes:
+    """Send parts on a new connection and return what comes until the server closes it."""
+    reader, writer = await connect(port)
+    with contextlib.suppress(ConnectionError):
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+    return await rest(reader, writer)
 
 
 async def rest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
@@ -100,41 +91,21 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 @contextlib.asynccontextmanager
-async def running(app: Echo, max_body_pieces: int, **settings: Any) -> AsyncIterator[Running]:
+async def running(*, max_body_pieces: int = 50, **settings: Any) -> AsyncIterator[tuple[int, Echo]]:
+    """Run a server in front of an ``Echo``, for a limited time; yield its port and the app."""
+    echo = Echo()
     chosen = ServerSettings(port=0, **{"max_body_bytes": 10_000, **settings})
-    health = Health()
-    parts: dict[str, Any] = {"health": health, "metrics": Metrics(), "keys": None}
-    guarded = RequestMiddleware(app, **parts, settings=chosen, max_body_pieces=max_body_pieces)
+    parts: dict[str, Any] = {"health": echo.health, "metrics": Metrics(), "keys": None}
+    guarded = RequestMiddleware(echo, **parts, settings=chosen, max_body_pieces=max_body_pieces)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     server = GranianServer(guarded, bound, chosen)
     server.start()
     try:
-        yield Running(port, health)
+        async with asyncio.timeout(PATIENCE):
+            yield port, echo
     finally:
         await server.close(0.2)
-
-
-def on_a_server(
-    scenario: Callable[[Running, Echo], Awaitable[None]],
-    *,
-    max_body_pieces: int = 50,
-    **settings: Any,
-) -> None:
-    """Run a scenario with a time limit."""
-
-    async def whole() -> None:
-        echo = Echo()
-        async with asyncio.timeout(PATIENCE), running(echo, max_body_pieces, **settings) as server:
-            await scenario(server, echo)
-
-    asyncio.run(whole())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something to become true."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def status_of(received: bytes) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.serve.http.conftest import Asked, EvenBackend, refusal
@@ -15,7 +15,7 @@ from trivet.evaluation.evaluator import Evaluator
 
 TEXTS = ("question", "query", "contexts", "documents", "response", "answer", "text", "title")
 NAMES = (*TEXTS, "id", "timeout_ms", "allow_empty_contexts", "examples", "inputs", "data")
-
+PATHS = ("/v1/evaluate", "/v1/relevance", "/v1/lettucedetect/spans", "/v2/models/trivet/infer")
 
 texts = st.text(max_size=30) | st.sampled_from(["", " ", "\0", "‮", "é", "\U0001f468‍", "a" * 999])
 numbers = st.integers() | st.floats() | st.sampled_from([1e308, 10**400, -0.0, 2**63])
@@ -60,24 +60,20 @@ def no_constant(name: str) -> None:
     raise AssertionError(f"{name} stands in an answer")
 
 
-PATHS = ("/v1/evaluate", "/v1/relevance", "/v1/lettucedetect/spans", "/v2/models/trivet/infer")
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(max_examples=300)
 @given(bodies, st.sampled_from(PATHS))
 @example({"question": "a", "contexts": ["b"], "response": "c"}, "/v1/evaluate")
 def test_any_json_is_answered(quick: Asked, body: Any, path: str) -> None:
     check(quick, path, json.dumps(body).encode())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(max_examples=150)
 @given(bodies, st.binary(max_size=8), st.integers(0, 200), st.sampled_from(PATHS))
 def test_any_damage_is_answered(quick: Asked, body: Any, damage: bytes, at: int, path: str) -> None:
     raw = json.dumps(body, ensure_ascii=False).encode(errors="surrogatepass")
     check(quick, path, raw[:at] + damage + raw[at + len(damage) :])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(good)
 def test_valid_requests_are_evaluated(quick: Asked, body: dict[str, Any]) -> None:
     allowed = {**body, "allow_empty_contexts": True}

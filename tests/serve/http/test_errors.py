@@ -12,14 +12,13 @@ from unittest.mock import Mock
 
 import pytest
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
-from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
+from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
 from trivet.records import BackendError, Evaluation, FailedEvaluation
 from trivet.serve.http.errors import RequestError, failure_error, request_error
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Predictions
+from trivet.serve.scheduling.predictions import Draining, Overloaded, Predictions
 
 
 @pytest.mark.parametrize(
@@ -27,14 +26,10 @@ from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, P
     [
         (Overloaded("full", "windows", 2.1), 429, "overloaded", {"Retry-After": "3"}),
         (Overloaded("full", "requests", 0.0), 429, "overloaded", {"Retry-After": "1"}),
-        (Expired("late"), 504, "deadline", {}),
         (Draining("stops"), 503, "draining", {"Retry-After": "1", "Connection": "close"}),
-        (ClientDisconnect(), 499, "client_gone", {}),
-        (HTTPException(404), 404, "not_found", {}),
         (HTTPException(405, headers={"Allow": "GET"}), 405, "method_not_allowed", {"Allow": "GET"}),
         (RequestError("too_large", "big"), 413, "too_large", {"Connection": "close"}),
-        (ZeroDivisionError("a secret"), 500, "internal", {}),
-        (KeyError("question"), 500, "internal", {}),
+        (KeyError("a secret"), 500, "internal", {}),
     ],
 )
 def test_every_exception_has_a_status_and_a_type(
@@ -59,8 +54,8 @@ def test_unknown_routes_and_methods_are_errors_of_the_same_form(server: Asked) -
     assert refusal(server.post("/metrics", b""))[0] == 405
 
 
-def test_a_valid_request_id_is_kept(server: Asked, example: dict[str, Any]) -> None:
-    named = server.post("/v1/evaluate", example, {"X-Request-Id": "trace-7:a/b"})
+def test_a_valid_request_id_is_kept(server: Asked) -> None:
+    named = server.post("/v1/evaluate", EXAMPLE, {"X-Request-Id": "trace-7:a/b"})
     assert named.headers["x-request-id"] == "trace-7:a/b"
     ids = set()
     for strange in ("", "a b", "x" * 129, "<script>", "é".encode()):
@@ -71,15 +66,10 @@ def test_a_valid_request_id_is_kept(server: Asked, example: dict[str, Any]) -> N
     assert len(ids) == 5
 
 
-@pytest.fixture
-def locked(serve: Serve, tmp_path: Path) -> Asked:
+def test_without_a_key_only_health_is_answered(serve: Serve, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("first-key\nsecond-key\n")
-    return serve(ServerSettings(keys_file=keys), KeyRing.read(keys))
-
-
-def test_without_a_key_only_health_is_answered(locked: Asked, example: dict[str, Any]) -> None:
-    server = locked
+    server = serve(ServerSettings(keys_file=keys), KeyRing.read(keys))
     open_ = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
     assert {server.get(path).status_code for path in open_} == {200}
     closed = ["/v1/info", "/metrics", "/openapi.json", "/docs", "/v2", "/v2/models/trivet/ready"]
@@ -90,17 +80,11 @@ def test_without_a_key_only_health_is_answered(locked: Asked, example: dict[str,
         assert refusal(answer)[:2] == (401, "unauthorized")
         assert answer.headers["www-authenticate"] == "Bearer"
     for key in ("first-key", "second-key"):
-        answer = server.post("/v1/evaluate", example, {"Authorization": f"Bearer {key}"})
+        answer = server.post("/v1/evaluate", EXAMPLE, {"Authorization": f"Bearer {key}"})
         assert answer.status_code == 200
-
-
-def test_a_key_is_checked_before_the_body_is_read(locked: Asked) -> None:
-    async def never() -> Any:
-        raise AssertionError("the body was read")
-
-    wire = Wire(b"")
-    locked.run(locked.app(scope_of("/v1/evaluate"), never, wire.send))
-    assert wire.sent[0]["status"] == 401
+    unread, sent = Mock(side_effect=AssertionError("the body was read")), Wire(b"")
+    server.run(server.app(scope_of("/v1/evaluate"), unread, sent.send))
+    assert sent.sent[0]["status"] == 401
 
 
 def scope_of(path: str) -> dict[str, Any]:
@@ -118,19 +102,17 @@ def scope_of(path: str) -> dict[str, Any]:
     }
 
 
-def test_a_full_queue_is_answered_at_once_with_retry_after(
-    serve: Serve, backend: EvenBackend, example: dict[str, Any]
-) -> None:
+def test_a_full_queue_is_answered_with_retry_after(serve: Serve, backend: EvenBackend) -> None:
     server = serve(ServerSettings(max_requests=1), backend=backend)
     backend.gate.clear()
 
     async def ask() -> Any:
-        first = asyncio.create_task(server.client.post("/v1/evaluate", json=example))
+        first = asyncio.create_task(server.client.post("/v1/evaluate", json=EXAMPLE))
         await asyncio.to_thread(backend.entered.wait)
         # Refused before it is read: nobody notices that the second one is no JSON.
         others = [
             await server.client.post("/v1/evaluate", content=content)
-            for content in (json.dumps(example), "{")
+            for content in (json.dumps(EXAMPLE), "{")
         ]
         backend.gate.set()
         return await first, others
@@ -144,54 +126,37 @@ def test_a_full_queue_is_answered_at_once_with_retry_after(
     assert server.metric('trivet_requests_total{code="429",route="/v1/evaluate"}') == 2
 
 
-def test_a_request_beyond_its_timeout_gets_504(
-    serve: Serve, backend: EvenBackend, example: dict[str, Any]
-) -> None:
+def test_a_request_beyond_its_timeout_gets_504(serve: Serve, backend: EvenBackend) -> None:
     server = serve(backend=backend)
     backend.gate.clear()
-    answer = server.post("/v1/evaluate", {**example, "timeout_ms": 30})
+    answer = server.post("/v1/evaluate", {**EXAMPLE, "timeout_ms": 30})
     assert refusal(answer) == (504, "deadline", "not answered within timeout_ms (30)")
     backend.gate.set()
     assert server.metric('trivet_rejected_total{reason="deadline"}') == 1
 
 
-def test_a_draining_server_refuses_new_work(serve: Serve, example: dict[str, Any]) -> None:
-    server = serve(backend=EvenBackend())
-    server.health.drain()
-    assert server.run(server.batcher.drain(1.0))
-    answer = server.post("/v1/evaluate", example)
-    assert refusal(answer)[:2] == (503, "draining")
-    assert answer.headers["connection"] == "close"
-    for path in ("/health/ready", "/v2/health/ready", "/v2/models/trivet/ready"):
-        status, error_type, message = refusal(server.get(path))
-        assert (status, error_type) == (503, "unhealthy")
-        assert "draining" in message
-    assert server.get("/health/live").json() == {"status": "live"}
-
-
-def test_a_broken_backend_is_an_error(serve: Serve, example: dict[str, Any]) -> None:
+def test_a_broken_backend_is_an_error(serve: Serve) -> None:
     backend = EvenBackend(value=float("nan"))
     server = serve(backend=backend)
-    status, error_type, message = refusal(server.post("/v1/evaluate", example))
+    status, error_type, message = refusal(server.post("/v1/evaluate", EXAMPLE))
     assert (status, error_type) == (500, "non_finite")
     assert "nan" in message
-    many = server.post("/v1/evaluate", {"examples": [example]})
+    many = server.post("/v1/evaluate", {"examples": [EXAMPLE]})
     assert many.json()["results"][0]["error"]["code"] == "non_finite"
     assert server.metric('trivet_failed_examples_total{code="non_finite"}') == 2
     backend.error = BackendError("the GPU is gone")
-    found = refusal(server.post("/v1/evaluate", example))
+    found = refusal(server.post("/v1/evaluate", EXAMPLE))
     assert found == (500, "backend_failed", "the GPU is gone")
 
 
 def test_an_unexpected_exception_is_internal_and_reveals_nothing(
     serve: Serve,
-    example: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = serve(backend=EvenBackend())
     monkeypatch.setattr(server.batcher, "evaluate", Mock(side_effect=ZeroDivisionError("a secret")))
-    answer = server.post("/v1/evaluate", example, {"X-Request-Id": "r-9"})
+    answer = server.post("/v1/evaluate", EXAMPLE, {"X-Request-Id": "r-9"})
     status, error_type, message = refusal(answer)
     assert (status, error_type) == (500, "internal")
     assert "secret" not in message
@@ -201,9 +166,7 @@ def test_an_unexpected_exception_is_internal_and_reveals_nothing(
 
 
 @pytest.mark.parametrize("path", ["/v1/evaluate", "/v1/relevance", "/v2/models/trivet/infer"])
-def test_no_answer_holds_a_number_that_is_not_finite(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_no_answer_holds_nan(serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     server = serve(backend=EvenBackend())
     judge = server.batcher.evaluate
 
@@ -251,14 +214,12 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_client_that_hangs_up_frees_its_place(
-    serve: Serve, backend: EvenBackend, path: str
-) -> None:
+def test_a_client_that_left_frees_its_place(serve: Serve, backend: EvenBackend, path: str) -> None:
     server = serve(backend=backend)
     backend.gate.clear()
 
     async def hang_up() -> Wire:
-        # The first holds the engine, so that the second waits when its client goes.
+        # The first holds the backend, so that the second waits when its client goes.
         holding = asyncio.create_task(
             server.client.post("/v1/evaluate", json=PATHS["/v1/evaluate"])
         )

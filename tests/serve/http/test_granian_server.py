@@ -10,18 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.judges import until
 from tests.serve.http.connections import (
     GET,
     POST,
-    Echo,
-    Running,
     answer,
+    connect,
     error_of,
-    on_a_server,
+    exchange,
     rest,
+    running,
     status_of,
-    until,
 )
+
+pytestmark = pytest.mark.anyio
 
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -42,9 +44,9 @@ async def trickle(writer: asyncio.StreamWriter, byte: bytes) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"G", b"\r\n\r\n", GET[:20], GET[:-1]])
 @pytest.mark.parametrize("trickled", [b"", b"x", b"\r\n"])
-def test_headers_that_do_not_end_close_the_connection(begun: bytes, trickled: bytes) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        reader, writer = await server.connect()
+async def test_headers_that_do_not_end_close_the_connection(begun: bytes, trickled: bytes) -> None:
+    async with running(header_timeout_seconds=0.2) as (port, echo):
+        reader, writer = await connect(port)
         writer.write(begun)
         sending = asyncio.create_task(trickle(writer, trickled))
         received = await rest(reader, writer)
@@ -52,13 +54,11 @@ def test_headers_that_do_not_end_close_the_connection(begun: bytes, trickled: by
         assert received == b"" or status_of(received) == 400
         assert not echo.requests or trickled == b"\r\n"
 
-    on_a_server(scenario, header_timeout_seconds=0.2)
-
 
 @pytest.mark.parametrize("trickled", [b"", b"x"])
-def test_a_body_that_stalls_or_trickles_is_answered_408(trickled: bytes) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        reader, writer = await server.connect()
+async def test_a_body_that_stalls_or_trickles_is_answered_408(trickled: bytes) -> None:
+    async with running(body_timeout_seconds=0.2, max_body_pieces=5000) as (port, echo):
+        reader, writer = await connect(port)
         writer.write(POST + b"Content-Length: 5000\r\n\r\n")
         sending = asyncio.create_task(trickle(writer, trickled))
         received = await rest(reader, writer)
@@ -71,46 +71,38 @@ def test_a_body_that_stalls_or_trickles_is_answered_408(trickled: bytes) -> None
         assert error["request_id"].encode() in received.partition(b"\r\n\r\n")[0]
         assert not echo.requests
 
-    on_a_server(scenario, body_timeout_seconds=0.2, max_body_pieces=5000)
-
 
 @pytest.mark.parametrize("begun", [b"", GET[:10]])
-def test_an_idle_connection_is_closed_silently(begun: bytes) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        reader, writer = await server.connect()
+async def test_an_idle_connection_is_closed_silently(begun: bytes) -> None:
+    async with running(header_timeout_seconds=0.2) as (port, _):
+        reader, writer = await connect(port)
         writer.write(GET)
         assert await answer(reader) == (200, b"ok")
         writer.write(begun)
         assert await rest(reader, writer) == b""
 
-    on_a_server(scenario, header_timeout_seconds=0.2)
 
-
-def test_the_time_of_the_app_does_not_count_as_the_clients() -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
+async def test_the_time_of_the_app_does_not_count_as_the_clients() -> None:
+    async with running(header_timeout_seconds=0.1, body_timeout_seconds=0.1) as (port, echo):
         echo.hold = asyncio.Event()
-        reader, writer = await server.connect()
+        reader, writer = await connect(port)
         writer.write(POST + b"Content-Length: 2\r\n\r\nab")
         await until(lambda: echo.requests)
         asyncio.get_running_loop().call_later(0.25, echo.hold.set)
         assert await answer(reader) == (200, b"ok")
         writer.close()
 
-    on_a_server(scenario, header_timeout_seconds=0.1, body_timeout_seconds=0.1)
-
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs TCP_USER_TIMEOUT")
-def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
+async def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
+    async with running(body_timeout_seconds=0.2) as (port, echo):
         echo.answer = b"x" * 20_000_000
         with socket.socket() as unread:
             unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            unread.connect(("127.0.0.1", server.port))
+            unread.connect(("127.0.0.1", port))
             unread.sendall(GET)
-            await until(lambda: established(server.port) == 1)
-            await until(lambda: established(server.port) == 0)
-
-    on_a_server(scenario, body_timeout_seconds=0.2)
+            await until(lambda: established(port) == 1)
+            await until(lambda: established(port) == 0)
 
 
 def established(port: int) -> int:
@@ -134,16 +126,14 @@ def established(port: int) -> int:
     ],
     ids=["a value", "in pieces", "a path", "lines", "many lines", "a flood"],
 )
-def test_headers_beyond_the_limits_are_answered_431_without_a_body(
+async def test_headers_beyond_the_limits_are_answered_431_without_a_body(
     parts: tuple[bytes, ...],
 ) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        received = await server.exchange(*parts)
+    async with running() as (port, echo):
+        received = await exchange(port, *parts)
         assert received == b"" or status_of(received) == 431  # a flood may end in a reset
         assert received.endswith(b"\r\n\r\n") or len(parts) > 3
         assert not echo.scopes
-
-    on_a_server(scenario)
 
 
 @pytest.mark.parametrize(
@@ -155,28 +145,24 @@ def test_headers_beyond_the_limits_are_answered_431_without_a_body(
     ],
     ids=["claim", "bytes", "chunks"],
 )
-def test_a_large_body_is_refused(request_bytes: bytes, said: str) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        received = await server.exchange(request_bytes)
+async def test_a_large_body_is_refused(request_bytes: bytes, said: str) -> None:
+    async with running() as (port, echo):
+        received = await exchange(port, request_bytes)
         assert (status_of(received), error_of(received)["error_type"]) == (413, "too_large")
         assert said in error_of(received)["error"]
         assert b"connection: close" in received
         assert not echo.requests
 
-    on_a_server(scenario)
-
 
 @pytest.mark.parametrize("body", [b"", b"x" * 1_000_000])
-def test_a_body_that_was_answered_before_its_end_is_not_read(body: bytes) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
+async def test_a_body_that_was_answered_before_its_end_is_not_read(body: bytes) -> None:
+    async with running() as (port, echo):
         echo.early = True
-        reader, writer = await server.connect()
+        reader, writer = await connect(port)
         writer.write(POST + b"Content-Length: 9999\r\n\r\n")
         assert (await answer(reader))[0] == 413
         writer.write(body)
         assert await rest(reader, writer) == b""
-
-    on_a_server(scenario)
 
 
 # Framing --------------------------------------------------------------------------------------
@@ -222,9 +208,9 @@ def test_a_body_that_was_answered_before_its_end_is_not_read(body: bytes) -> Non
         b"GET /\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n",
     ],
 )
-def test_malformed_framing_is_answered_400_and_closed(request_bytes: bytes) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        received = await server.exchange(request_bytes + SMUGGLED)
+async def test_malformed_framing_is_answered_400_and_closed(request_bytes: bytes) -> None:
+    async with running() as (port, echo):
+        received = await exchange(port, request_bytes + SMUGGLED)
         assert status_of(received) == 400
         assert received.count(b"\r\ndate: ") == 1
         if not received.endswith(b"\r\n\r\n"):  # the parser's refusals have no body
@@ -232,27 +218,20 @@ def test_malformed_framing_is_answered_400_and_closed(request_bytes: bytes) -> N
         assert "/smuggled" not in [scope["path"] for scope in echo.scopes]
         assert ("/first", b"") not in echo.requests
 
-    on_a_server(scenario)
 
-
-def test_http_2_is_closed_without_an_answer() -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        assert await server.exchange(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED) == b""
+async def test_http_2_is_closed_without_an_answer() -> None:
+    async with running() as (port, echo):
+        assert await exchange(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED) == b""
         assert not echo.scopes
-
-    on_a_server(scenario)
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_chunks_win_over_a_length_and_end_the_connection(order: int) -> None:
+async def test_chunks_win_over_a_length_and_end_the_connection(order: int) -> None:
     headers = [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"][::order]
-
-    async def scenario(server: Running, echo: Echo) -> None:
-        received = await server.exchange(POST + b"".join(headers) + b"\r\n" + END + SMUGGLED)
+    async with running() as (port, echo):
+        received = await exchange(port, POST + b"".join(headers) + b"\r\n" + END + SMUGGLED)
         assert received.count(b"\r\ndate: ") == 1
         assert echo.requests == [("/first", b"")]
-
-    on_a_server(scenario)
 
 
 @pytest.mark.parametrize(
@@ -268,54 +247,46 @@ def test_chunks_win_over_a_length_and_end_the_connection(order: int) -> None:
     ],
     ids=["upgrade", "HTTP/1.0", "case", "trailer", "99 headers", "long header", "49 chunks"],
 )
-def test_unusual_requests_within_the_limits_are_answered(request_bytes: bytes) -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        reader, writer = await server.connect()
+async def test_unusual_requests_within_the_limits_are_answered(request_bytes: bytes) -> None:
+    async with running() as (port, echo):
+        reader, writer = await connect(port)
         writer.write(request_bytes)
         assert await answer(reader) == (200, b"ok")
         assert b"authorization" not in dict(echo.scopes[0]["headers"]), "a trailer is no header"
         writer.close()
 
-    on_a_server(scenario)
-
 
 # Ends -----------------------------------------------------------------------------------------
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
-        reader, writer = await server.connect()
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with running() as (port, echo):
+        reader, writer = await connect(port)
         writer.write(b"".join(GET.replace(b"first", b"%d" % number) for number in range(50)))
         assert [await answer(reader) for _ in range(50)] == [(200, b"ok")] * 50
         assert [path for path, _ in echo.requests] == [f"/{number}" for number in range(50)]
         writer.close()
 
-    on_a_server(scenario)
 
-
-def test_the_app_learns_that_a_client_hung_up() -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
+async def test_the_app_learns_that_a_client_hung_up() -> None:
+    async with running() as (port, echo):
         echo.hold = asyncio.Event()
-        _, writer = await server.connect()
+        _, writer = await connect(port)
         writer.write(GET)
         await until(lambda: echo.requests)
         writer.close()
         await until(lambda: echo.gone)
 
-    on_a_server(scenario)
 
-
-def test_while_draining_each_answer_ends_its_connection() -> None:
-    async def scenario(server: Running, echo: Echo) -> None:
+async def test_while_draining_each_answer_ends_its_connection() -> None:
+    async with running() as (port, echo):
         echo.hold = asyncio.Event()
-        idle, busy = await server.connect(), await server.connect()
+        idle, busy = await connect(port), await connect(port)
         busy[1].write(GET)
         await until(lambda: echo.requests)
-        server.health.drain()
+        echo.health.drain()
         echo.hold.set()
         assert b"connection: close" in await rest(*busy)
         idle[1].write(GET)
         assert b"connection: close" in await rest(*idle)
-        assert status_of(await server.exchange(GET)) == 200  # new connections are accepted
-
-    on_a_server(scenario)
+        assert status_of(await exchange(port, GET)) == 200  # new connections are accepted

@@ -3,110 +3,97 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from tests.judges import until
 from tests.serve.http.conftest import EvenBackend
-from tests.serve.http.connections import PATIENCE, until
+from tests.serve.http.connections import PATIENCE
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import BackendError, RagExample
 from trivet.serve.http.health import CANARY, CHECKS, Health
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.scheduling.batcher import Batcher
 
+pytestmark = pytest.mark.anyio
 
-def with_health(
+
+@contextlib.asynccontextmanager
+async def warmed_up(
     backend: EvenBackend,
-    scenario: Callable[[Health, Batcher], Awaitable[None]],
     *,
     canary_seconds: float = 0.05,
     hung_seconds: float = 60.0,
-    watch: Metrics | None = None,
     **bounds: Any,
-) -> None:
-    """Run a scenario with a warmed batcher and nothing that checks by itself."""
-
-    async def whole() -> None:
-        health = Health(canary_seconds=canary_seconds, hung_seconds=hung_seconds, watch=watch)
-        batcher = Batcher(Evaluator(backend=backend), watch=health, **bounds)
-        await batcher.start()
-        await batcher.evaluate([CANARY])
-        health.warmed(batcher)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await scenario(health, batcher)
-        finally:
-            backend.gate.set()
-            await health.close()
-            await batcher.close()
-
-    asyncio.run(whole())
+) -> AsyncIterator[tuple[Health, Batcher]]:
+    """Yield the health of a batcher that has answered; nothing checks it by itself."""
+    health = Health(canary_seconds=canary_seconds, hung_seconds=hung_seconds)
+    batcher = Batcher(Evaluator(backend=backend), watch=health, **bounds)
+    await batcher.start()
+    await batcher.evaluate([CANARY])
+    health.warmed(batcher)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield health, batcher
+    finally:
+        backend.gate.set()
+        await health.close()
+        await batcher.close()
 
 
-def test_before_the_warm_up_it_is_live_but_not_ready() -> None:
+async def test_before_the_warm_up_it_is_live_but_not_ready() -> None:
     health = Health()
     assert health.ready() == "warming up"
-    assert health.live() is None
-    asyncio.run(health.check())  # nothing to check yet
+    await health.check()  # nothing to check yet
     assert health.live() is None
 
 
-def test_a_working_backend_is_ready_and_live(backend: EvenBackend) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+async def test_a_working_backend_is_ready_and_live(backend: EvenBackend) -> None:
+    async with warmed_up(backend, canary_seconds=PATIENCE) as (health, _):
         for _ in range(CHECKS + 1):
             before = len(backend.calls)
             await health.check()
             assert len(backend.calls) == before + 1
             assert (health.ready(), health.live()) == (None, None)
 
-    with_health(backend, scenario, canary_seconds=PATIENCE)
 
-
-def test_a_broken_backend_is_not_ready_and_after_three_checks_not_live(
+async def test_a_broken_backend_is_not_ready_and_after_three_checks_not_live(
     backend: EvenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+    async with warmed_up(backend, canary_seconds=PATIENCE) as (health, _):
         backend.error = BackendError("the GPU is gone")
         for number in range(1, CHECKS + 1):
             assert health.live() is None
             await health.check()
             assert f"check {number} of 3 failed" in caplog.text
-            ready = health.ready()
-            assert ready is not None
-            assert "the GPU is gone" in ready
-        live = health.live()
-        assert live is not None
-        assert live.startswith("3 checks in a row failed; the last: the canary failed")
+            assert "the GPU is gone" in str(health.ready())
+        reason = "3 checks in a row failed; the last: the canary failed"
+        assert str(health.live()).startswith(reason)
         backend.error = None
         await health.check()
         assert (health.ready(), health.live()) == (None, None)
 
-    with_health(backend, scenario, canary_seconds=PATIENCE)
 
-
-def test_failures_that_are_not_in_a_row_keep_it_live(backend: EvenBackend) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+async def test_failures_that_are_not_in_a_row_keep_it_live(backend: EvenBackend) -> None:
+    async with warmed_up(backend, canary_seconds=PATIENCE) as (health, _):
         for broken in (True, True, False) * 2:
             backend.error = BackendError("the GPU is gone") if broken else None
             await health.check()
             assert health.live() is None
             assert (health.ready() is None) != broken
 
-    with_health(backend, scenario, canary_seconds=PATIENCE)
 
-
-def test_a_hung_call_is_not_ready_at_once_and_after_three_checks_not_live(
+async def test_a_hung_call_is_not_ready_at_once_and_after_three_checks_not_live(
     backend: EvenBackend,
 ) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+    async with warmed_up(backend, hung_seconds=0.2) as (health, batcher):
         backend.gate.clear()
         asked = asyncio.create_task(batcher.evaluate([CANARY]))
         await until(lambda: (batcher.state().call_seconds or 0) > 0.2)
-        ready = health.ready()
-        assert ready is not None
-        assert "a backend call has been running for" in ready
+        assert "a backend call has been running for" in str(health.ready())
         for _ in range(CHECKS):
             assert health.live() is None
             await health.check()
@@ -117,12 +104,10 @@ def test_a_hung_call_is_not_ready_at_once_and_after_three_checks_not_live(
         await health.check()
         assert (health.ready(), health.live()) == (None, None)
 
-    with_health(backend, scenario, hung_seconds=0.2)
 
-
-def test_a_long_queue_that_moves_is_healthy(backend: EvenBackend) -> None:
+async def test_a_long_queue_that_moves_is_healthy(backend: EvenBackend) -> None:
     # No call is long, but the canary waits through ten checks for its turn.
-    async def scenario(health: Health, batcher: Batcher) -> None:
+    async with warmed_up(backend, canary_seconds=0.01, hung_seconds=5.0) as (health, batcher):
         example = RagExample(CANARY.question, ("river " * 1800,), CANARY.response)
         backend.gate.clear()
         work = [asyncio.create_task(batcher.evaluate([example])) for _ in range(2)]
@@ -133,14 +118,12 @@ def test_a_long_queue_that_moves_is_healthy(backend: EvenBackend) -> None:
             assert (health.ready(), health.live()) == (None, None)
         await asyncio.gather(*work)
 
-    with_health(backend, scenario, canary_seconds=0.01, hung_seconds=5.0)
-
 
 @pytest.mark.parametrize("bound", [{"most_requests": 1}, {"most_windows": 1}])
-def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
+async def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
     backend: EvenBackend, bound: dict[str, Any]
 ) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+    async with warmed_up(backend, hung_seconds=0.5, **bound) as (health, batcher):
         backend.gate.clear()
         example = RagExample(CANARY.question, ("river " * 1800,), CANARY.response)
         full = asyncio.create_task(batcher.evaluate([example]))
@@ -157,11 +140,9 @@ def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
         await health.check()
         assert (health.ready(), health.live()) == (None, None)
 
-    with_health(backend, scenario, hung_seconds=0.5, **bound)
 
-
-def test_failed_calls_do_not_count_as_answers(backend: EvenBackend) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+async def test_failed_calls_do_not_count_as_answers(backend: EvenBackend) -> None:
+    async with warmed_up(backend, hung_seconds=0.1, most_requests=1) as (health, batcher):
         await asyncio.sleep(0.12)  # nothing was evaluated: that is no failure
         backend.error = BackendError("the GPU is gone")
         await batcher.evaluate([CANARY])  # fails, just now
@@ -176,32 +157,26 @@ def test_failed_calls_do_not_count_as_answers(backend: EvenBackend) -> None:
         await health.check()
         assert health.ready() is None
 
-    with_health(backend, scenario, hung_seconds=0.1, most_requests=1)
 
-
-def test_a_canary_that_never_runs_is_a_fault(backend: EvenBackend) -> None:
+async def test_a_canary_that_never_runs_is_a_fault(backend: EvenBackend) -> None:
     class Deaf(Batcher):
-        """A batcher whose engine thread took the work and is gone."""
+        """A batcher whose thread took the work and is gone."""
 
         async def evaluate(self, *given: Any, **more: Any) -> Any:
             await asyncio.Event().wait()
 
-    async def scenario() -> None:
-        health = Health(canary_seconds=0.01, hung_seconds=0.1)
-        health.warmed(Deaf(Evaluator(backend=backend)))
-        async with asyncio.timeout(PATIENCE):
-            while health.live() is None:
-                await health.check()
-        ready = health.ready()
-        assert ready is not None
-        assert ready.startswith("work waits, but no backend call was answered for")
-        await health.close()
-
-    asyncio.run(scenario())
+    health = Health(canary_seconds=0.01, hung_seconds=0.1)
+    health.warmed(Deaf(Evaluator(backend=backend)))
+    async with asyncio.timeout(PATIENCE):
+        while health.live() is None:
+            await health.check()
+    reason = "work waits, but no backend call was answered for"
+    assert str(health.ready()).startswith(reason)
+    await health.close()
 
 
-def test_while_draining_it_is_live_and_not_checked(backend: EvenBackend) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+async def test_while_draining_it_is_live_and_not_checked(backend: EvenBackend) -> None:
+    async with warmed_up(backend) as (health, _):
         health.drain()
         before = len(backend.calls)
         await health.check()
@@ -209,11 +184,9 @@ def test_while_draining_it_is_live_and_not_checked(backend: EvenBackend) -> None
         assert health.ready() == "draining: the server is shutting down"
         assert health.live() is None
 
-    with_health(backend, scenario)
 
-
-def test_it_is_checked_repeatedly_until_cancelled(backend: EvenBackend) -> None:
-    async def scenario(health: Health, batcher: Batcher) -> None:
+async def test_it_is_checked_repeatedly_until_cancelled(backend: EvenBackend) -> None:
+    async with warmed_up(backend, canary_seconds=0.02) as (health, _):
         backend.error = BackendError("the GPU is gone")
         watching = asyncio.create_task(health.watch())
         await until(health.live)
@@ -223,16 +196,12 @@ def test_it_is_checked_repeatedly_until_cancelled(backend: EvenBackend) -> None:
         await asyncio.wait([watching])
         assert watching.cancelled()
 
-    with_health(backend, scenario, canary_seconds=0.02)
 
-
-def test_events_of_the_batcher_are_passed_on(backend: EvenBackend) -> None:
+def test_events_of_the_batcher_are_passed_on() -> None:
     metrics = Metrics()
-
-    async def scenario(health: Health, batcher: Batcher) -> None:
-        health.rejected("windows")
-
-    with_health(backend, scenario, watch=metrics)
+    health = Health(watch=metrics)
+    health.called(3, 0.1)
+    health.rejected("windows")
     page = metrics.page(None)[0]
-    assert b"trivet_call_windows_count 1.0" in page
+    assert b"trivet_call_windows_sum 3.0" in page
     assert b'trivet_rejected_total{reason="windows"} 1.0' in page

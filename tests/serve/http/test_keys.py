@@ -48,19 +48,20 @@ def replace(file: Path, text: str) -> None:
         (None, False),
     ],
 )
-def test_only_a_known_bearer_key_passes(
-    file: Path, authorization: str | None, accepted: bool
-) -> None:
+def test_only_a_known_key_passes(file: Path, authorization: str | None, accepted: bool) -> None:
     assert KeyRing.read(file).accepts(authorization) == accepted
 
 
-def test_keys_follow_the_file(file: Path) -> None:
+def test_keys_follow_the_file_and_stay_secret(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     ring = KeyRing.read(file)
     replace(file, "beta-0123456789\ngamma-0123456789\n")
-    assert not ring.accepts("Bearer alpha-0123456789")
-    assert ring.accepts("Bearer beta-0123456789")
-    assert ring.accepts("Bearer gamma-0123456789")
+    for key, accepted in (("alpha", False), ("beta", True), ("gamma", True)):
+        assert ring.accepts(f"Bearer {key}-0123456789") == accepted
     assert len(ring) == 2
+    assert caplog.records
+    for text in (caplog.text, repr(vars(ring)), repr(ring)):
+        assert "0123456789" not in text
 
 
 def test_no_empty_line_of_any_kind_is_a_key(file: Path) -> None:
@@ -105,9 +106,7 @@ def test_a_file_that_breaks_or_goes_away_changes_nothing_and_is_logged_once(
         (None, "cannot be read: No such file"),
     ],
 )
-def test_a_file_without_usable_keys_is_refused_without_telling_them(
-    tmp_path: Path, text: str | None, message: str
-) -> None:
+def test_a_file_without_keys_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "keys"
     if text is not None:
         file.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -117,9 +116,7 @@ def test_a_file_without_usable_keys_is_refused_without_telling_them(
     assert not {"bad key", "geheim"} & set(str(refusal.value).split())
 
 
-def test_a_world_readable_file_is_warned_about(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_world_readable_file_is_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     KeyRing.read(file)
     assert not caplog.records
     file.chmod(0o644)
@@ -127,9 +124,7 @@ def test_a_world_readable_file_is_warned_about(
     assert "every user of this machine can read the keys; chmod 600 it" in caplog.text
 
 
-def test_every_key_is_compared_in_constant_time(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_compared_in_constant_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ring = KeyRing.read(file)
     compared: list[tuple[int, int]] = []
 
@@ -141,14 +136,3 @@ def test_every_key_is_compared_in_constant_time(
     assert ring.accepts("Bearer alpha-0123456789")  # the first fits, and the second is tried too
     assert not ring.accepts("Bearer x")
     assert compared == [(32, 32)] * 4
-
-
-def test_no_key_is_kept_or_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    ring = KeyRing.read(file)
-    replace(file, "gamma-0123456789\n")
-    ring.accepts("Bearer gamma-0123456789")
-    ring.accepts("Bearer delta-0123456789")
-    assert caplog.records
-    for text in (caplog.text, repr(vars(ring)), repr(ring)):
-        assert "0123456789" not in text

@@ -10,12 +10,13 @@ import httpx2
 import pytest
 
 import trivet
-from tests.serve.http.conftest import Asked, refusal
+from tests.serve.http.conftest import EXAMPLE, Asked, refusal
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.open_inference import OUTPUTS
 
 INFER = "/v2/models/trivet/infer"
 LENGTH = "inference-header-content-length"
+Inputs = list[dict[str, Any]]
 
 
 def tensor(name: str, *texts: str, **more: Any) -> dict[str, Any]:
@@ -23,11 +24,11 @@ def tensor(name: str, *texts: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def inputs(example: dict[str, Any]) -> list[dict[str, Any]]:
+def inputs() -> Inputs:
     return [
-        tensor("question", example["question"]),
-        tensor("contexts", *example["contexts"], "It is red."),
-        tensor("response", example["response"]),
+        tensor("question", EXAMPLE["question"]),
+        tensor("contexts", *EXAMPLE["contexts"], "It is red."),
+        tensor("response", EXAMPLE["response"]),
     ]
 
 
@@ -36,16 +37,14 @@ def outputs_of(answer: httpx2.Response) -> dict[str, Any]:
     return {output["name"]: output for output in answer.json()["outputs"]}
 
 
-def expected(embedded: Evaluator, example: dict[str, Any], **more: Any) -> dict[str, Any]:
-    asked = {**example, "contexts": [*example["contexts"], "It is red."]}
-    return json.loads(embedded.evaluate(**asked, **more).to_json())  # type: ignore[no-any-return]
+def expected(embedded: Evaluator, **more: Any) -> Any:
+    asked = {**EXAMPLE, "contexts": [*EXAMPLE["contexts"], "It is red."], **more}
+    return json.loads(embedded.evaluate(**asked).to_json())
 
 
-def test_the_verdict_comes_in_tensors(
-    server: Asked, embedded: Evaluator, example: dict[str, Any], inputs: list[dict[str, Any]]
-) -> None:
+def test_the_verdict_comes_in_tensors(server: Asked, embedded: Evaluator, inputs: Inputs) -> None:
     answer = server.post(INFER, {"id": "r1", "inputs": inputs})
-    body, verdict = answer.json(), expected(embedded, example)
+    body, verdict = answer.json(), expected(embedded)
     assert (body["id"], body["model_name"], body["model_version"]) == ("r1", "trivet", "1")
     outputs = outputs_of(answer)
     assert list(outputs) == list(OUTPUTS)
@@ -56,9 +55,11 @@ def test_the_verdict_comes_in_tensors(
     assert "server-timing" in answer.headers
     versioned = server.post("/v2/models/trivet/versions/1/infer", {"inputs": inputs})
     assert outputs_of(versioned) == outputs
+    asked = {"inputs": inputs, "outputs": [{"name": "completeness"}, {"name": "relevance"}]}
+    assert list(outputs_of(server.post(INFER, asked))) == ["completeness", "relevance"]
 
 
-def test_an_undefined_score_is_minus_one(server: Asked, inputs: list[dict[str, Any]]) -> None:
+def test_an_undefined_score_is_minus_one(server: Asked, inputs: Inputs) -> None:
     inputs[2] = tensor("response", "")
     outputs = outputs_of(server.post(INFER, {"inputs": inputs}))
     assert [outputs[name]["data"] for name in ("faithfulness", "utilization")] == [[-1.0], [-1.0]]
@@ -66,35 +67,24 @@ def test_an_undefined_score_is_minus_one(server: Asked, inputs: list[dict[str, A
     assert json.loads(outputs["verdict"]["data"][0])["faithfulness"] is None
 
 
-def test_options_are_an_object_in_a_tensor(
-    server: Asked, embedded: Evaluator, example: dict[str, Any], inputs: list[dict[str, Any]]
-) -> None:
+def test_options_are_json_in_a_tensor(server: Asked, embedded: Evaluator, inputs: Inputs) -> None:
     options = json.dumps({"id": "q7", "timeout_ms": 30_000, "allow_empty_contexts": True})
     asked = [*inputs, tensor("options_json", options)]
     outputs = outputs_of(server.post(INFER, {"inputs": asked}))
-    assert json.loads(outputs["verdict"]["data"][0]) == expected(embedded, example, id="q7")
+    assert json.loads(outputs["verdict"]["data"][0]) == expected(embedded, id="q7")
     asked[1] = {"name": "contexts", "shape": [0], "datatype": "BYTES", "data": []}
     assert outputs_of(server.post(INFER, {"inputs": asked}))["relevance"]["data"] == [-1.0]
     assert refusal(server.post(INFER, {"inputs": asked[:3]}))[:2] == (422, "empty_contexts")
 
 
-def test_rows_may_be_nested_and_have_a_batch_dimension_of_one(
-    server: Asked, inputs: list[dict[str, Any]]
-) -> None:
+def test_rows_may_have_a_batch_dimension_of_one(server: Asked, inputs: Inputs) -> None:
     flat = outputs_of(server.post(INFER, {"inputs": inputs}))
     batched = [{**each, "shape": [1, *each["shape"]], "data": [each["data"]]} for each in inputs]
     assert outputs_of(server.post(INFER, {"inputs": batched})) == flat
     assert outputs_of(server.post(INFER, {"inputs": inputs[::-1]})) == flat
 
 
-def test_only_requested_outputs_are_returned(server: Asked, inputs: list[dict[str, Any]]) -> None:
-    asked = {"inputs": inputs, "outputs": [{"name": "completeness"}, {"name": "relevance"}]}
-    assert list(outputs_of(server.post(INFER, asked))) == ["completeness", "relevance"]
-
-
-def test_tensors_may_follow_the_json_in_both_directions(
-    server: Asked, inputs: list[dict[str, Any]]
-) -> None:
+def test_tensors_may_follow_the_json_in_both_directions(server: Asked, inputs: Inputs) -> None:
     plain = outputs_of(server.post(INFER, {"inputs": inputs}))
     head, behind = in_binary(inputs)
     head["parameters"] = {"binary_data_output": True}
@@ -117,7 +107,7 @@ def test_tensors_may_follow_the_json_in_both_directions(
     assert list(outputs_of(post_binary(server, head, behind))) == ["relevance"]
 
 
-def in_binary(inputs: list[dict[str, Any]]) -> tuple[dict[str, Any], bytes]:
+def in_binary(inputs: Inputs) -> tuple[dict[str, Any], bytes]:
     """Return a request whose texts stand behind its JSON."""
     heads, behind = [], b""
     for each in inputs:
@@ -151,25 +141,19 @@ def post_binary(server: Asked, head: dict[str, Any], behind: bytes) -> httpx2.Re
         ({"parameters": {"binary_data_size": 4}}, "input contexts has both data and binary"),
     ],
 )
-def test_a_wrong_input_is_named(
-    server: Asked, inputs: list[dict[str, Any]], change: dict[str, Any], said: str
-) -> None:
+def test_a_wrong_input_is_named(server: Asked, inputs: Inputs, change: Any, said: str) -> None:
     inputs[1] |= change
     status, error_type, message = refusal(server.post(INFER, {"inputs": inputs}))
     assert (status, error_type) == (422, "validation")
     assert said in message
 
 
-def test_other_faults_are_named_too(server: Asked, inputs: list[dict[str, Any]]) -> None:
-    unknown = {"inputs": inputs, "outputs": [{"name": "bleu"}]}
+def test_other_faults_are_named_too(server: Asked, inputs: Inputs) -> None:
+    two, unknown = tensor("question", "When?", "Where?"), [{"name": "bleu"}]
     cases: list[tuple[Any, int, str]] = [
-        (
-            {"inputs": [tensor("question", "When?", "Where?"), *inputs[1:]]},
-            422,
-            "shape [2], not [1",
-        ),
+        ({"inputs": [two, *inputs[1:]]}, 422, "question has the shape [2], not [1]"),
         ({"inputs": [tensor("question"), *inputs[1:]]}, 422, "question has the shape [0], not [1]"),
-        (unknown, 422, "outputs[0].name: Input should be"),
+        ({"inputs": inputs, "outputs": unknown}, 422, "outputs[0].name: Input should be"),
         ({"inputs": [*inputs, tensor("options_json", "[]")]}, 422, "options_json: body: Input"),
         ({"inputs": [*inputs, tensor("options_json", '{"top": 1}')]}, 422, "unknown: top; known:"),
         ({"inputs": [*inputs, tensor("options_json", "{")]}, 400, "options_json: Invalid JSON"),
@@ -184,37 +168,38 @@ def test_other_faults_are_named_too(server: Asked, inputs: list[dict[str, Any]])
 
 
 @pytest.mark.parametrize(
-    ("change", "behind", "error_type", "said"),
+    ("question", "error_type", "said"),
     [
-        (len, b"", "validation", "binary_data_size must be a number of bytes up to 0"),
-        (None, b"x", "validation", "1 bytes after the last input belong to no input"),
-        (b"\x01\x00\x00\x00\xff", b"", "invalid_unicode", "input question is not UTF-8"),
-        (b"\x01\x00\x00\x00\x00\x00", b"", "validation", "a text is longer than its tensor"),
-        (b"\xff\xff\xff\xffabc", b"", "validation", "a text is longer than its tensor"),
-        (b"\x00\x00", b"", "validation", "a text is longer than its tensor"),
+        (b"\x01\x00\x00\x00\xff", "invalid_unicode", "input question is not UTF-8"),
+        (b"\x01\x00\x00\x00\x00\x00", "validation", "a text is longer than its tensor"),
+        (b"\xff\xff\xff\xffabc", "validation", "a text is longer than its tensor"),
+        (b"\x00\x00", "validation", "a text is longer than its tensor"),
     ],
 )
 def test_broken_binary_is_refused(
-    server: Asked,
-    inputs: list[dict[str, Any]],
-    change: Any,
-    behind: bytes,
-    error_type: str,
-    said: str,
+    server: Asked, inputs: Inputs, question: bytes, error_type: str, said: str
 ) -> None:
-    head, packed = in_binary(inputs)
-    if change is len:
-        packed = b""
-    elif change is not None:
-        first = head["inputs"][0]["parameters"]["binary_data_size"]
-        head["inputs"][0]["parameters"]["binary_data_size"] = len(change)
-        packed = change + packed[first:]
-    found = refusal(post_binary(server, head, packed + behind))
+    head, behind = in_binary(inputs)
+    parameters = head["inputs"][0]["parameters"]
+    rest = behind[parameters["binary_data_size"] :]
+    parameters["binary_data_size"] = len(question)
+    found = refusal(post_binary(server, head, question + rest))
     assert found[1] == error_type
     assert said in found[2]
 
 
-def test_the_length_of_the_json_must_be_one(server: Asked, inputs: list[dict[str, Any]]) -> None:
+def test_binary_of_another_size_is_refused(server: Asked, inputs: Inputs) -> None:
+    head, behind = in_binary(inputs)
+    for given, said in (
+        (b"", "binary_data_size must be a number of bytes up to 0"),
+        (behind + b"x", "1 bytes after the last input belong to no input"),
+    ):
+        found = refusal(post_binary(server, head, given))
+        assert found[1] == "validation"
+        assert said in found[2]
+
+
+def test_the_length_of_the_json_must_be_one(server: Asked, inputs: Inputs) -> None:
     raw = json.dumps({"inputs": inputs}).encode()
     for length in ("-1", "x", "", "99999999", "1_0", "²", "9" * 5000):
         found = refusal(server.post(INFER, raw, {LENGTH: length.encode()}))  # type: ignore[dict-item]

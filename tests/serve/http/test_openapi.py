@@ -88,9 +88,7 @@ def test_every_reference_resolves(document: Any) -> None:
 
 
 @pytest.mark.parametrize("route", WITH_BODIES, ids=lambda route: route.path)
-def test_every_example_is_answered_as_the_schema_says(
-    server: Asked, document: Any, route: RouteFacts
-) -> None:
+def test_examples_fit_the_schema(server: Asked, document: Any, route: RouteFacts) -> None:
     operation = document["paths"][route.path]["post"]
     asked = operation["requestBody"]["content"][JSON]
     told = operation["responses"]["200"]["content"][JSON]
@@ -150,10 +148,6 @@ def test_fields_are_explained(document: Any) -> None:
     for name in ("EvaluateOne", "EvaluateMany", "RelevanceBody", "LettuceDetectBody", "Verdict"):
         for field, about in parts[name]["properties"].items():
             assert about.get("description"), f"{name}.{field}"
-    said = parts["Verdict"]["properties"]["faithfulness"]["description"]
-    assert said == (
-        "Support of the weakest part of the response, in [0, 1]. null without a response."
-    )
     assert "Attributes" not in json.dumps(parts)
 
 

@@ -7,8 +7,6 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
 from trivet.serve.http.errors import RequestError
@@ -156,16 +154,3 @@ def test_messages_do_not_repeat_long_input() -> None:
     ):
         message = refused(json.dumps({**GOOD, **change}).encode())[1]
         assert message.count("secret") <= 6
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
-
-
-@given(json_values | st.binary(max_size=60))
-def test_anything_else_is_refused_and_nothing_else_is_raised(value: Any) -> None:
-    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
-    refused(raw)

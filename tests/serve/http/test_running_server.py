@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.judges import until
 from tests.serve.http.conftest import EXAMPLE, EvenBackend
-from tests.serve.http.connections import GET, PATIENCE, connect, rest, status_of, until
+from tests.serve.http.connections import GET, PATIENCE, connect, exchange, status_of
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
@@ -24,47 +26,35 @@ from trivet.serve.http.running_server import RunningServer, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parent / "tls"
-CERTIFICATE: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
 GET_LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-Scenario = Callable[[RunningServer, httpx2.AsyncClient], Awaitable[None]]
+pytestmark = pytest.mark.anyio
 
 
-def serve(
+@contextlib.asynccontextmanager
+async def serving(
     backend: EvenBackend,
-    scenario: Scenario,
     verify: ssl.SSLContext | bool = True,
     *,
     warm: bool = True,
     **settings: Any,
-) -> None:
-    """Run a scenario on a server; ``warm=False`` leaves its start to the scenario."""
-
-    async def whole() -> None:
-        chosen = ServerSettings(port=0, **settings)
-        server = RunningServer(Evaluator(backend=backend), chosen)
-        with bind(chosen.host, chosen.port) as bound:
-            starting = asyncio.create_task(server.start(bound))
-            await (starting if warm else until(lambda: server.url))
-            try:
-                async with (
-                    asyncio.timeout(PATIENCE),
-                    httpx2.AsyncClient(base_url=server.url, verify=verify) as client,
-                ):
-                    await scenario(server, client)
-            finally:
-                backend.gate.set()
-                await starting
-                await server.stop()
-
-    asyncio.run(whole())
-
-
-async def exchange(server: RunningServer, request: bytes) -> bytes:
-    """Send a request on a new connection, and return all that comes until it is closed."""
-    reader, writer = await connect(port_of(server))
-    writer.write(request)
-    return await rest(reader, writer)
+) -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
+    """Run a server; with ``warm=False`` it may still be starting."""
+    chosen = ServerSettings(port=0, **settings)
+    server = RunningServer(Evaluator(backend=backend), chosen)
+    with bind(chosen.host, chosen.port) as bound:
+        starting = asyncio.create_task(server.start(bound))
+        await (starting if warm else until(lambda: server.url))
+        try:
+            async with (
+                asyncio.timeout(PATIENCE),
+                httpx2.AsyncClient(base_url=server.url, verify=verify) as client,
+            ):
+                yield server, client
+        finally:
+            backend.gate.set()
+            await starting
+            await server.stop()
 
 
 def port_of(server: RunningServer) -> int:
@@ -74,24 +64,23 @@ def port_of(server: RunningServer) -> int:
 # Start ----------------------------------------------------------------------------------------
 
 
-def test_it_is_live_at_once_and_ready_after_windows_of_all_lengths(backend: EvenBackend) -> None:
+async def test_it_is_ready_after_windows_of_all_lengths(
+    backend: EvenBackend,
+) -> None:
     backend.gate.clear()
-
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+    async with serving(backend, warm=False) as (server, client):
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["error"]) == (503, "warming up")
         assert (await client.get("/health/live")).status_code == 200
         backend.gate.set()
         await until(lambda: server.health.ready() is None)
         assert (await client.get("/health/ready")).status_code == 200
-
-    serve(backend, scenario, warm=False)
     lengths = [length for _, length in backend.calls]
     assert len(lengths) >= len(warm_up_examples(512))
     assert (min(lengths) < 64, max(lengths) > 448) == (True, True)
 
 
-def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> None:
+async def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> None:
     class OneCallBackend(EvenBackend):
         """Shuts its gate after the first call."""
 
@@ -103,8 +92,7 @@ def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> None:
 
     backend = OneCallBackend()
     backend.gate.clear()
-
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+    async with serving(backend, warm=False, max_queued_windows=2) as (server, client):
         await until(backend.entered.is_set)
         body = {"examples": [EXAMPLE] * 20}  # while the queue is empty, it may exceed the limit
         work = asyncio.create_task(client.post("/v1/evaluate", json=body))
@@ -117,21 +105,16 @@ def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> None:
         assert (await work).status_code == 200
         await until(lambda: server.health.ready() is None)
 
-    serve(backend, scenario, warm=False, max_queued_windows=2)
 
-
-def test_a_backend_that_fails_on_a_stored_example_is_refused(backend: EvenBackend) -> None:
+async def test_a_backend_that_fails_on_a_stored_example_is_refused(backend: EvenBackend) -> None:
     backend.error = BackendError("the backend is broken")
     message = r"cannot evaluate a stored example \(backend_failed\)"
 
-    async def whole() -> None:
-        server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
-        with pytest.raises(BackendError, match=message):
-            await server.start(bind("127.0.0.1", 0))
-        assert server.health.ready() == "warming up"
-        await server.stop()
-
-    asyncio.run(whole())
+    server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
+    with pytest.raises(BackendError, match=message):
+        await server.start(bind("127.0.0.1", 0))
+    assert server.health.ready() == "warming up"
+    await server.stop()
 
 
 def test_a_taken_port_and_a_foreign_address_are_refused() -> None:
@@ -162,48 +145,44 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-def test_tls_is_at_least_1_2_and_plain_http_is_refused(backend: EvenBackend) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+async def test_tls_is_at_least_1_2_and_plain_http_is_refused(backend: EvenBackend) -> None:
+    files: dict[str, Any] = {"tls_cert": TLS / "cert.pem", "tls_key": TLS / "key.pem"}
+    async with serving(backend, verify=trusting(), **files) as (server, client):
         assert server.url.startswith("https://")
         assert (await client.post("/v1/evaluate", json=EXAMPLE)).status_code == 200
-        assert b"HTTP" not in await exchange(server, GET_LIVE)
+        assert b"HTTP" not in await exchange(port_of(server), GET_LIVE)
         old = trusting()
         with pytest.warns(DeprecationWarning, match="TLSv1_1"):
             old.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises(ssl.SSLError):
             await asyncio.open_connection("127.0.0.1", port_of(server), ssl=old)
 
-    serve(backend, scenario, verify=trusting(), **CERTIFICATE)
 
-
-def test_a_certificate_that_cannot_be_read_is_refused(backend: EvenBackend, tmp_path: Path) -> None:
+async def test_an_unreadable_certificate_is_refused(backend: EvenBackend, tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("nothing")
-
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
-        raise AssertionError("it started")
-
     for cert in (tmp_path / "cert.pem", tmp_path / "missing.pem"):
         with pytest.raises(ConfigError, match=rf"TLS cannot be set up with {cert}"):
-            serve(backend, scenario, tls_cert=cert, tls_key=TLS / "key.pem")
+            async with serving(backend, tls_cert=cert, tls_key=TLS / "key.pem"):
+                pass
 
 
 # Connections ----------------------------------------------------------------------------------
 
 
-def test_a_connection_beyond_the_limit_waits_for_another_to_close(backend: EvenBackend) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+async def test_a_connection_beyond_the_limit_waits(
+    backend: EvenBackend,
+) -> None:
+    async with serving(backend, max_connections=3) as (server, _):
         held = [await connect(port_of(server)) for _ in range(3)]
         for _, writer in held:
             writer.write(GET[:9])
-        waiting = asyncio.create_task(exchange(server, GET_LIVE))
+        waiting = asyncio.create_task(exchange(port_of(server), GET_LIVE))
         await asyncio.wait([waiting], timeout=0.1)
         assert not waiting.done()
         held[0][1].close()
         assert status_of(await waiting) == 200
         for _, writer in held:
             writer.close()
-
-    serve(backend, scenario, max_connections=3)
 
 
 def test_connections_leave_files_for_the_process(
@@ -226,8 +205,8 @@ def test_connections_leave_files_for_the_process(
         most_connections(512)
 
 
-def test_without_a_free_descriptor_connections_wait(backend: EvenBackend) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+async def test_without_a_free_descriptor_connections_wait(backend: EvenBackend) -> None:
+    async with serving(backend) as (server, _):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket() as asking, socket.socket() as lowest:
             asking.setblocking(False)
@@ -244,23 +223,25 @@ def test_without_a_free_descriptor_connections_wait(backend: EvenBackend) -> Non
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert status_of(await receiving) == 200
 
-    serve(backend, scenario)
-
 
 # Drain ----------------------------------------------------------------------------------------
 
 
-def test_while_draining_old_work_is_finished_and_new_work_refused(backend: EvenBackend) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+async def test_draining_finishes_old_work_and_refuses_new_work(
+    backend: EvenBackend,
+) -> None:
+    async with serving(backend) as (server, client):
         backend.gate.clear()
         work = [asyncio.create_task(client.post("/v1/evaluate", json=EXAMPLE)) for _ in range(3)]
         await until(lambda: server.batcher.state().requests == 3)
         stopping = asyncio.create_task(server.stop())
         await until(lambda: server.batcher.state().draining)
-        ready = await client.get("/health/ready")
-        assert (ready.status_code, ready.headers["connection"]) == (503, "close")
-        assert ready.json()["error"] == "draining: the server is shutting down"
-        assert (await client.get("/health/live")).status_code == 200
+        for path in ("/health/ready", "/v2/health/ready", "/v2/models/trivet/ready"):
+            ready = await client.get(path)
+            assert (ready.status_code, ready.headers["connection"]) == (503, "close")
+            assert ready.json()["error_type"] == "unhealthy"
+            assert ready.json()["error"] == "draining: the server is shutting down"
+        assert (await client.get("/health/live")).json() == {"status": "live"}
         refused = await client.post("/v1/evaluate", json=EXAMPLE)
         assert (refused.status_code, refused.json()["error_type"]) == (503, "draining")
         assert "retry-after" in refused.headers
@@ -273,27 +254,22 @@ def test_while_draining_old_work_is_finished_and_new_work_refused(backend: EvenB
         with pytest.raises(httpx2.ConnectError):
             await client.get("/health/live")
 
-    serve(backend, scenario)
 
-
-def test_idle_and_unfinished_connections_do_not_delay_the_end(backend: EvenBackend) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+async def test_idle_and_unfinished_connections_do_not_delay_the_end(backend: EvenBackend) -> None:
+    async with serving(backend, header_timeout_seconds=0.5, grace_seconds=1.0) as (server, client):
         assert (await client.get("/health/live")).status_code == 200  # stays open, idle
-        waiting = [asyncio.create_task(exchange(server, begun)) for begun in (b"", GET[:9])]
+        port = port_of(server)
+        waiting = [asyncio.create_task(exchange(port, begun)) for begun in (b"", GET[:9])]
         assert (await client.get("/health/live")).status_code == 200
         assert await server.stop()
         assert await asyncio.gather(*waiting) == [b"", b""]
 
-    serve(backend, scenario, header_timeout_seconds=0.5, grace_seconds=1.0)
 
-
-def test_work_beyond_the_grace_period_is_reported_and_answered(backend: EvenBackend) -> None:
-    async def scenario(server: RunningServer, client: httpx2.AsyncClient) -> None:
+async def test_work_beyond_the_grace_period_is_reported_and_answered(backend: EvenBackend) -> None:
+    async with serving(backend, grace_seconds=0.2) as (server, client):
         backend.gate.clear()
         work = asyncio.create_task(client.post("/v1/evaluate", json=EXAMPLE))
         await until(lambda: server.batcher.state().call_seconds is not None)
         assert not await server.stop()
         answer = await work
         assert (answer.status_code, answer.json()["error_type"]) == (503, "draining")
-
-    serve(backend, scenario, grace_seconds=0.2)

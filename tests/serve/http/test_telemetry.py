@@ -134,9 +134,7 @@ def test_failures_are_counted_and_failures_of_the_server_are_errors(
     assert "Jonas" not in told.everything()
 
 
-def test_texts_are_exported_only_if_that_is_turned_on(
-    told: Told, embedded: trivet.Evaluator
-) -> None:
+def test_texts_are_exported_only_on_request(told: Told, embedded: trivet.Evaluator) -> None:
     with contextlib.closing(Told(embedded, content=True)) as telling:
         for app in (told, telling):
             app.post("/v1/evaluate", EXAMPLE)

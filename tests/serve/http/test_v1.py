@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 import trivet
-from tests.serve.http.conftest import Asked, EvenBackend, Serve, refusal
+from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.evaluation.evaluator import Evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
@@ -22,47 +22,39 @@ from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.settings import ServerSettings
 
 
-def verdict_of(embedded: Evaluator, example: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return a verdict of the call as it looks after JSON."""
-    return json.loads(embedded.evaluate(**example, **more).to_json())  # type: ignore[no-any-return]
+def verdict_of(embedded: Evaluator, **changes: Any) -> Any:
+    """Return the evaluator's verdict on the changed example, as it looks after JSON."""
+    return json.loads(embedded.evaluate(**EXAMPLE | changes).to_json())
 
 
-def test_one_example_is_answered_with_its_verdict(
-    server: Asked, embedded: Evaluator, example: dict[str, Any]
-) -> None:
-    answer = server.post("/v1/evaluate", {**example, "id": "q1"})
+def test_one_example_is_answered_with_its_verdict(server: Asked, embedded: Evaluator) -> None:
+    answer = server.post("/v1/evaluate", {**EXAMPLE, "id": "q1"})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == verdict_of(embedded, example, id="q1")
+    assert answer.json() == verdict_of(embedded, id="q1")
 
 
 @pytest.mark.parametrize("field", ["question", "contexts", "response"])
-def test_fields_have_the_names_of_other_tools(
-    server: Asked, example: dict[str, Any], field: str
-) -> None:
-    expected = server.post("/v1/evaluate", example).json()
+def test_fields_have_the_names_of_other_tools(server: Asked, field: str) -> None:
+    expected = server.post("/v1/evaluate", EXAMPLE).json()
     assert len(FIELD_NAMES[field]) > 2
     for name in FIELD_NAMES[field]:
-        renamed = {name if key == field else key: value for key, value in example.items()}
+        renamed = {name if key == field else key: value for key, value in EXAMPLE.items()}
         assert server.post("/v1/evaluate", renamed).json() == expected
 
 
-def test_contexts_may_be_objects_and_their_ids_come_back(
-    server: Asked, embedded: Evaluator, example: dict[str, Any]
-) -> None:
+def test_contexts_may_be_objects_with_ids(server: Asked, embedded: Evaluator) -> None:
     texts = ["The bridge is old.", "It was built in 1884.", "The ferry is red."]
     objects = [{"text": texts[0], "id": "d1"}, texts[1], {"page_content": texts[2], "title": "F"}]
-    answer = server.post("/v1/evaluate", {**example, "contexts": objects}).json()
+    answer = server.post("/v1/evaluate", {**EXAMPLE, "contexts": objects}).json()
     assert answer.pop("context_ids") == ["d1", None, "F"]
-    assert answer == verdict_of(embedded, {**example, "contexts": texts})
+    assert answer == verdict_of(embedded, contexts=texts)
 
 
-def test_without_a_response_only_relevance_is_evaluated(
-    server: Asked, embedded: Evaluator, example: dict[str, Any]
-) -> None:
-    verdict = verdict_of(embedded, {**example, "response": ""})
-    assert server.post("/v1/evaluate", {**example, "response": ""}).json() == verdict
-    asked = {"query": example["question"], "documents": example["contexts"], "id": "r1"}
+def test_without_a_response_only_relevance_is_evaluated(server: Asked, embedded: Evaluator) -> None:
+    verdict = verdict_of(embedded, response="")
+    assert server.post("/v1/evaluate", {**EXAMPLE, "response": ""}).json() == verdict
+    asked = {"query": EXAMPLE["question"], "documents": EXAMPLE["contexts"], "id": "r1"}
     answer = server.post("/v1/relevance", asked).json()
     assert answer["id"] == "r1"
     assert answer["relevance"] == verdict["relevance"]
@@ -74,19 +66,17 @@ def test_without_a_response_only_relevance_is_evaluated(
     assert "utilization" not in json.dumps(answer)
 
 
-def test_each_of_several_examples_fails_alone(
-    server: Asked, embedded: Evaluator, example: dict[str, Any]
-) -> None:
+def test_each_of_several_examples_fails_alone(server: Asked, embedded: Evaluator) -> None:
     examples = [
-        {**example, "id": "a"},
-        {**example, "contexts": [" "], "id": "b"},
-        {**example, "contexts": ["x"] * (server.settings.max_contexts + 1), "id": "c"},
-        example,
+        {**EXAMPLE, "id": "a"},
+        {**EXAMPLE, "contexts": [" "], "id": "b"},
+        {**EXAMPLE, "contexts": ["x"] * (server.settings.max_contexts + 1), "id": "c"},
+        EXAMPLE,
     ]
     answer = server.post("/v1/evaluate", {"examples": examples})
     assert answer.status_code == 200
     first, blank, long, last = answer.json()["results"]
-    alone = verdict_of(embedded, example, id="a")
+    alone = verdict_of(embedded, id="a")
     assert first["id"] == "a"
     assert first["faithfulness"] == pytest.approx(alone["faithfulness"], abs=1e-4)
     assert (blank["id"], blank["error"]["code"]) == ("b", "empty_contexts")
@@ -97,22 +87,20 @@ def test_each_of_several_examples_fails_alone(
     assert server.post("/v1/evaluate", {"examples": []}).json() == {"results": []}
 
 
-def test_empty_contexts_may_be_allowed(
-    server: Asked, embedded: Evaluator, example: dict[str, Any]
-) -> None:
-    nothing = {**example, "contexts": []}
+def test_empty_contexts_may_be_allowed(server: Asked, embedded: Evaluator) -> None:
+    nothing = {**EXAMPLE, "contexts": []}
     status, error_type, message = refusal(server.post("/v1/evaluate", nothing))
     assert (status, error_type) == (422, "empty_contexts")
     assert "there are no contexts" in message
     allowed = server.post("/v1/evaluate", {**nothing, "allow_empty_contexts": True})
-    assert allowed.json() == verdict_of(embedded, nothing, allow_empty_contexts=True)
+    assert allowed.json() == verdict_of(embedded, contexts=[], allow_empty_contexts=True)
     assert refusal(server.post("/v1/relevance", {"question": "x", "contexts": []}))[0] == 422
 
 
-def test_a_large_request_is_parsed_in_a_thread(serve: Serve, example: dict[str, Any]) -> None:
+def test_a_large_request_is_parsed_in_a_thread(serve: Serve) -> None:
     server = serve(backend=EvenBackend())
     passage = "A ferry, red as it was, left at one, at two, at six, at ten. "
-    large = {**example, "contexts": [passage * 100] * 12}
+    large = {**EXAMPLE, "contexts": [passage * 100] * 12}
     assert len(json.dumps(large)) > 65_536
     answer = server.post("/v1/evaluate", large).json()
     assert answer["windows"] > 32
@@ -120,8 +108,8 @@ def test_a_large_request_is_parsed_in_a_thread(serve: Serve, example: dict[str, 
     assert answer["faithfulness"] == 0.5
 
 
-def test_server_timing_lists_the_stages(server: Asked, example: dict[str, Any]) -> None:
-    timing = server.post("/v1/evaluate", example).headers["server-timing"]
+def test_server_timing_lists_the_stages(server: Asked) -> None:
+    timing = server.post("/v1/evaluate", EXAMPLE).headers["server-timing"]
     stages = dict(part.split(";dur=") for part in timing.split(", "))
     assert list(stages) == ["tokenize", "queue", "infer", "finish"]
     assert all(float(milliseconds) >= 0 for milliseconds in stages.values())
@@ -141,32 +129,30 @@ def test_info_describes_model_backend_and_limits(server: Asked, embedded: Evalua
     assert all(getattr(server.settings, name) in (limits[name], None) for name in limits)
 
 
-def test_limits_are_those_of_the_settings(serve: Serve, example: dict[str, Any]) -> None:
+def test_limits_are_those_of_the_settings(serve: Serve) -> None:
     settings = ServerSettings(
         max_contexts=2, max_characters=80, max_examples=2, max_body_bytes=1000, max_timeout_ms=500
     )
     server = serve(settings)
     cases: list[tuple[dict[str, Any], str, str]] = [
-        ({**example, "contexts": ["a"] * 3}, "too_long", "contexts: 3 are more than"),
-        ({**example, "contexts": ["a", "b" * 81]}, "too_long", "contexts[1]: 81 characters"),
-        ({**example, "response": "b" * 81}, "too_long", "response: 81 characters are more"),
-        ({"examples": [example] * 3}, "too_long", "examples: 3 are more than max_examples (2)"),
-        ({**example, "timeout_ms": 501}, "validation", "timeout_ms: 501 is more than"),
-        ({**example, "response": "b" * 1000}, "too_large", "more than max_body_bytes=1000"),
+        ({**EXAMPLE, "contexts": ["a"] * 3}, "too_long", "contexts: 3 are more than"),
+        ({**EXAMPLE, "contexts": ["a", "b" * 81]}, "too_long", "contexts[1]: 81 characters"),
+        ({**EXAMPLE, "response": "b" * 81}, "too_long", "response: 81 characters are more"),
+        ({"examples": [EXAMPLE] * 3}, "too_long", "examples: 3 are more than max_examples (2)"),
+        ({**EXAMPLE, "timeout_ms": 501}, "validation", "timeout_ms: 501 is more than"),
+        ({**EXAMPLE, "response": "b" * 1000}, "too_large", "more than max_body_bytes=1000"),
     ]
     for body, error_type, said in cases:
         found = refusal(server.post("/v1/evaluate", body))
         assert found[:2] == (413 if error_type == "too_large" else 422, error_type), found
         assert said in found[2]
-    assert server.post("/v1/evaluate", {**example, "timeout_ms": 500}).status_code == 200
+    assert server.post("/v1/evaluate", {**EXAMPLE, "timeout_ms": 500}).status_code == 200
     assert server.metric('trivet_failed_examples_total{code="too_long"}') == 3
 
 
-def test_too_many_examples_are_refused_before_they_are_built(
-    server: Asked, example: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_examples_are_not_built(server: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExampleBody, "example", lambda body: pytest.fail("one was made"))
-    found = refusal(server.post("/v1/evaluate", {"examples": [example] * 65}))
+    found = refusal(server.post("/v1/evaluate", {"examples": [EXAMPLE] * 65}))
     assert found[:2] == (422, "too_long")
 
 
@@ -190,9 +176,7 @@ SPANS_BODY: dict[str, Any] = {
 }
 
 
-def test_lettucedetect_spans_are_those_of_the_integration(
-    server: Asked, embedded: Evaluator
-) -> None:
+def test_lettucedetect_spans_are_the_integrations(server: Asked, embedded: Evaluator) -> None:
     answer = server.post(SPANS, SPANS_BODY)
     assert answer.status_code == 200
     assert list(answer.json()) == ["predictions"]

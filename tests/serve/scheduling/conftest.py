@@ -101,12 +101,6 @@ async def open_batcher(
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Run asynchronous tests in asyncio."""
-    return "asyncio"
-
-
-@pytest.fixture
 async def at(gated_judge: Evaluator, gated: GatedBackend) -> AsyncIterator[GatedBatcher]:
     """Return a batcher with the usual settings."""
     async with open_batcher(gated_judge, gated) as opened:

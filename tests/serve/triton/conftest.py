@@ -1,4 +1,4 @@
-"""A fake of the part of Triton that models see, and a repository to load into it.
+"""A fake of the part of ``pb_utils`` that models see, and a repository to load into it.
 
 No package has Triton's Python backend for numpy 2; ``test_tritonserver.py`` runs the same
 repositories in a real server. The fake reads configs with Triton's own schema, checks names, types
@@ -23,14 +23,20 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.records import RagExample
 
+SCORES = ("faithfulness", "relevance", "utilization", "completeness")
+LONG = RagExample(
+    "When was the old mill built?",
+    tuple(f"Passage {n}. The old mill was built of stone in 18{n:02d}. " * 10 for n in range(12)),
+    "The mill was built in 1807. It was made of wood.",
+    id="long",
+)
 MODEL = "triton_python_backend_utils"
 TYPES = {"TYPE_INT64": np.int64, "TYPE_FP32": np.float32, "TYPE_STRING": np.object_}
 
 
 class Tensor:
-    """``pb_utils.Tensor``."""
-
     def __init__(self, name: str, array: Any) -> None:
         assert isinstance(array, np.ndarray) and array.flags.c_contiguous, name
         self._name, self._array = name, array
@@ -43,8 +49,6 @@ class Tensor:
 
 
 class TritonError:
-    """``pb_utils.TritonError``."""
-
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED = range(6)
     ALREADY_EXISTS, CANCELLED = 6, 7
 
@@ -59,8 +63,6 @@ class TritonError:
 
 
 class InferenceResponse:
-    """``pb_utils.InferenceResponse``."""
-
     def __init__(self, output_tensors: Sequence[Tensor], error: TritonError | None = None) -> None:
         self._tensors, self._error = list(output_tensors), error
 
@@ -75,8 +77,6 @@ class InferenceResponse:
 
 
 class PreferredMemory:
-    """``pb_utils.PreferredMemory``."""
-
     def __init__(self, preferred_memory_type: str, preferred_device_id: int = 0) -> None:
         assert (preferred_memory_type, preferred_device_id) == ("cpu", 0)
 
@@ -93,20 +93,13 @@ class Received:
 
 
 class FakeTriton:
-    """The server: loads a repository and passes tensors on.
-
-    Attributes:
-        models: Loaded models by name.
-        configs: Their configs, read with Triton's schema.
-        under_way: Running calls of each model, and their maximum so far.
-        asked: Shapes of ``input_ids`` in the calls of the encoder.
-    """
+    """The server: loads a repository and passes tensors on."""
 
     def __init__(self) -> None:
         self.models: dict[str, Any] = {}
         self.configs: dict[str, Any] = {}
-        self.under_way: dict[str, tuple[int, int]] = {}
-        self.asked: list[tuple[int, ...]] = []
+        self.under_way: dict[str, tuple[int, int]] = {}  # calls of a model: now, and at most
+        self.asked: list[tuple[int, ...]] = []  # shapes of input_ids in calls of the encoder
         self._lock = threading.Lock()
 
     def load(self, repository: Path) -> None:
@@ -184,8 +177,6 @@ def backend_utils() -> Iterator[types.ModuleType]:
     module.server = FakeTriton()
 
     class InferenceRequest:
-        """``pb_utils.InferenceRequest``, as a model makes one."""
-
         def __init__(
             self,
             model_name: str,
@@ -207,21 +198,15 @@ def backend_utils() -> Iterator[types.ModuleType]:
         async def async_exec(self) -> InferenceResponse:
             return await asyncio.to_thread(self.exec)
 
-    def get_input_tensor_by_name(request: Received, name: str) -> Tensor | None:
-        return next((each for each in request.inputs() if each.name() == name), None)
-
-    def get_output_tensor_by_name(response: InferenceResponse, name: str) -> Tensor | None:
-        return next((each for each in response.output_tensors() if each.name() == name), None)
-
-    def is_model_ready(model_name: str, model_version: str = "") -> bool:
-        return model_name in module.server.models
+    def by_name(tensors: Sequence[Tensor], name: str) -> Tensor | None:
+        return next((each for each in tensors if each.name() == name), None)
 
     module.Tensor, module.TritonError, module.PreferredMemory = Tensor, TritonError, PreferredMemory
     module.InferenceRequest, module.InferenceResponse = InferenceRequest, InferenceResponse
     module.TRITONSERVER_MEMORY_CPU = "cpu"
-    module.get_input_tensor_by_name = get_input_tensor_by_name
-    module.get_output_tensor_by_name = get_output_tensor_by_name
-    module.is_model_ready = is_model_ready
+    module.get_input_tensor_by_name = lambda request, name: by_name(request.inputs(), name)
+    module.get_output_tensor_by_name = lambda answer, name: by_name(answer.output_tensors(), name)
+    module.is_model_ready = lambda model_name: model_name in module.server.models
     sys.modules[MODEL] = module
     yield module
     for name in list(sys.modules):

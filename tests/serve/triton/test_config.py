@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as schema
 
 from trivet.backends.example_windows import Sizes
@@ -22,7 +24,7 @@ from trivet.serve.triton.config import (
     replayed,
     tensorrt_config,
 )
-from trivet.serve.triton.config_text import to_text
+from trivet.serve.triton.config_text import to_parameters, to_text
 
 WINDOW = 192
 NAMES = tuple(info.name for info in INPUTS)
@@ -65,6 +67,16 @@ def parameters(config: Any) -> dict[str, str]:
     return {name: value.string_value for name, value in config.parameters.items()}
 
 
+@given(st.text(st.characters(codec="ascii"), max_size=40), st.text("ab\"\\\n'{}#", max_size=200))
+def test_any_text_comes_back(name: str, value: str) -> None:
+    values = {"key": value, "other": "x" * 120}
+    inputs = [{"name": name, "optional": False, "dims": []}]
+    config = read({"input": inputs, "parameters": to_parameters(values)})
+    (found,) = config.input
+    assert (found.name, found.optional, list(found.dims)) == (name, False, [])
+    assert parameters(config) == values
+
+
 @pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime", "python-onnx"])
 def test_the_encoder_takes_windows_and_gives_outputs(kind: EncoderKind) -> None:
     config = encoder(kind)
@@ -74,6 +86,14 @@ def test_the_encoder_takes_windows_and_gives_outputs(kind: EncoderKind) -> None:
     assert list(config.version_policy.specific.versions) == [1]
     # Flat positions would point into the windows of another call.
     assert not config.HasField("dynamic_batching")
+    assert config.model_warmup
+    for sample in config.model_warmup:
+        assert sample.batch_size == 1
+        for info in INPUTS:
+            shown = sample.inputs[info.name]
+            assert (shown.data_type, shown.zero_data) == (TYPES[info.dtype], True)
+        sizes = sizes_of({name: tuple(each.dims) for name, each in sample.inputs.items()})
+        assert min(sizes) > 0 and sizes.L <= WINDOW
 
 
 @pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime"])
@@ -84,19 +104,6 @@ def test_an_input_that_the_graph_never_reads_is_left_out(kind: EncoderKind) -> N
         assert set(sample.inputs) == set(WITHOUT_SEGMENTS)
     for spec in config.optimization.cuda.graph_spec:
         assert set(spec.input) == set(WITHOUT_SEGMENTS)
-
-
-@pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime", "python-onnx"])
-def test_the_warm_up_is_a_call_of_windows(kind: EncoderKind) -> None:
-    config = encoder(kind)
-    assert config.model_warmup
-    for sample in config.model_warmup:
-        assert sample.batch_size == 1
-        for info in INPUTS:
-            given = sample.inputs[info.name]
-            assert (given.data_type, given.zero_data) == (TYPES[info.dtype], True)
-        sizes = sizes_of({name: tuple(each.dims) for name, each in sample.inputs.items()})
-        assert min(sizes) > 0 and sizes.L <= WINDOW
 
 
 def test_texts_go_in_and_a_verdict_comes_out() -> None:
@@ -140,10 +147,8 @@ def test_tensorrt_has_every_profile_and_a_warm_up_for_each() -> None:
     config = encoder("tensorrt")
     assert config.backend == "tensorrt"
     # For another GPU there is no file, and Triton says so.
-    assert (config.default_model_filename, dict(config.cc_model_filenames)) == (
-        "",
-        {"8.9": "model.sm89.plan"},
-    )
+    assert not config.default_model_filename
+    assert dict(config.cc_model_filenames) == {"8.9": "model.sm89.plan"}
     (group,) = config.instance_group
     assert group.kind == schema.ModelInstanceGroup.KIND_GPU
     assert list(group.profile) == [str(number) for number in range(len(ENGINE.profiles))]

@@ -97,9 +97,7 @@ def test_nothing_is_written_over(repository: Path, tmp_path: Path) -> None:
         ("tensorrt", None, "an engine needs model.onnx and a graph in bf16; run `trivet export"),
     ],
 )
-def test_a_missing_graph_is_named_and_nothing_is_written(
-    tmp_path: Path, kind: Any, precision: Any, message: str
-) -> None:
+def test_a_missing_graph_is_named(tmp_path: Path, kind: Any, precision: Any, message: str) -> None:
     out = tmp_path / "repository"
     with pytest.raises(BundleError, match=message):
         export_triton(EMBEDDED_BUNDLE, out, kind, precision=precision)

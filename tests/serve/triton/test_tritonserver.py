@@ -18,6 +18,7 @@ Every wait is bounded, and every server is ended by its own process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import random
@@ -31,7 +32,6 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from tests.judges import approximately
+from tests.serve.triton.conftest import LONG, SCORES
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, RagExample
 
@@ -53,25 +54,17 @@ pytestmark = [
     ),
 ]
 
-SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 # Models are unloaded one instance after the other.
 START_SECONDS, STOP_SECONDS = 120.0, 90.0
-LONG = RagExample(
-    "When was the old mill built?",
-    tuple(f"Passage {n}. The old mill was built of stone in 18{n:02d}. " * 20 for n in range(12)),
-    "The mill was built in 1807. It was made of wood.",
-    id="long",
-)
+SLOW = dataclasses.replace(LONG, contexts=LONG.contexts * 2)
 BAD: tuple[tuple[RagExample, dict[str, Any], str], ...] = (
     (RagExample("q", (), "r"), {}, "empty_contexts"),
     (RagExample("q", ("c",), "r"), {"ids": "x"}, "validation"),
 )
 
 
-@dataclass
+@dataclasses.dataclass
 class Running:
-    """A server that runs."""
-
     process: subprocess.Popen[bytes]
     http: str
     grpc: str
@@ -79,7 +72,6 @@ class Running:
     log: Path
 
     def post(self, body: bytes, model: str = "trivet") -> tuple[int, dict[str, Any]]:
-        """Ask over HTTP; return status and answer."""
         request = urllib.request.Request(f"http://{self.http}/v2/models/{model}/infer", body)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
@@ -116,7 +108,6 @@ class Running:
         return found
 
     def regions(self) -> list[str]:
-        """Return the server's shared memory."""
         return [path.name for path in Path("/dev/shm").glob(f"*{self.shared_memory}*")]
 
 
@@ -198,11 +189,6 @@ def server(
         yield started
 
 
-@pytest.fixture(scope="module")
-def evaluator() -> Evaluator:
-    return Evaluator(threads=1)
-
-
 def texts_of(example: RagExample, options: dict[str, Any] | None = None) -> dict[str, list[str]]:
     return {
         "question": [example.question],
@@ -251,11 +237,11 @@ def check(found: dict[str, Any], verdict: Evaluation) -> None:
 
 
 def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
-    server: Running, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
+    server: Running, embedded: Evaluator, rag_examples: tuple[RagExample, ...]
 ) -> None:
-    examples = (*rag_examples, LONG)
+    examples = (*rag_examples, SLOW)
     with triton_grpc.InferenceServerClient(server.grpc) as client:
-        for example, verdict in zip(examples, evaluator.evaluate_many(examples), strict=True):
+        for example, verdict in zip(examples, embedded.evaluate_many(examples), strict=True):
             assert isinstance(verdict, Evaluation)
             check(over_grpc(client, example), verdict)
             with ThreadPoolExecutor(5) as pool:  # many clients at a time
@@ -264,10 +250,10 @@ def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
 
 
 def test_bad_input_is_the_clients_error_and_the_server_lives(
-    server: Running, evaluator: Evaluator, rag_examples: tuple[RagExample, ...]
+    server: Running, embedded: Evaluator, rag_examples: tuple[RagExample, ...]
 ) -> None:
     good = rag_examples[0]
-    (verdict,) = evaluator.evaluate_many([good])
+    (verdict,) = embedded.evaluate_many([good])
     assert isinstance(verdict, Evaluation)
     with triton_grpc.InferenceServerClient(server.grpc) as client:
         for example, options, code in BAD:
@@ -294,7 +280,7 @@ def test_bad_input_is_the_clients_error_and_the_server_lives(
 
 def test_a_request_that_waits_too_long_is_refused(server: Running) -> None:
     """The queue is bounded although Triton batches nothing."""
-    request = json.loads(as_json(texts_of(LONG))) | {"parameters": {"timeout": 1_000}}
+    request = json.loads(as_json(texts_of(SLOW))) | {"parameters": {"timeout": 1_000}}
     body = json.dumps(request).encode()
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda _: server.post(body), range(12)))
@@ -313,7 +299,7 @@ def test_sigterm_ends_the_server_and_leaves_nothing(
         assert len(server.processes()) > 2, "the server has stubs"
         assert server.regions()
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(over_http, server, LONG)
+            asked = pool.submit(over_http, server, SLOW)
             while not asked.running():
                 time.sleep(0.01)
             time.sleep(0.3)
