@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.routing import Route
 
+from tests.report.rows import Page
 from tests.serve.http.conftest import Asked, Serve
 from trivet.serve.http.docs_page import docs_page
 from trivet.serve.http.errors import STATUSES
@@ -151,32 +151,8 @@ def test_fields_are_explained(document: Any) -> None:
     assert "Attributes" not in json.dumps(parts)
 
 
-class Page(HTMLParser):
-    """Tags with their attributes, and the texts in each kind of tag."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self._inside: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._inside.append(tag)
-        self.texts.setdefault(tag, []).append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._inside and self._inside.pop() != tag:
-            continue
-
-    def handle_data(self, data: str) -> None:
-        if self._inside:
-            self.texts[self._inside[-1]][-1] += data
-
-    @property
-    def commands(self) -> list[str]:
-        return [text for text in self.texts["pre"] if "curl" in text]
+def commands_of(page: str) -> list[str]:
+    return [text for text in Page(page).texts["pre"] if "curl" in text]
 
 
 def test_the_page_loads_nothing_and_runs_nothing(server: Asked) -> None:
@@ -189,7 +165,7 @@ def test_the_page_loads_nothing_and_runs_nothing(server: Asked) -> None:
     assert not {"script", "link", "img", "iframe", "form"} & {tag for tag, _ in found.tags}
     for _, attributes in found.tags:
         assert not any(name.startswith("on") or name == "src" for name in attributes)
-        assert (attributes.get("href") or "#").startswith("#")
+        assert attributes.get("href", "#").startswith("#")
     metas = [a for tag, a in found.tags if tag == "meta" and "http-equiv" in a]
     assert metas[0]["content"] == policy
 
@@ -207,12 +183,12 @@ def test_the_page_shows_every_route_field_and_type(server: Asked, document: Any)
         for field in part.get("properties", {}):
             assert {field, f"{field} (optional)"} & cells
     anchors = {attributes["id"] for tag, attributes in found.tags if tag == "section"}
-    links = {str(a["href"]).removeprefix("#") for tag, a in found.tags if tag == "a"}
+    links = {a["href"].removeprefix("#") for tag, a in found.tags if tag == "a"}
     assert links <= anchors
 
 
 def test_the_commands_of_the_page_work(server: Asked) -> None:
-    commands = Page(server.get("/docs").text).commands
+    commands = commands_of(server.get("/docs").text)
     assert len(commands) == len(ROUTES) + 1  # one more for several examples
     for command in commands:
         words = shlex.split(command)
@@ -227,7 +203,7 @@ def test_a_server_with_keys_shows_where_they_go(serve: Serve, tmp_path: Path) ->
     keys.write_text("first-key\n")
     settings = ServerSettings(keys_file=keys, host="::1", port=9000)
     page = serve(settings, KeyRing.read(keys)).get("/docs", {"Authorization": "Bearer first-key"})
-    commands = Page(page.text).commands
+    commands = commands_of(page.text)
     assert 'curl -H "Authorization: Bearer $TRIVET_KEY" http://[::1]:9000/v1/info' in commands
     assert "curl http://[::1]:9000/health/live" in commands
     assert "first-key" not in page.text
