@@ -54,9 +54,7 @@ TEMPORARY = {
 
 
 @pytest.mark.parametrize("outcome", TEMPORARY.values(), ids=TEMPORARY)
-def test_temporary_problems_are_retried(
-    outcome: httpx2.Response | Exception,
-) -> None:
+def test_temporary_problems_are_retried(outcome: httpx2.Response | Exception) -> None:
     script = Script(outcome, outcome, httpx2.Response(200, json={"ready": True}))
     assert script.info() == {"ready": True}
     assert len(script.requests) == 3

@@ -150,9 +150,7 @@ def test_a_broken_backend_is_an_error(serve: Serve) -> None:
 
 
 def test_an_unexpected_exception_is_internal_and_reveals_nothing(
-    serve: Serve,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(backend=EvenBackend())
     monkeypatch.setattr(server.batcher, "evaluate", Mock(side_effect=ZeroDivisionError("a secret")))

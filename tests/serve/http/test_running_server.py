@@ -64,9 +64,7 @@ def port_of(server: RunningServer) -> int:
 # Start ----------------------------------------------------------------------------------------
 
 
-async def test_it_is_ready_after_windows_of_all_lengths(
-    backend: EvenBackend,
-) -> None:
+async def test_it_is_ready_after_windows_of_all_lengths(backend: EvenBackend) -> None:
     backend.gate.clear()
     async with serving(backend, warm=False) as (server, client):
         ready = await client.get("/health/ready")
@@ -169,9 +167,7 @@ async def test_an_unreadable_certificate_is_refused(backend: EvenBackend, tmp_pa
 # Connections ----------------------------------------------------------------------------------
 
 
-async def test_a_connection_beyond_the_limit_waits(
-    backend: EvenBackend,
-) -> None:
+async def test_a_connection_beyond_the_limit_waits(backend: EvenBackend) -> None:
     async with serving(backend, max_connections=3) as (server, _):
         held = [await connect(port_of(server)) for _ in range(3)]
         for _, writer in held:
@@ -227,9 +223,7 @@ async def test_without_a_free_descriptor_connections_wait(backend: EvenBackend) 
 # Drain ----------------------------------------------------------------------------------------
 
 
-async def test_draining_finishes_old_work_and_refuses_new_work(
-    backend: EvenBackend,
-) -> None:
+async def test_draining_finishes_old_work_and_refuses_new_work(backend: EvenBackend) -> None:
     async with serving(backend) as (server, client):
         backend.gate.clear()
         work = [asyncio.create_task(client.post("/v1/evaluate", json=EXAMPLE)) for _ in range(3)]
