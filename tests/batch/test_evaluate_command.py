@@ -129,9 +129,7 @@ def test_wrong_usage_is_refused_before_anything_is_judged(
     assert complaint in err
 
 
-def test_missing_columns_are_named_with_the_flag(
-    call: Call, write_log: WriteLog, tmp_path: Path
-) -> None:
+def test_missing_columns_name_the_flag(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     row = {"question": "What?", "docs": ["The mill."], "response": "It is old."}
     log, out = write_log([row]), tmp_path / "v.jsonl"
     code, _, err = call("evaluate", log, "--out", out)
@@ -164,9 +162,7 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
 
 
-def test_a_report_is_written_of_the_verdicts(
-    call: Call, write_log: WriteLog, tmp_path: Path
-) -> None:
+def test_a_report_is_written_too(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     log, page = write_log([GOOD]), tmp_path / "report.html"
     assert call("evaluate", log, "--out", tmp_path / "v.jsonl", "--report", page)[0] == 0
     assert "The mill is old." in page.read_text(encoding="utf-8")

@@ -34,9 +34,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def test_twenty_kills_lose_and_double_nothing(
-    toy_bundle: Path, write_log: WriteLog, tmp_path: Path
-) -> None:
+def test_kills_lose_nothing(toy_bundle: Path, write_log: WriteLog, tmp_path: Path) -> None:
     rows = 100_000
     log, whole, out = write_log(range(rows)), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
     assert finish(start(toy_bundle, log, whole)) == 0
@@ -58,9 +56,7 @@ def test_twenty_kills_lose_and_double_nothing(
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-def test_a_million_rows_take_no_more_memory_than_a_hundred_thousand(
-    toy_bundle: Path, write_log: WriteLog, tmp_path: Path
-) -> None:
+def test_memory_stays_flat(toy_bundle: Path, write_log: WriteLog, tmp_path: Path) -> None:
     log, out = write_log(range(1_000_000)), tmp_path / "v.jsonl"
     process = start(toy_bundle, log, out)
     printed, _ = process.communicate()

@@ -45,9 +45,7 @@ def test_merged_shards_are_what_one_run_writes(shards: list[Path], tmp_path: Pat
         merge(shards, out)
 
 
-def test_more_shards_than_blocks_is_no_error(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_more_shards_than_blocks(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log = write_log(range(70))
     outs = [tmp_path / f"part-{number}.jsonl" for number in (1, 2, 3)]
     for number, out in enumerate(outs, start=1):
@@ -56,9 +54,7 @@ def test_more_shards_than_blocks_is_no_error(
     assert merge(outs, tmp_path / "merged.jsonl").counts.judged == 70
 
 
-def test_what_is_missing_or_of_another_run_is_named(
-    shards: list[Path], judge: Judge, write_log: WriteLog, tmp_path: Path
-) -> None:
+def test_wrong_parts(shards: list[Path], judge: Judge, write_log: WriteLog, tmp_path: Path) -> None:
     out = tmp_path / "merged.jsonl"
     other = tmp_path / "other.jsonl"
     judge(write_log(range(9), "other-log.jsonl"), other, shard=Shard(1, 3))

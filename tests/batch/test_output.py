@@ -14,9 +14,7 @@ from trivet.records import DataError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_leaves_whole_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_the_disk_may_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def full(file: int) -> None:
         raise OSError(number, os.strerror(number))
 

@@ -28,9 +28,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_one_verdict_a_row_with_its_number_and_what_came_with_it(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_each_row_has_a_numbered_verdict(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     contexts = [{"text": "The mill is old.", "id": 7}, "It is red."]
     first = {**GOOD, "id": "a", "model": "m-1", "contexts": contexts, "long": "x" * 201}
     log, out = write_log([first, "", "{broken", {**GOOD, "turn": 3}]), tmp_path / "v.jsonl"
@@ -53,9 +51,7 @@ def test_one_verdict_a_row_with_its_number_and_what_came_with_it(
     assert written["counts"]["scores"]["relevance"]["n"] == 2
 
 
-def test_fields_texts_and_metadata_are_chosen(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_fields_and_texts_are_chosen(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log = write_log([{**GOOD, "model": "m", "tags": ["a"]}, {"question": 3, **GOOD, "contexts": 1}])
     out = tmp_path / "v.jsonl"
     judge(log, out, fields=("id", "faithfulness"))
@@ -138,9 +134,7 @@ def test_a_resumed_run_keeps_the_blocks_it_began_with(
     assert out.read_bytes() == whole.read_bytes()
 
 
-def test_a_finished_run_is_not_judged_again(
-    write_log: WriteLog, judge: Judge, tmp_path: Path, toy: Any
-) -> None:
+def test_no_run_happens_twice(write_log: WriteLog, judge: Judge, tmp_path: Path, toy: Any) -> None:
     log, out = write_log(range(70)), tmp_path / "v.jsonl"
     first = judge(log, out)
     calls = toy.backend.calls
@@ -151,9 +145,7 @@ def test_a_finished_run_is_not_judged_again(
     assert len(read(out)) == 70
 
 
-def test_what_changed_is_named_and_refused_unless_told(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_changes_are_refused_unless_told(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log, out = write_log(range(130)), tmp_path / "v.jsonl"
     judge(log, out)
     before = out.read_bytes()
@@ -176,9 +168,7 @@ def test_what_changed_is_named_and_refused_unless_told(
     assert len(read(out)) == 3
 
 
-def test_an_output_that_is_not_ours_is_left_alone(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_foreign_outputs_are_left_alone(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log, out = write_log(range(3)), tmp_path / "v.jsonl"
     out.write_text("mine", encoding="utf-8")
     with pytest.raises(RunChangedError, match=r"without the record of its run \(v.jsonl.run"):
@@ -198,9 +188,7 @@ def test_an_output_that_is_not_ours_is_left_alone(
             judge(log, out)
 
 
-def test_strict_stops_at_the_first_bad_row_and_goes_on_without(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_strict_stops_at_the_first_error(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     rows: list[Any] = list(range(150))
     rows[140] = {**GOOD, "contexts": []}
     log, out, whole = write_log(rows), tmp_path / "v.jsonl", tmp_path / "whole.jsonl"

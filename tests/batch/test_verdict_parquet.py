@@ -30,9 +30,7 @@ ROWS = [
 ]
 
 
-def test_every_field_has_its_type_and_every_row_its_place(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_every_field_has_its_type(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log = write_log(ROWS)
     judge(log, tmp_path / "v.jsonl", texts=True)
     judge(log, tmp_path / "v.parquet", texts=True)
@@ -79,9 +77,7 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
     assert judge(log, out).counts.judged == 101
 
 
-def test_a_lone_surrogate_is_replaced_for_no_column_can_hold_it(
-    write_log: WriteLog, judge: Judge, tmp_path: Path
-) -> None:
+def test_lone_surrogates_are_replaced(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log = write_log([{**GOOD, "response": "It is \ud800 old.", "model": "\udfff"}])
     judge(log, tmp_path / "v.parquet", bad_unicode="replace")
     (row,) = parquet.read_table(tmp_path / "v.parquet").to_pylist()

@@ -160,9 +160,7 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
 
 
 @pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
-def test_a_bundle_is_calibrated_and_its_old_graph_is_gone(
-    bundle: Path, data: Path, method: Any
-) -> None:
+def test_calibration_removes_the_old_graph(bundle: Path, data: Path, method: Any) -> None:
     model, _, logits = read(bundle, data)
     assert logits["support"].token is not None, "no response token stands in several windows"
 
@@ -295,9 +293,7 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
         assert overlaps(bundle) == pytest.approx(before, rel=0.1)
 
 
-def test_a_further_training_drops_the_overlap_and_writes_files_that_agree(
-    bundle: Path, shared: Path, tmp_path: Path
-) -> None:
+def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_path: Path) -> None:
     calibrate(
         bundle, [f"jsonl:{shared}"], "all", Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
     )
@@ -356,9 +352,7 @@ def test_a_report_shows_errors_and_curves(bundle: Path, data: Path, tmp_path: Pa
         calibration_report.check_path(data)
 
 
-def test_the_command_says_in_words_and_code_that_nothing_is_told_apart(
-    bundle: Path, data: Path, tmp_path: Path
-) -> None:
+def test_the_command_says_what_is_not_told_apart(bundle: Path, data: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
     for row in rows:
         row["labels"] = {"relevant": row["labels"]["relevant"]}

@@ -21,9 +21,7 @@ FloatArray = npt.NDArray[np.float64]
     st.lists(st.tuples(st.integers(0, 10), st.integers(0, 3), st.integers(0, 3)), min_size=1),
     st.sampled_from([0.3, 0.5, 0.75, 1.0]),
 )
-def test_no_other_threshold_of_that_precision_flags_more(
-    drawn: list[tuple[int, int, int]], least: float
-) -> None:
+def test_no_precise_threshold_flags_more(drawn: list[tuple[int, int, int]], least: float) -> None:
     support = np.array([thing[0] / 10 for thing in drawn])
     gold = np.array([float(thing[1]) for thing in drawn])
     size = gold + np.array([float(thing[2]) for thing in drawn])

@@ -29,9 +29,7 @@ def names(tokenizer_file: Path) -> dict[int, str]:
     return {number: piece for piece, number in vocabulary.items()}
 
 
-def test_special_tokens_are_found_by_name(
-    tokenizer: SegmentTokenizer, names: dict[int, str]
-) -> None:
+def test_specials_are_found_by_name(tokenizer: SegmentTokenizer, names: dict[int, str]) -> None:
     special = tokenizer.special
     found = [names[special.cls], names[special.sep], names[special.pad]]
     assert found == ["[CLS]", "[SEP]", "[PAD]"]
@@ -41,9 +39,7 @@ def test_special_tokens_are_found_by_name(
 @pytest.mark.parametrize(
     "forged", ["[SEP]", "［SEP］", "[CLS]", "[PAD]", "[MASK]", "mill[SEP]mill"]
 )
-def test_what_is_spelled_like_a_special_token_is_text(
-    tokenizer: SegmentTokenizer, names: dict[int, str], forged: str
-) -> None:
+def test_forged_specials(tokenizer: SegmentTokenizer, names: dict[int, str], forged: str) -> None:
     (segment,) = tokenizer.encode([f"the {forged} mill"])
     assert not {names[int(i)] for i in segment.ids} & {"[SEP]", "[CLS]", "[PAD]", "[MASK]"}
     covered = {place for start, end in segment.offsets for place in range(start, end)}
@@ -51,9 +47,7 @@ def test_what_is_spelled_like_a_special_token_is_text(
 
 
 @given(pieces=TEXTS)
-def test_any_text_has_ids_and_ordered_offsets(
-    tokenizer: SegmentTokenizer, pieces: list[str]
-) -> None:
+def test_any_text_has_ordered_offsets(tokenizer: SegmentTokenizer, pieces: list[str]) -> None:
     text = "".join(pieces)
     (segment,) = tokenizer.encode([text])
     assert segment.ids.dtype == segment.offsets.dtype == np.int64
@@ -83,9 +77,7 @@ def test_the_text_of_every_offset_is_the_token(
 
 
 @given(several=st.lists(TEXTS.map("".join), max_size=5))
-def test_a_text_is_read_alone_whatever_stands_beside_it(
-    tokenizer: SegmentTokenizer, several: list[str]
-) -> None:
+def test_each_text_is_read_alone(tokenizer: SegmentTokenizer, several: list[str]) -> None:
     batch = tokenizer.encode(several)
     for text, segment in zip(several, batch, strict=True):
         (alone,) = tokenizer.encode([text])

@@ -74,9 +74,7 @@ def test_long_dull_texts_take_linear_time(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["'", '",', "\u201c", "It is so. ", "Dr. No said so. "])
-def test_a_line_is_read_in_stretches_of_bounded_length(
-    unit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_is_read_in_bounded_stretches(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = sentencex.get_sentence_boundaries
     whole = read("en", text := unit * (50_000 // len(unit)))
     lengths: list[int] = []
@@ -98,9 +96,7 @@ class PanicException(BaseException):
     """Named as the panics of Rust libraries are."""
 
 
-def test_only_a_panic_is_caught_and_the_text_is_split_at_stops(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_panic_fallback(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     raised: list[BaseException] = [PanicException()]
 
     def panic(language: str, text: str) -> Any:

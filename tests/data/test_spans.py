@@ -54,9 +54,7 @@ words = st.lists(
 
 
 @given(marked=words)
-def test_spans_to_tokens_to_spans_is_the_identity_on_whole_words(
-    tokenizer: SegmentTokenizer, marked: list[tuple[str, bool]]
-) -> None:
+def test_word_spans_round_trip(tokenizer: SegmentTokenizer, marked: list[tuple[str, bool]]) -> None:
     text, bounds = "", [0]
     for word, _ in marked:
         text += word + " "
@@ -80,9 +78,7 @@ def test_spans_to_tokens_to_spans_is_the_identity_on_whole_words(
 
 
 @given(st.text(max_size=20), st.lists(st.floats(0, 1), max_size=20), st.floats(0, 1))
-def test_any_text_gives_ordered_spans_within_it(
-    text: str, values: list[float], threshold: float
-) -> None:
+def test_any_text_gives_ordered_spans(text: str, values: list[float], threshold: float) -> None:
     probs = np.asarray(values[: len(text)], dtype=np.float64)
     offsets = offsets_of(*((place, place + 1) for place in range(len(probs))))
     spans = unsupported_spans(text, offsets, probs, threshold)

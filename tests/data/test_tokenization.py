@@ -26,9 +26,7 @@ def read_one(example: RagExample, tokenizer: SegmentTokenizer) -> TokenizedExamp
 
 
 @given(example=EXAMPLES)
-def test_every_token_stands_in_its_sentence(
-    tokenizer: SegmentTokenizer, example: RagExample
-) -> None:
+def test_every_token_is_in_its_sentence(tokenizer: SegmentTokenizer, example: RagExample) -> None:
     read = read_one(example, tokenizer)
     spans = read.response_sentence_spans
     assert sorted(set(read.response_sentence.tolist())) == list(range(len(spans)))
@@ -50,9 +48,7 @@ def test_every_token_stands_in_its_sentence(
 
 
 @given(examples=st.lists(EXAMPLES, min_size=1, max_size=4))
-def test_a_batch_is_read_as_its_singles(
-    tokenizer: SegmentTokenizer, examples: list[RagExample]
-) -> None:
+def test_batches_equal_singles(tokenizer: SegmentTokenizer, examples: list[RagExample]) -> None:
     for example, read in zip(examples, tokenize_examples(examples, tokenizer), strict=True):
         alone = read_one(example, tokenizer)
         for field in dataclasses.fields(TokenizedExample):
@@ -96,9 +92,7 @@ def test_sentences_that_come_along_are_taken_as_they_are(tokenizer: SegmentToken
     [(Span(0, 5), Span(4, 9)), (Span(0, 16),), (Span(5, 9), Span(0, 4))],
     ids=["overlapping", "outside", "out-of-order"],
 )
-def test_sentences_that_do_not_fit_their_text_are_refused(
-    tokenizer: SegmentTokenizer, sentences: tuple[Span, ...]
-) -> None:
+def test_misfit_sentences_refused(tokenizer: SegmentTokenizer, sentences: tuple[Span, ...]) -> None:
     example = RagExample("Who?", ("A mill.",), "mill lamp. boat", response_sentences=sentences)
     with pytest.raises(ExampleError, match=r"given for the response \(15 characters\)") as refused:
         read_one(example, tokenizer)

@@ -104,9 +104,7 @@ def test_no_question_is_cut_to_save_work() -> None:
         ((16, 1024), 100, r"window\.size \(16 tokens\) must be at least 32"),
     ],
 )
-def test_lengths_that_make_no_sense_are_refused(
-    sizes: tuple[int, ...], break_even: int | None, message: str
-) -> None:
+def test_bad_sizes_refused(sizes: tuple[int, ...], break_even: int | None, message: str) -> None:
     with pytest.raises(WindowError, match=message):
         WindowSettings(1024, sizes=sizes, break_even=break_even)
 

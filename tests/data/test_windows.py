@@ -86,9 +86,7 @@ def room_of(read: TokenizedExample, layout: Layout, window: WindowSettings) -> i
 
 
 @given(reads(), settings())
-def test_every_row_is_slice_question_and_chunk(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
+def test_a_row_is_slice_question_and_chunk(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     assert 1 <= max(map(len, layout.rows)) <= window.size
     question = read.question.ids[: window.size // 4].tolist()
@@ -110,9 +108,7 @@ def test_every_row_is_slice_question_and_chunk(
 
 
 @given(reads(), settings())
-def test_every_context_token_is_owned_once_and_in_order(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
+def test_context_tokens_are_owned_in_order(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     owned = list(zip(layout.context_row.tolist(), layout.context_column.tolist(), strict=True))
     assert owned == sorted(set(owned))
@@ -123,9 +119,7 @@ def test_every_context_token_is_owned_once_and_in_order(
 
 
 @given(reads(), settings())
-def test_every_response_token_is_shown_once_with_every_slice(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
+def test_each_slice_shows_the_response_once(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     slices = slices_of(layout)
     assert layout.response_row.shape == (len(read.response), len(slices))
@@ -142,9 +136,7 @@ def test_every_response_token_is_shown_once_with_every_slice(
 
 
 @given(reads(), settings())
-def test_slices_follow_each_other_with_the_overlap_asked_for(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
+def test_slices_overlap_as_asked(read: TokenizedExample, window: WindowSettings) -> None:
     slices = slices_of(lay_out(read, window, SPECIAL))
     assert slices[0][0] == 0
     assert slices[-1][1] == len(read.context)
@@ -154,9 +146,7 @@ def test_slices_follow_each_other_with_the_overlap_asked_for(
 
 
 @given(reads(), settings())
-def test_a_cut_is_at_a_sentence_end_of_the_last_quarter_or_where_it_must_be(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
+def test_cuts_prefer_late_sentence_ends(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     room, places = room_of(read, layout, window), places_of(read)
     sentence = read.context_sentence
@@ -174,9 +164,7 @@ def test_a_cut_is_at_a_sentence_end_of_the_last_quarter_or_where_it_must_be(
 
 
 @given(st.lists(reads(), min_size=1, max_size=4), settings())
-def test_a_batch_equals_its_singles(
-    several: list[TokenizedExample], window: WindowSettings
-) -> None:
+def test_batches_equal_singles(several: list[TokenizedExample], window: WindowSettings) -> None:
     layouts = [lay_out(read, window, SPECIAL) for read in several]
     batch = collate(layouts, SPECIAL.pad)
     assert batch.input_ids.shape == batch.attention_mask.shape == batch.segment_ids.shape
@@ -204,9 +192,7 @@ def test_a_batch_equals_its_singles(
 
 
 @given(reads(), settings())
-def test_the_maps_of_a_batch_lead_to_the_tokens_themselves(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
+def test_the_maps_lead_to_the_tokens(read: TokenizedExample, window: WindowSettings) -> None:
     windows = collate([lay_out(read, window, SPECIAL)], SPECIAL.pad)
     ids = windows.input_ids.reshape(-1)
     tokens, held = len(read.response), len(read.context)

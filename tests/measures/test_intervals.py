@@ -53,9 +53,7 @@ def test_auroc_is_scikit_learns_on_the_repeated_rows(drawn: list[tuple[int, bool
 
 
 @given(rows)
-def test_best_f1_is_the_highest_point_of_scikit_learns_curve(
-    drawn: list[tuple[int, bool, int]],
-) -> None:
+def test_best_f1_is_the_top_of_scikit_learns_curve(drawn: list[tuple[int, bool, int]]) -> None:
     scores, positive, weights = columns(drawn)
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     value = one(best_f1(scores, positive.astype(bool)), weights)

@@ -95,9 +95,7 @@ def test_a_token_that_begins_with_the_space_belongs_to_the_word_after_it() -> No
     assert best is not None and (best.threshold, best.f1) == pytest.approx((0.5, 1.0))
 
 
-def test_unknown_labels_are_left_out_and_defaults_are_said(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCaptureFixture) -> None:
     known = scores("Red fox.", None, True, 0.6, [(0, 8, 0.9)], [(0, 3, 0.9)])
     unknown = scores("Red fox.", None, None, 0.1, [(0, 8, 0.1)], [(0, 3, 0.1)])
     with caplog.at_level(logging.WARNING):

@@ -47,9 +47,7 @@ def test_few_questions_have_no_interval_and_no_row_has_no_mean() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=1, max_size=50))
-def test_an_interval_holds_its_mean_and_keeps_to_its_bounds(
-    drawn: list[tuple[float, int]],
-) -> None:
+def test_an_interval_holds_its_mean_within_bounds(drawn: list[tuple[float, int]]) -> None:
     values = np.array([value for value, _ in drawn])
     found = mean_of(values, np.array([group for _, group in drawn]))
     assert found.value == pytest.approx(values.mean())

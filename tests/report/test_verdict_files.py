@@ -98,9 +98,7 @@ def test_a_file_without_verdicts_is_refused(tmp_path: Path) -> None:
         VerdictFile(log, str(tmp_path / "none.jsonl"))
 
 
-def test_an_unreadable_log_costs_only_the_texts(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_log_costs_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = write(tmp_path / "log.jsonl", ["[]"] * 70)
     out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
     write_record(out, log)

@@ -28,9 +28,7 @@ def objects(reads: Iterator[Any]) -> list[Any]:
 
 
 @given(rows=OBJECTS, piece=st.integers(1, 40), indent=st.sampled_from([None, 1]))
-def test_a_document_is_read_as_the_library_reads_it_whole(
-    rows: list[dict[str, Any]], piece: int, indent: int | None
-) -> None:
+def test_reads_as_json_loads(rows: list[dict[str, Any]], piece: int, indent: int | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_documents, "_PIECE", piece)
         listed = json.dumps(rows, indent=indent, ensure_ascii=False)

@@ -63,9 +63,7 @@ def test_without_a_seed_the_examples_are_sorted() -> None:
     assert fill_batches(windows, widths, 2, None) == [[4, 0], [2, 3], [1]]
 
 
-def test_a_run_stopped_at_the_end_of_an_epoch_begins_the_next_one_whole(
-    layouts: list[Layout],
-) -> None:
+def test_a_run_stopped_at_an_epochs_end_begins_the_next_whole(layouts: list[Layout]) -> None:
     batches = WindowBatches(layouts, budget=4, seed=0)
     batches.resume(len(batches))
     assert len(list(batches)) == len(batches)
@@ -90,9 +88,7 @@ def share(layouts: list[Layout], rank: int, world: int, seed: int | None) -> Win
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
-def test_devices_that_train_step_together_and_miss_nothing(
-    layouts: list[Layout], world: int
-) -> None:
+def test_training_devices_step_together_and_miss_nothing(layouts: list[Layout], world: int) -> None:
     whole = list(WindowBatches(layouts, 4, seed=0))
     parts = shares(layouts, world, seed=0)
     (length,) = {len(part) for part in parts}

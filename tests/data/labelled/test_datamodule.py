@@ -67,9 +67,7 @@ def test_a_loader_goes_on_where_its_state_was_kept(items: list[Item]) -> None:
     assert names_of(fresh) == whole, "only the first epoch after a resume is shortened"
 
 
-def test_altered_rows_are_read_anew_and_the_others_as_they_were(
-    items: list[Item], wordpiece_file: Path
-) -> None:
+def test_only_altered_rows_are_read_anew(items: list[Item], wordpiece_file: Path) -> None:
     seen: list[list[LabelledExample]] = []
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
 

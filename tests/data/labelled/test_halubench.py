@@ -68,9 +68,7 @@ def test_rows_about_one_passage_share_a_group(tmp_path: Path) -> None:
         ({"label": "MAYBE"}, "label is neither PASS nor FAIL", "h2: 'MAYBE'"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_counted(
-    tmp_path: Path, others: dict[str, Any], reason: str, place: str
-) -> None:
+def test_unusable_rows(tmp_path: Path, others: dict[str, Any], reason: str, place: str) -> None:
     examples, report = read(tmp_path, row(), row(id="h2", **others))
     assert len(examples) == 1
     assert (report.rows, report.kept, report.dropped) == (2, 1, {reason: 1})

@@ -120,9 +120,7 @@ def test_what_follows_from_what_is_known(
         ("{broken", "line is not JSON"),
     ],
 )
-def test_a_bad_row_is_counted_with_its_line_and_the_rest_is_read(
-    tmp_path: Path, bad: Any, reason: str
-) -> None:
+def test_a_bad_row_is_counted_and_the_rest_is_read(tmp_path: Path, bad: Any, reason: str) -> None:
     examples, report = read(tmp_path, row(), bad, row())
     assert [example.example.id for example in examples] == ["k1", "k1"]
     assert (report.rows, report.kept) == (3, 2)

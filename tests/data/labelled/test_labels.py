@@ -57,7 +57,7 @@ def test_the_classes_are_those_of_the_support_head() -> None:
     assert [named[name] for name in CLASSES] == [0, 1, 2]
 
 
-def test_known_evidence_is_entailed_where_it_stands_and_neutral_elsewhere(
+def test_evidence_is_entailed_where_shown_and_neutral_elsewhere(
     tokenizer: SegmentTokenizer,
 ) -> None:
     labels = Labels(
@@ -79,18 +79,14 @@ def test_known_evidence_is_entailed_where_it_stands_and_neutral_elsewhere(
     assert (targets.adherent, targets.weight) == (0, 0.5)
 
 
-def test_what_no_passage_in_particular_supports_is_entailed_everywhere(
-    tokenizer: SegmentTokenizer,
-) -> None:
+def test_general_support_is_entailed_everywhere(tokenizer: SegmentTokenizer) -> None:
     labels = Labels(unsupported=(), evidence=(Evidence(Span(0, len(RESPONSE)), ()),))
     _, layout, targets = lay(labels, tokenizer)
     assert layout.response_row.shape[1] > 1
     assert (targets.window_class == ENTAILMENT).all()
 
 
-def test_of_two_pieces_of_evidence_a_window_needs_to_show_either(
-    tokenizer: SegmentTokenizer,
-) -> None:
+def test_of_two_pieces_of_evidence_a_window_may_show_either(tokenizer: SegmentTokenizer) -> None:
     whole = Span(0, len(RESPONSE))
     labels = Labels(unsupported=(), evidence=(Evidence(whole, (STONE,)), Evidence(whole, (BOAT,))))
     read, layout, targets = lay(labels, tokenizer)
@@ -111,9 +107,7 @@ def test_a_token_without_evidence_is_known_by_itself(tokenizer: SegmentTokenizer
     assert (targets.window_class[~boat] != UNKNOWN).all()
 
 
-def test_evidence_in_which_no_token_stands_makes_nothing_neutral(
-    tokenizer: SegmentTokenizer,
-) -> None:
+def test_evidence_without_a_token_makes_nothing_neutral(tokenizer: SegmentTokenizer) -> None:
     space = FIRST.index(" mill")
     labels = Labels(
         unsupported=(),
@@ -125,9 +119,7 @@ def test_evidence_in_which_no_token_stands_makes_nothing_neutral(
     assert (targets.token_supported[stone] == 1).all()
 
 
-def test_unsupported_tokens_stay_so_whatever_the_evidence_says(
-    tokenizer: SegmentTokenizer,
-) -> None:
+def test_unsupported_tokens_stay_so_despite_evidence(tokenizer: SegmentTokenizer) -> None:
     labels = Labels(unsupported=(SAYS_AGE,), evidence=(Evidence(Span(0, len(RESPONSE)), (STONE,)),))
     read, _, targets = lay(labels, tokenizer)
     wrong = mark_tokens(read.response.offsets, [SAYS_AGE])
@@ -149,9 +141,7 @@ def test_where_the_evidence_is_unknown_or_unused_tokens_are_labelled(
     ("labels", "adherent"),
     [(Labels(), UNKNOWN), (Labels(adherent=True), 1), (Labels(adherent=False), 0)],
 )
-def test_without_spans_no_token_is_known(
-    tokenizer: SegmentTokenizer, labels: Labels, adherent: int
-) -> None:
+def test_spans_may_be_unknown(tokenizer: SegmentTokenizer, labels: Labels, adherent: int) -> None:
     read, layout, targets = lay(labels, tokenizer)
     assert targets.adherent == adherent
     assert targets.window_class.shape == layout.response_row.shape
@@ -175,9 +165,7 @@ def test_context_marks_tell_none_from_unknown(tokenizer: SegmentTokenizer) -> No
     assert "".join(marked).replace(" ", "") == (stone + boat).replace(" ", "")
 
 
-def test_a_response_in_chunks_has_a_label_for_each_of_its_windows(
-    tokenizer: SegmentTokenizer,
-) -> None:
+def test_a_response_in_chunks_has_a_label_for_each_window(tokenizer: SegmentTokenizer) -> None:
     long = replace(EXAMPLE, response=" ".join([RESPONSE] * 3))
     start = len(RESPONSE) + 1 + SAYS_STONE.start
     says = Span(start, start + SAYS_STONE.end)

@@ -194,9 +194,7 @@ def test_empty_sentences_and_documents_go_without_shifting_keys(tmp_path: Path) 
         ({"documents_sentences": [[["0a", "x"]], [["0a", "y"]]]}, "two sentences share one key"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_counted(
-    tmp_path: Path, others: dict[str, Any], reason: str
-) -> None:
+def test_unusable_rows(tmp_path: Path, others: dict[str, Any], reason: str) -> None:
     examples, report = read(tmp_path, row(), row(id="bad", **others))
     assert len(examples) == 1
     assert report.dropped == {reason: 1}

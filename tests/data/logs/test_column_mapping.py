@@ -114,9 +114,7 @@ def test_a_row_without_an_id_is_named_after_its_place() -> None:
         (row(contexts=["a", "b\udfff"]), "invalid_unicode", "contexts[1] holds a lone surrogate"),
     ],
 )
-def test_a_bad_line_fails_in_its_place_and_the_rest_is_read(
-    bad: Any, code: str, message: str
-) -> None:
+def test_a_bad_line_fails_alone_in_its_place(bad: Any, code: str, message: str) -> None:
     first, failed, last = read(row(), bad, row())
     assert isinstance(first, RagExample)
     assert isinstance(last, RagExample)
