@@ -32,7 +32,7 @@ SOURCES = sorted(
 )
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 HEAVY = {"torch", "lightning", "pytorch_lightning", "transformers", "datasets", "torchmetrics"}
-HEAVY |= {"omegaconf", "sklearn", "pandas", "pyarrow", "onnx", "onnxscript"}
+HEAVY |= {"omegaconf", "scipy", "sklearn", "pandas", "pyarrow", "onnx", "onnxscript"}
 LIGHT = (
     "trivet",
     "trivet.records",
@@ -40,6 +40,8 @@ LIGHT = (
     "trivet.data.windows",
     "trivet.data.spans",
     "trivet.data.tokenization",
+    "trivet.data.labelled.sources",
+    "trivet.measures.metrics",
     "trivet.model.aggregate",
     "trivet.bundle.bundle",
     "trivet.evaluation.evaluator",

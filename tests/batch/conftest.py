@@ -23,6 +23,8 @@ TOY_RUN = Path(__file__).with_name("toy_run.py")
 WriteLog = Callable[..., Path]
 Judge = Callable[..., RunRecord]
 
+GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
+
 
 def short_row(number: int) -> dict[str, Any]:
     """Return one of a thousand different rows."""

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.batch.conftest import GOOD, WriteLog
 from trivet.__main__ import main
 from trivet.backends.graph_choice import LoadedBackend
 from trivet.batch.output import Output
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
 
-WriteLog = Callable[..., Path]
 Call = Callable[..., tuple[int, str, str]]
-
-GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
 
 @pytest.fixture

@@ -8,15 +8,13 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-TOY_RUN = Path(__file__).with_name("toy_run.py")
-pytestmark = pytest.mark.slow
+from tests.batch.conftest import TOY_RUN, WriteLog
 
-WriteLog = Callable[..., Path]
+pytestmark = pytest.mark.slow
 
 
 def start(bundle: Path, log: Path, out: Path) -> subprocess.Popen[str]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.batch.conftest import Judge, WriteLog
 from trivet.batch.merge import merge
-from trivet.batch.run_record import RunRecord, read_record
+from trivet.batch.run_record import read_record
 from trivet.batch.settings import Shard, parse_shard
 from trivet.records import DataError
-
-WriteLog = Callable[..., Path]
-Judge = Callable[..., RunRecord]
 
 
 @pytest.fixture

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.measures.verdicts import verdict
 from trivet.batch.progress import Reporter
 from trivet.batch.tally import SCORES, Tally
 from trivet.data.logs.log import Log
-from trivet.records import Evaluation, FailedEvaluation
-
-
-def verdict(faithfulness: float | None, relevance: float) -> Evaluation:
-    return Evaluation(
-        id=None,
-        faithfulness=faithfulness,
-        supported_share=None,
-        relevance=relevance,
-        utilization=None,
-        completeness=None,
-        adherent=None,
-        unsupported=(),
-        sentences=(),
-        contexts=(),
-        windows=2,
-        window_size=512,
-        cut_question_tokens=0,
-        response_chunks=1,
-        replaced_characters=0,
-    )
+from trivet.records import FailedEvaluation
 
 
 def tally() -> Tally:
     counted = Tally()
-    counted.add([verdict(0.5, 0.25), verdict(None, 0.75), verdict(1.0, 0.5)])
+    for faithfulness, relevance in ((0.5, 0.25), (None, 0.75), (1.0, 0.5)):
+        counted.add([verdict(faithfulness, (), relevance, utilization=None, completeness=None)])
     codes = ("too_long", "too_long", "bad_field")
     counted.add(FailedEvaluation(None, code, "m") for code in codes)
     return counted
@@ -42,6 +24,7 @@ def test_n_and_failures_stand_beside_every_mean() -> None:
     assert tally().lines() == [
         "3 judged, 3 failed (too_long 2, bad_field 1)",
         "faithfulness 0.750 (n 2, 3 failed)",
+        "supported_share 1.000 (n 3, 3 failed)",
         "relevance 0.500 (n 3, 3 failed)",
     ]
     assert Tally().lines() == ["0 judged, 0 failed"]
@@ -52,7 +35,7 @@ def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
     one = tally()
     assert Tally.from_dict(one.to_dict()) == one
     two = Tally.total([one, tally()])
-    assert (two.judged, two.failed, two.windows) == (6, 6, 12)
+    assert (two.judged, two.failed, two.windows) == (6, 6, 6)
     assert [two.mean(score) for score in SCORES] == [one.mean(score) for score in SCORES]
     with pytest.raises(KeyError):
         Tally.from_dict({})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.batch.conftest import GOOD, Judge, WriteLog
 from trivet.batch import blocks, run
 from trivet.batch.errors import RunChangedError, StrictError
 from trivet.batch.output import Output
@@ -17,11 +18,6 @@ from trivet.batch.run import ResumePolicy
 from trivet.batch.run_record import RunRecord, record_path, write_record
 from trivet.data.logs.log import Log
 from trivet.records import DataError
-
-WriteLog = Callable[..., Path]
-Judge = Callable[..., RunRecord]
-
-GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.batch.conftest import GOOD, Judge, WriteLog
 from trivet.batch import run
 from trivet.batch.errors import RunChangedError
 from trivet.batch.run import ResumePolicy
-from trivet.batch.run_record import RunRecord
 from trivet.records import DataError
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
-WriteLog = Callable[..., Path]
-Judge = Callable[..., RunRecord]
-
-GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 ROWS = [
     {**GOOD, "turn": 1, "score": 1, "model": "a", "mixed": True},
     {**GOOD, "turn": 2, "score": 0.5, "mixed": 7},

@@ -12,15 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.calibration.fit import (
-    HeadLogits,
-    KnotMap,
-    LinearMap,
-    Map,
-    Method,
-    fit,
-    probabilities,
-)
+from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, Method, fit, probabilities
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 from trivet.records import BundleError, DataError

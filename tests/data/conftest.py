@@ -1,4 +1,4 @@
-"""Tokenizers of both kinds, and a writer of Parquet files, for the tests of data."""
+"""Tokenizers of both kinds."""
 
 from __future__ import annotations
 

@@ -88,21 +88,6 @@ def test_overlaps_are_what_is_counted_by_hand(
         assert ((values >= 0) & (values <= 1)).all()
 
 
-@given(sentences, sentences)
-def test_repetition_and_order_of_words_change_nothing(
-    context: list[list[int]], response: list[list[int]]
-) -> None:
-    turned = [[sentence[::-1] for sentence in part] for part in (context, response)]
-    doubled = [sentence * 2 for sentence in turned[1]]
-    there, back = overlaps(context, response), overlaps(turned[0], doubled)
-    assert of_sentences(back.response, context) == pytest.approx(
-        of_sentences(there.response, context), abs=1e-6
-    )
-    assert of_sentences(back.context, doubled) == pytest.approx(
-        of_sentences(there.context, response), abs=1e-6
-    )
-
-
 def test_a_sentence_is_told_how_the_rest_of_its_response_is_held() -> None:
     context = [[FERRY, RED], [OLD]]
     honest = overlaps(context, [[FERRY, RED], [OLD]]).context

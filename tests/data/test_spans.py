@@ -90,6 +90,9 @@ def test_any_text_gives_ordered_spans(text: str, values: list[float], threshold:
         last = span.end
 
 
+ACCENTS = ["un", "re", "\u0301", "gle", "\u0300s"]
+
+
 @pytest.mark.parametrize(
     ("text", "pieces", "unsupported", "wanted"),
     [
@@ -103,30 +106,9 @@ def test_any_text_gives_ordered_spans(text: str, values: list[float], threshold:
         ("it was a lamp", ["it", "was", "a", "lamp"], [2], []),
         ("ten lamps", ["ten", " ", "lamps"], [1], []),
         ("ten lamps", ["ten", " lamps"], [1], ["lamps"]),
-    ],
-)
-def test_runs_snap_to_whole_words(
-    text: str, pieces: list[str], unsupported: list[int], wanted: list[str]
-) -> None:
-    assert found(text, pieces, unsupported) == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces", "unsupported", "wanted"),
-    [
         # é and è as a letter and an accent of its own: nothing is torn, the word goes on behind it.
-        (
-            "un re\u0301gle\u0300s ici",
-            ["un", "re", "\u0301", "gle", "\u0300s"],
-            [1],
-            ["re\u0301gle\u0300s"],
-        ),
-        (
-            "un re\u0301gle\u0300s ici",
-            ["un", "re", "\u0301", "gle", "\u0300s"],
-            [4],
-            ["re\u0301gle\u0300s"],
-        ),
+        ("un re\u0301gle\u0300s ici", ACCENTS, [1], ["re\u0301gle\u0300s"]),
+        ("un re\u0301gle\u0300s ici", ACCENTS, [4], ["re\u0301gle\u0300s"]),
         # Vowel signs stand beside their letters without being letters.
         ("एक हिन्दी शब्द", ["एक", "हि", "न्", "दी", "शब्द"], [2], ["हिन्दी"]),
         # A farmer is a woman, a joiner and an ear of rice; with a tone of skin between.
@@ -145,7 +127,7 @@ def test_runs_snap_to_whole_words(
         ("今日は雨です", ["今日", "は", "雨", "です"], [2, 3], ["雨です"]),
     ],
 )
-def test_no_script_is_torn(
+def test_runs_snap_to_whole_words_of_any_script(
     text: str, pieces: list[str], unsupported: list[int], wanted: list[str]
 ) -> None:
     assert found(text, pieces, unsupported) == wanted

@@ -132,18 +132,6 @@ def test_groups_are_drawn_whole() -> None:
     assert wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
 
 
-@given(st.permutations(range(12)), st.integers(0, 5))
-def test_the_order_of_rows_changes_nothing(order: list[int], seed: int) -> None:
-    _, errors = squares(12)
-    groups = np.array([f"g{i % 5}" for i in range(12)])
-    first = Draws(groups.tolist(), "s", 40, seed).estimate(root_mean_square(errors), np.arange(12))
-    second = Draws(groups[order].tolist(), "s", 40, seed).estimate(
-        root_mean_square(errors[order]), np.arange(12)
-    )
-    assert second.value == pytest.approx(first.value)
-    assert second.resampled == pytest.approx(first.resampled)
-
-
 def test_seed_and_name_decide_the_resamples() -> None:
     statistic, _ = squares(20)
     groups = [f"g{i}" for i in range(20)]

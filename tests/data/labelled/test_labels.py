@@ -109,10 +109,8 @@ def test_a_token_without_evidence_is_known_by_itself(tokenizer: SegmentTokenizer
 
 def test_evidence_without_a_token_makes_nothing_neutral(tokenizer: SegmentTokenizer) -> None:
     space = FIRST.index(" mill")
-    labels = Labels(
-        unsupported=(),
-        evidence=(Evidence(SAYS_STONE, (ContextSpan(0, space, space + 1),)),),
-    )
+    evidence = Evidence(SAYS_STONE, (ContextSpan(0, space, space + 1),))
+    labels = Labels(unsupported=(), evidence=(evidence,))
     read, _, targets = lay(labels, tokenizer)
     stone = mark_tokens(read.response.offsets, [SAYS_STONE])
     assert (targets.window_class[stone] == UNKNOWN).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,14 @@ def label(start: Any, end: Any, text: str | None = None, **others: Any) -> dict[
     return {"start": start, "end": end, "text": ANSWER[22:31] if text is None else text} | others
 
 
-def read(folder: Path, *responses: Any) -> tuple[list[LabelledExample], SourceReport]:
+def read(
+    folder: Path, *responses: Any, sources: Sequence[Any] = (QA, SUMMARY, RECORD)
+) -> tuple[list[LabelledExample], SourceReport]:
     def lines(rows: Any) -> str:
         return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
 
     (folder / "response.jsonl").write_text(lines(responses), encoding="utf-8")
-    (folder / "source_info.jsonl").write_text(lines([QA, SUMMARY, RECORD]), encoding="utf-8")
+    (folder / "source_info.jsonl").write_text(lines(sources), encoding="utf-8")
     return read_ragtruth(folder)
 
 
@@ -88,9 +91,7 @@ def test_the_other_tasks(tmp_path: Path) -> None:
 
 def test_a_record_that_the_prompt_does_not_show_is_written_as_json(tmp_path: Path) -> None:
     hidden = RECORD | {"prompt": "Describe {the shop}."}
-    (tmp_path / "source_info.jsonl").write_text(json.dumps(hidden), encoding="utf-8")
-    (tmp_path / "response.jsonl").write_text(json.dumps(response(source_id="3")), encoding="utf-8")
-    (example,), _ = read_ragtruth(tmp_path)
+    (example,), _ = read(tmp_path, response(source_id="3"), sources=[hidden])
     assert json.loads(example.example.contexts[0]) == SHOP
     assert example.example.question == ""
 
@@ -126,11 +127,8 @@ def test_overlapping_spans_are_merged_and_counted(tmp_path: Path) -> None:
 
 
 def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> None:
-    sources = [json.dumps(QA), "{broken", json.dumps({"source_id": "2", "source_info": 7})]
-    (tmp_path / "source_info.jsonl").write_text("\n".join(sources), encoding="utf-8")
-    rows = [json.dumps(response()), json.dumps(response(source_id="2"))]
-    (tmp_path / "response.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    examples, report = read_ragtruth(tmp_path)
+    sources = [QA, "{broken", {"source_id": "2", "source_info": 7}]
+    examples, report = read(tmp_path, response(), response(source_id="2"), sources=sources)
     assert len(examples) == 1
     kinds = {"source unreadable: line is not JSON", "source of an unknown format"}
     assert set(report.noted) == kinds
