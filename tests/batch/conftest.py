@@ -77,13 +77,7 @@ def judge(toy: Evaluator) -> Judge:
     """Return a function that runs a log into a file: ``judge(log, out, **settings)``."""
 
     def run(log: Path, out: Path, policy: ResumePolicy | None = None, **settings: Any) -> RunRecord:
-        return judge_to_file(
-            toy,
-            Log(str(log)),
-            out,
-            RunSettings(**settings),
-            lambda tally, rows: None,
-            policy or ResumePolicy(),
-        )
+        chosen, resume = RunSettings(**settings), policy or ResumePolicy()
+        return judge_to_file(toy, Log(str(log)), out, chosen, lambda tally, rows: None, resume)
 
     return run

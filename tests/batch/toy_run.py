@@ -33,9 +33,8 @@ class ToyBackend:
         self.calls += 1
         ids = windows.input_ids * windows.attention_mask
         key = float((ids.astype(np.float64) ** 1.5).sum())
-        values = (
-            np.mod(np.sin(ids * 12.9 + key * 0.37) * 437.58, 1.0).astype(np.float32).reshape(-1)
-        )
+        values = np.mod(np.sin(ids * 12.9 + key * 0.37) * 437.58, 1.0)
+        values = values.astype(np.float32).reshape(-1)
         return join(
             support_probs=supported_anywhere(values, windows.response_at),
             relevance_probs=gather_tokens(values, windows.context_at),

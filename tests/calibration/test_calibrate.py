@@ -98,6 +98,14 @@ def row_of(question: str, contexts: list[str], response: str, group: str) -> dic
     return {**texts, "group": group, "labels": labels}
 
 
+def spans_of(item: Item) -> dict[str, list[list[int]]]:
+    """Return every sentence that each label may name, in the order of the heads."""
+    texts = item.tokenized
+    contexts = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
+    answers = [[s.start, s.end] for s in texts.response_sentence_spans]
+    return {"unsupported": answers, "relevant": contexts, "utilized": contexts}
+
+
 def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, HeadLogits]]:
     found = read_bundle(bundle)
     model = load_rag_model(found)
@@ -122,14 +130,7 @@ def data(written: Path) -> Path:
     places: dict[str, int] = dict.fromkeys(logits, 0)
     middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
     for row, item in zip(rows, items, strict=True):
-        texts = item.tokenized
-        answered = [[s.start, s.end] for s in texts.response_sentence_spans]
-        given = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
-        for name, key, spans in (
-            ("support", "unsupported", answered),
-            ("relevance", "relevant", given),
-            ("utilization", "utilized", given),
-        ):
+        for name, (key, spans) in zip(HEADS, spans_of(item).items(), strict=True):
             scores = middles[name]
             here = scores[places[name] : places[name] + len(spans)]
             places[name] += len(spans)
@@ -154,9 +155,8 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
         scores = (found.relevance, found.utilization, found.faithfulness)
         assert [float(one) for one in scores] == pytest.approx(list(map(float, wanted)), abs=2e-5)
         support = joined["support"].sentences[own["support"]].tolist()
-        assert found.sentence_support[0, : len(support)].tolist() == pytest.approx(
-            support, abs=2e-5
-        )
+        answered = found.sentence_support[0, : len(support)].tolist()
+        assert answered == pytest.approx(support, abs=2e-5)
 
 
 @pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
@@ -207,21 +207,19 @@ def shared(written: Path) -> Path:
     random = np.random.default_rng(1)
     questions = ("Is the ferry red?", "Has the boat ten oars?", "")
     responses = (*RESPONSES, "The ferry is red.")
-    rows = [
-        row_of(questions[n % 3], list(PASSAGES), responses[n % 3], f"group {n}") for n in range(24)
-    ]
+    pairs = list(zip(questions, responses, strict=True)) * 8
+    rows = [row_of(q, list(PASSAGES), r, f"group {n}") for n, (q, r) in enumerate(pairs)]
     path = written.with_name("shared.jsonl")
     write_rows(path, rows)
     for row, item in zip(rows, read(written, path)[1], strict=True):
-        texts, layout = item.tokenized, item.layout
-        contexts = [[s.context, s.start, s.end] for s in texts.context_sentence_spans]
-        answers = [[s.start, s.end] for s in texts.response_sentence_spans]
-        for key, overlap, of, spans in (
-            ("relevant", layout.question_overlap, texts.context_sentence, contexts),
-            ("utilized", layout.response_overlap, texts.context_sentence, contexts),
-            ("unsupported", 0.7 - layout.context_overlap, texts.response_sentence, answers),
-        ):
-            _, first = np.unique(of, return_index=True)
+        layout, sentences = item.layout, item.tokenized.context_sentence
+        by_label = {
+            "relevant": (layout.question_overlap, sentences),
+            "utilized": (layout.response_overlap, sentences),
+            "unsupported": (0.7 - layout.context_overlap, item.tokenized.response_sentence),
+        }
+        for key, (overlap, of) in by_label.items():
+            spans, (_, first) = spans_of(item)[key], np.unique(of, return_index=True)
             marks = (overlap[first] > 0.3) ^ (random.random(len(spans)) < 0.15)
             row["labels"][key] = [s for s, mark in zip(spans, marks, strict=True) if mark]
     write_rows(path, rows)
@@ -253,9 +251,8 @@ def test_overlap_and_isotonic_maps_are_in_bundle_and_graph(bundle: Path, shared:
     import onnxruntime
 
     traced = trace(inference_model(model, 64), vocab=int(model.trunk.config.vocab_size))
-    session = onnxruntime.InferenceSession(
-        traced.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    content = traced.SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     windows = {k: v.numpy() for k, v in collate_items(items[:4], 0).windows._asdict().items()}
     answer = Outputs(*session.run(None, windows))
     for value, wanted in zip(answer, model(*collate_items(items[:4], 0).windows), strict=True):
@@ -294,9 +291,8 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
 
 
 def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_path: Path) -> None:
-    calibrate(
-        bundle, [f"jsonl:{shared}"], "all", Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
-    )
+    choices = Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
+    calibrate(bundle, [f"jsonl:{shared}"], "all", choices)
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
     assert not any(further.lexical_overlap.values())
     config = TrainConfig()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit as sigmoid
 
 from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, Method, fit, probabilities
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
@@ -40,10 +41,6 @@ def head(
 
 def drawn(probs: npt.NDArray[np.float64], seed: int = 1) -> npt.NDArray[np.float64]:
     return (np.random.default_rng(seed).random(len(probs)) < probs).astype(float)
-
-
-def sigmoid(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.asarray(1 / (1 + np.exp(-values)))
 
 
 def fitted(head: HeadLogits, method: Method = "platt", **options: Any) -> LinearMap:

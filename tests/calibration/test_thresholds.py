@@ -100,14 +100,11 @@ def test_rows_that_are_not_told_apart_give_none_and_say_so() -> None:
 
 def test_a_precision_out_of_reach_is_said() -> None:
     rows = scores(200, tell_apart=0.15)
-    lowest = min(rows, key=lambda row: row.faithfulness or 0)
-    place = rows.index(lowest)
-    supported = Labels(unsupported=(), adherent=True)
+    supported, zero = Labels(unsupported=(), adherent=True), np.zeros(1)
+    place, lowest = min(enumerate(rows), key=lambda numbered: numbered[1].faithfulness or 0)
     right = replace(lowest.example, labels=supported, group="other")
-    zero = np.zeros(1)
-    rows[place] = replace(
-        lowest, example=right, faithfulness=0.0, sentence_support=zero, token_support=zero
-    )
+    lowest = replace(lowest, example=right, faithfulness=0.0)
+    rows[place] = replace(lowest, sentence_support=zero, token_support=zero)
     found = chosen(rows, 1.0)["adherence"]
     assert found.threshold is None
     assert "no threshold has a precision of 1" in found.words()

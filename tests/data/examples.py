@@ -1,4 +1,4 @@
-"""Tokenized examples with given ids, without any text; and Parquet files of rows."""
+"""Tokenized examples with given ids, without any text; labelled examples; Parquet files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trivet.data.tokenization import IntArray, Segment, TokenizedExample
-from trivet.records import ContextSpan, Span
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 Sentences = Sequence[Sequence[int]]
 
@@ -39,6 +39,26 @@ def make_tokenized(
         response_sentence_spans=(Span(0, 1),) * len(response),
         replaced_characters=0,
     )
+
+
+def labelled_row(
+    number: int, contexts: int = 3, group: str = "", source: str = "a"
+) -> LabelledExample:
+    """Return an example whose first passage is relevant and used; its second sentence is wrong."""
+    passages = tuple(f"Passage {number}.{place} is red." for place in range(contexts))
+    answer = f"It is red, {number}. It is not blue."
+    first, wrong = (ContextSpan(0, 0, len(passages[0])),), answer.index("It is not")
+    labels = Labels(
+        unsupported=(Span(wrong, len(answer)),),
+        adherent=False,
+        relevant=first,
+        utilized=first,
+        relevance=1 / contexts,
+        utilization=1 / contexts,
+        evidence=(Evidence(Span(0, wrong - 1), first),),
+    )
+    example = RagExample(f"What is {number}?", passages, answer, id=str(number))
+    return LabelledExample(example, labels, source, group or f"group-{number}")
 
 
 def write_parquet(path: Path, *rows: Mapping[str, Any]) -> None:

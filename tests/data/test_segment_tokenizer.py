@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.records import BundleError, replace_surrogates
+from trivet.records import BundleError
 
 ODD = ["\x00", "\ud800", "\udfff", "\ufffd", "\u200d", "\u3000", "\x85", "\u2029", "é", "e\u0301"]
 ODD += ["🌉", "👩‍🌾", "جسر", "今日", "[SEP]", "［SEP］", "[CLS]", "[PAD]", "[UNK]", " ", "  ", "\n"]
 TEXTS = st.lists(st.sampled_from([*ODD, "mill", "The", "a", "17", "xyz"]) | st.text(max_size=3))
-WORDS = st.sampled_from(
-    ["mill", "river", "the", "lamp", "xyz", "bridges", "1817", ".", ",", "(", "a"]
-)
+WORDS = st.sampled_from(["mill", "river", "the", "lamp", "xyz", "bridges", "1817", ".", ",", "("])
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +104,6 @@ def test_offsets_leave_out_the_space_before_a_word(tokenizer: SegmentTokenizer) 
 def test_white_space_with_a_token_of_its_own_keeps_its_place(unigram_file: Path) -> None:
     (segment,) = SegmentTokenizer.from_file(unigram_file).encode(["a [SEP]"])
     assert segment.offsets.tolist() == [[0, 1], [1, 2], [2, 7]]
-
-
-def test_surrogates_are_replaced_one_by_one() -> None:
-    assert replace_surrogates("a\ud800b\udfff🌉") == ("a\ufffdb\ufffd🌉", 2)
-    assert replace_surrogates("plain") == ("plain", 0)
 
 
 def test_a_tokenizer_survives_its_own_json(tokenizer: SegmentTokenizer, tmp_path: Path) -> None:

@@ -90,9 +90,8 @@ def test_a_row_is_slice_question_and_chunk(read: TokenizedExample, window: Windo
     layout = lay_out(read, window, SPECIAL)
     assert 1 <= max(map(len, layout.rows)) <= window.size
     question = read.question.ids[: window.size // 4].tolist()
-    for row, segment, (start, stop) in zip(
-        layout.rows, layout.segments, layout.row_context, strict=True
-    ):
+    windows = zip(layout.rows, layout.segments, layout.row_context, strict=True)
+    for row, segment, (start, stop) in windows:
         wanted = [SPECIAL.cls]
         for token in range(start, stop):
             if token > start and read.context_index[token] != read.context_index[token - 1]:
@@ -157,54 +156,46 @@ def test_cuts_prefer_late_sentence_ends(read: TokenizedExample, window: WindowSe
         if stop not in ends:
             assert filled[stop] >= room, "a cut within a sentence must fill the room"
             assert all(filled[end] < room - room // 4 for end in ends)
-        later = [
-            end for end in range(stop + 1, len(places)) if places[end - 1] < places[start] + room
-        ]
-        assert not any(sentence[end] != sentence[end - 1] for end in later)
+        later = range(stop + 1, len(places))
+        fitting = [end for end in later if places[end - 1] < places[start] + room]
+        assert not any(sentence[end] != sentence[end - 1] for end in fitting)
 
 
 @given(st.lists(reads(), min_size=1, max_size=4), settings())
-def test_batches_equal_singles(several: list[TokenizedExample], window: WindowSettings) -> None:
+def test_a_batch_holds_every_layout(
+    several: list[TokenizedExample], window: WindowSettings
+) -> None:
     layouts = [lay_out(read, window, SPECIAL) for read in several]
     batch = collate(layouts, SPECIAL.pad)
-    assert batch.input_ids.shape == batch.attention_mask.shape == batch.segment_ids.shape
     assert [array.dtype for array in batch] == [np.int64] * 5 + [np.float32] * 5
+    rows = [row for layout in layouts for row in layout.rows]
+    segments = [segment for layout in layouts for segment in layout.segments]
+    ones = [np.ones_like(row) for row in rows]
+    width = max(map(len, rows))
+    for found, wanted in zip(batch, (rows, ones, segments), strict=False):
+        padded = [np.pad(row, (0, width - len(row))) for row in wanted]
+        np.testing.assert_array_equal(found, padded, strict=True)
     first = 0
-    for b, layout in enumerate(layouts):
-        single = collate([layout], SPECIAL.pad)
-        rows, width = single.input_ids.shape
-        for name in ("input_ids", "attention_mask", "segment_ids"):
-            whole = getattr(batch, name)[first : first + rows]
-            np.testing.assert_array_equal(whole[:, :width], getattr(single, name))
-            assert not whole[:, width:].any()
-        for name in ("response_at", "context_at"):
-            at, own = getattr(batch, name)[b], getattr(single, name)[0]
-            row, column = np.divmod(at[tuple(map(slice, own.shape))], batch.input_ids.shape[1])
-            at_own = np.where(own < 0, -1, (row - first) * width + column)
-            np.testing.assert_array_equal(at_own, own)
-            assert (at >= 0).sum() == (own >= 0).sum()
-        for name in Windows._fields[5:]:
-            whole, own = getattr(batch, name)[b], getattr(single, name)[0]
-            np.testing.assert_array_equal(whole[tuple(map(slice, own.shape))], own)
-            assert np.count_nonzero(whole) == np.count_nonzero(own)
-        first += rows
-    assert first == len(batch.input_ids)
-
-
-@given(reads(), settings())
-def test_the_maps_lead_to_the_tokens(read: TokenizedExample, window: WindowSettings) -> None:
-    windows = collate([lay_out(read, window, SPECIAL)], SPECIAL.pad)
-    ids = windows.input_ids.reshape(-1)
-    tokens, held = len(read.response), len(read.context)
-    np.testing.assert_array_equal(ids[windows.context_at[0, :held]], read.context.ids)
-    assert (windows.context_at[0, held:] == -1).all()
-    at = windows.response_at[0, :tokens]
-    np.testing.assert_array_equal(ids[at], np.broadcast_to(read.response.ids[:, None], at.shape))
-    assert (windows.response_at[0, tokens:] == -1).all()
-    pool = windows.sentence_pool[0, :, :tokens]
-    for s, row in enumerate(pool):
-        inside = read.response_sentence == s
-        np.testing.assert_allclose(row, inside / max(1, inside.sum()), rtol=1e-6)
+    for b, (read, layout) in enumerate(zip(several, layouts, strict=True)):
+        (tokens, copies), held = layout.response_row.shape, len(read.context)
+        own = (slice(tokens), slice(copies))
+        row, column = np.divmod(batch.response_at[b][own], width)
+        np.testing.assert_array_equal(row, first + layout.response_row)
+        np.testing.assert_array_equal(column, layout.response_column)
+        assert (batch.response_at[b] >= 0).sum() == tokens * copies
+        row, column = np.divmod(batch.context_at[b, :held], width)
+        np.testing.assert_array_equal(row, first + layout.context_row)
+        np.testing.assert_array_equal(column, layout.context_column)
+        assert (batch.context_at[b, held:] == -1).all()
+        for name in ("context_weight", "question_overlap", "response_overlap", "context_overlap"):
+            values, own_values = getattr(batch, name)[b], getattr(layout, name)
+            np.testing.assert_array_equal(values[: len(own_values)], own_values)
+            assert not values[len(own_values) :].any()
+        for s, pool in enumerate(batch.sentence_pool[b]):
+            inside = read.response_sentence == s
+            np.testing.assert_allclose(pool[:tokens], inside / max(1, inside.sum()), rtol=1e-6)
+            assert not pool[tokens:].any()
+        first += len(layout.rows)
 
 
 def formula(windows: Windows) -> FloatArray:
@@ -253,9 +244,8 @@ def test_one_window_written_out() -> None:
     read = read_of(question=2, passages=[[2, 1], [], [1]], response=[1, 2])
     layout = lay_out(read, WindowSettings(32), SPECIAL)
     c, q, r = CONTEXT, QUESTION, RESPONSE
-    assert [row.tolist() for row in layout.rows] == [
-        [1, c, c + 1, c + 2, 2, c + 3, 2, q, q + 1, 2, r, r + 1, r + 2, 2]
-    ]
+    (row,) = layout.rows
+    assert row.tolist() == [1, c, c + 1, c + 2, 2, c + 3, 2, q, q + 1, 2, r, r + 1, r + 2, 2]
     assert layout.context_column.tolist() == [1, 2, 3, 5]
     assert layout.response_column.tolist() == [[10], [11], [12]]
     assert layout.context_weight.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])

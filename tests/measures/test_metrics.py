@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from tests.measures.verdicts import FAILED, predicted, verdict
 from trivet.measures.figures import Figure
+from trivet.measures.intervals import FloatArray
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import ContextSpan, Labels, Span
@@ -27,11 +28,10 @@ def table(figures: list[Figure]) -> dict[str, Figure]:
 
 
 def test_the_response_level_by_hand() -> None:
+    adherent = {0.1: False, 0.6: False, 0.8: False, 0.4: True, 0.7: True, 0.9: True}
     rows = [
-        predicted(Labels(adherent=adherent), verdict(faithfulness), group=f"g{i}")
-        for i, (adherent, faithfulness) in enumerate(
-            [(False, 0.1), (False, 0.6), (False, 0.8), (True, 0.4), (True, 0.7), (True, 0.9)]
-        )
+        predicted(Labels(adherent=truth), verdict(faithfulness), group=f"g{faithfulness}")
+        for faithfulness, truth in adherent.items()
     ]
     found = table(measure(rows))
     for name, value in (
@@ -91,12 +91,9 @@ def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> 
 
 
 def test_nothing_flagged_has_no_precision_and_an_f1_of_zero() -> None:
-    rows = [
-        predicted(
-            Labels(adherent=i < 4, unsupported=() if i < 4 else (Span(20, 38),)), verdict(0.9)
-        )
-        for i in range(8)
-    ]
+    good = Labels(adherent=True, unsupported=())
+    bad = Labels(adherent=False, unsupported=(Span(20, 38),))
+    rows = [predicted(labels, verdict(0.9)) for labels in [good, bad] * 4]
     found = table(measure(rows))
     for level in ("hallucination", "span"):
         assert found[f"logs/{level}_precision"].value is None
@@ -120,9 +117,8 @@ def test_span_characters_by_hand() -> None:
     precision, recall = 13 / 22, 13 / 24
     assert found["logs/span_precision"].value == pytest.approx(precision)
     assert found["logs/span_recall"].value == pytest.approx(recall)
-    assert found["logs/span_f1"].value == pytest.approx(
-        2 * precision * recall / (precision + recall)
-    )
+    f1 = 2 * precision * recall / (precision + recall)
+    assert found["logs/span_f1"].value == pytest.approx(f1)
     assert (found["logs/span_f1"].n, found["logs/span_f1"].positives) == (3, 2)
 
 
@@ -246,21 +242,17 @@ def test_halubench_is_measured_per_source_pooled_and_as_a_mean() -> None:
     lost = predicted(Labels(adherent=False), FAILED, "halubench/b", "lost")
     found = table(measure([*second, lost, *first], resamples=100))
 
-    def by_library(rows: list[Prediction]) -> tuple[float, float]:
-        units = scored_units(rows)["hallucination"]
-        accuracy = accuracy_score(units.positive, units.probs > 0.5)
-        return float(accuracy), float(roc_auc_score(units.positive, units.probs))
+    def by_library(rows: list[Prediction]) -> FloatArray:
+        truth, probs = (units := scored_units(rows)["hallucination"]).positive, units.probs
+        return np.array([accuracy_score(truth, probs > 0.5), roc_auc_score(truth, probs)])
 
-    a, b = by_library(first), by_library(second)
-    expected = {"a": a, "b": b, "pooled": by_library(first + second)}
-    expected["mean"] = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
-    for source, (accuracy, area) in expected.items():
-        right = found[f"halubench/{source}/hallucination_accuracy"]
-        assert right.value == pytest.approx(accuracy)
-        assert found[f"halubench/{source}/hallucination_auroc"].value == pytest.approx(area)
-        assert right.low is not None and right.high is not None
-        assert right.low <= accuracy <= right.high
-        assert right.failed == int(source != "a")
+    a, b, pooled = map(by_library, (first, second, first + second))
+    for source, expected in (("a", a), ("b", b), ("pooled", pooled), ("mean", (a + b) / 2)):
+        for name, value in zip(("accuracy", "auroc"), expected, strict=True):
+            one = found[f"halubench/{source}/hallucination_{name}"]
+            assert one.value == pytest.approx(value)
+            assert one.low is not None and one.high is not None and one.low <= value <= one.high
+            assert one.failed == int(source != "a")
 
 
 @given(st.permutations(range(24)))

@@ -23,9 +23,7 @@ def test_scores_failures_and_kinds() -> None:
     found = tally(rows, Limits())
     assert found.rows.tolist() == [1, 2, 3, 4, 7]
     assert found.failed.tolist() == [False, False, True, True, False]
-    assert np.array_equal(
-        found.scores["faithfulness"], [0.2, np.nan, np.nan, np.nan, 0.8], equal_nan=True
-    )
+    np.testing.assert_array_equal(found.scores["faithfulness"], [0.2, *[np.nan] * 3, 0.8])
     assert found.kinds[MADE_UP].tolist() == [True, False, False, False, False]
     assert found.codes == {"empty_contexts": 1, "bad_verdict": 1}
     assert found.failures[0] == (3, failed)

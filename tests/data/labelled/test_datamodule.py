@@ -151,9 +151,8 @@ def test_a_batch_moves_without_its_texts(items: list[Item]) -> None:
 def test_unknown_truths_are_nan() -> None:
     example = RagExample("", ("A mill.",), "A mill.")
     known = Labels(adherent=True, relevance=0.5)
-    found = truths(
-        [LabelledExample(example, known, "a", "a"), LabelledExample(example, Labels(), "a", "b")]
-    )
+    rows = [LabelledExample(example, labels, "a", "a") for labels in (known, Labels())]
+    found = truths(rows)
     assert found["adherent"][0] == 1.0
     assert found["relevance"][0] == 0.5
     assert math.isnan(found["utilization"][0])

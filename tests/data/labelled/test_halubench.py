@@ -32,15 +32,11 @@ def read(tmp_path: Path, *rows: dict[str, Any]) -> tuple[list[LabelledExample], 
 
 
 def test_a_row_is_a_passage_an_answer_and_a_verdict(tmp_path: Path) -> None:
-    (passed, failed), report = read(
-        tmp_path, row(), row(id=None, label=" fail", source_ds="weaving", question=None)
-    )
+    other = row(id=None, label=" fail", source_ds="weaving", question=None)
+    (passed, failed), report = read(tmp_path, row(), other)
     texts = passed.example
-    assert (texts.question, texts.contexts, texts.response) == (
-        "How hot is the kiln?",
-        ("A kiln reaches cone six.",),
-        "Cone six.",
-    )
+    assert (texts.question, texts.response) == ("How hot is the kiln?", "Cone six.")
+    assert texts.contexts == ("A kiln reaches cone six.",)
     assert (passed.labels, failed.labels) == (Labels(adherent=True), Labels(adherent=False))
     assert (passed.source, failed.source) == ("halubench/pottery", "halubench/weaving")
     assert (texts.id, failed.example.id, failed.example.question) == ("h1", "row 2", "")

@@ -47,9 +47,8 @@ def test_everything_known_arrives(tmp_path: Path) -> None:
         "utilization": 1,
         "completeness": None,
     }
-    (example,), report = read(
-        tmp_path, row(labels, split="train", generator="potter", weight=2, relation="x")
-    )
+    more = {"split": "train", "generator": "potter", "weight": 2, "relation": "x"}
+    (example,), report = read(tmp_path, row(labels, **more))
     assert example.labels == Labels(
         unsupported=(Span(21, 31),),
         adherent=False,

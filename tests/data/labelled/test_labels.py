@@ -151,14 +151,8 @@ def test_spans_may_be_unknown(tokenizer: SegmentTokenizer, labels: Labels, adher
 def test_context_marks_tell_none_from_unknown(tokenizer: SegmentTokenizer) -> None:
     read, _, targets = lay(Labels(relevant=(STONE, BOAT), utilized=()), tokenizer)
     assert (targets.utilized == 0).all()
-    texts = [EXAMPLE.contexts[number] for number in read.context_index]
-    marked = [
-        text[start:end]
-        for text, (start, end), mark in zip(
-            texts, read.context.offsets, targets.relevant, strict=True
-        )
-        if mark
-    ]
+    places = zip(read.context_index, read.context.offsets, targets.relevant, strict=True)
+    marked = [EXAMPLE.contexts[number][start:end] for number, (start, end), mark in places if mark]
     stone, boat = FIRST[STONE.start :], SECOND[BOAT.start :]
     assert "".join(marked).replace(" ", "") == (stone + boat).replace(" ", "")
 

@@ -79,7 +79,9 @@ def test_spans_question_and_passages(tmp_path: Path) -> None:
 
 
 def test_the_other_tasks(tmp_path: Path) -> None:
-    (summary, record), _ = read(tmp_path, response(source_id="2"), response(source_id="3"))
+    hidden = RECORD | {"source_id": "4", "prompt": "Describe {the shop}."}
+    responses = [response(source_id=number) for number in "234"]
+    (summary, record, other), _ = read(tmp_path, *responses, sources=[SUMMARY, RECORD, hidden])
     assert summary.labels == Labels(unsupported=(), adherent=True)
     assert summary.source == "ragtruth/summary"
     assert summary.example.question == "Summarize the following news:"
@@ -87,13 +89,9 @@ def test_the_other_tasks(tmp_path: Path) -> None:
     assert record.source == "ragtruth/data2txt"
     assert record.example.question == "Describe the shop.\nStructured data:"
     assert record.example.contexts == (repr(SHOP),)
-
-
-def test_a_record_that_the_prompt_does_not_show_is_written_as_json(tmp_path: Path) -> None:
-    hidden = RECORD | {"prompt": "Describe {the shop}."}
-    (example,), _ = read(tmp_path, response(source_id="3"), sources=[hidden])
-    assert json.loads(example.example.contexts[0]) == SHOP
-    assert example.example.question == ""
+    # The prompt does not show this record, which is written as JSON.
+    assert other.example.question == ""
+    assert json.loads(other.example.contexts[0]) == SHOP
 
 
 @pytest.mark.parametrize(

@@ -7,28 +7,12 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.data.examples import labelled_row as row
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
-from trivet.records import ContextSpan, LabelledExample, Labels, RagExample, Span
+from trivet.records import LabelledExample, Labels, RagExample
 
 NAMES = [field.name for field in fields(Augmentation)]
 SOME = Augmentation(0.3, 0.3, 0.3, 0.3, 0.3, 0.1)
-
-
-def row(number: int, contexts: int = 3, group: str = "", source: str = "a") -> LabelledExample:
-    passages = tuple(f"Passage {number}.{place} is red." for place in range(contexts))
-    answer = f"It is red, {number}. It is not blue."
-    return LabelledExample(
-        RagExample(f"What is {number}?", passages, answer, id=str(number)),
-        Labels(
-            unsupported=(Span(answer.index("It is not"), len(answer)),),
-            adherent=False,
-            relevant=(ContextSpan(0, 0, len(passages[0])),),
-            utilized=(ContextSpan(0, 0, len(passages[0])),),
-            evidence=(),
-        ),
-        source,
-        group or f"group-{number}",
-    )
 
 
 ROWS = [row(number) for number in range(40)]

@@ -4,35 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.data.examples import labelled_row
 from trivet.data.labelled.augmentation.context_padding import lengthen
-from trivet.records import (
-    ContextSpan,
-    DataError,
-    Evidence,
-    LabelledExample,
-    Labels,
-    RagExample,
-    Span,
-)
+from trivet.records import ContextSpan, DataError, LabelledExample
 
-
-def row(number: int, group: str = "") -> LabelledExample:
-    passages = (f"Passage {number} is red. It is old.", f"Passage {number} is blue.")
-    blue = (ContextSpan(1, 0, len(passages[1])),)
-    example = RagExample(f"What is {number}?", passages, f"It is blue. It is {number}.")
-    labels = Labels(
-        unsupported=(Span(12, 20),),
-        adherent=False,
-        relevant=blue,
-        utilized=blue,
-        relevance=1 / 3,
-        utilization=1 / 3,
-        evidence=(Evidence(Span(0, 11), blue),),
-    )
-    return LabelledExample(example, labels, "made", group or f"group-{number}")
-
-
-ROWS = [row(number) for number in range(6)]
+ROWS = [labelled_row(number, contexts=2) for number in range(6)]
 
 
 def marked(labelled: LabelledExample, spans: tuple[ContextSpan, ...] | None) -> list[str]:
@@ -52,7 +28,7 @@ def test_every_row_gets_passages_of_others_and_keeps_its_own_with_their_marks() 
         assert marked(after, new.utilized) == marked(before, old.utilized)
         assert old.evidence is not None and new.evidence is not None
         assert marked(after, new.evidence[0].contexts) == marked(before, old.evidence[0].contexts)
-        # One sentence of three is relevant to begin with, and no longer afterwards.
+        # One sentence of two is relevant to begin with, and no longer afterwards.
         assert (new.relevance, new.utilization) == (None, None)
 
 
@@ -63,7 +39,7 @@ def test_the_same_seed_gives_the_same_rows_and_none_changes_nothing() -> None:
 
 
 def test_rows_of_one_document_lend_each_other_nothing() -> None:
-    rows = [row(0, "same"), row(1, "same"), *ROWS[2:]]
+    rows = [labelled_row(number, group="same") for number in (0, 1)] + ROWS[2:]
     lengthened = lengthen(rows, 8, seed=0)
     assert not any("Passage 1" in text for text in lengthened[0].example.contexts)
 
