@@ -243,8 +243,9 @@ def test_halubench_is_measured_per_source_pooled_and_as_a_mean() -> None:
     found = table(measure([*second, lost, *first], resamples=100))
 
     def by_library(rows: list[Prediction]) -> FloatArray:
-        truth, probs = (units := scored_units(rows)["hallucination"]).positive, units.probs
-        return np.array([accuracy_score(truth, probs > 0.5), roc_auc_score(truth, probs)])
+        units = scored_units(rows)["hallucination"]
+        accuracy = accuracy_score(units.positive, units.probs > 0.5)
+        return np.array([accuracy, roc_auc_score(units.positive, units.probs)])
 
     a, b, pooled = map(by_library, (first, second, first + second))
     for source, expected in (("a", a), ("b", b), ("pooled", pooled), ("mean", (a + b) / 2)):

@@ -89,7 +89,7 @@ def test_what_follows_from_what_is_known(
     [
         (
             row({"unsupported": [[0, 32]]}),
-            "unsupported leaves its text (line 2: [0, 32) of 31 char",
+            "unsupported leaves its text (line 2: [0, 32) of 31 characters)",
         ),
         (row({"unsupported": [[-1, 3]]}), "unsupported leaves its text"),
         (row({"unsupported": [[9, 3]]}), "unsupported leaves its text"),
@@ -100,7 +100,7 @@ def test_what_follows_from_what_is_known(
         (row({"relevant": [[0, 0, 99]]}), "relevant leaves its text"),
         (
             row({"relevant": [[2, 0, 1]]}),
-            "relevant names a context that is not there (line 2: conte",
+            "relevant names a context that is not there (line 2: context 2 of 2, counted from 0)",
         ),
         (row({"utilized": [[-1, 0, 1]]}), "utilized names a context that is not there"),
         (row({"evidence": [[0, 3]]}), "evidence is not a list of objects"),
