@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.measures.verdicts import dev_scores
 from trivet.calibration.thresholds import UseThreshold, justified_thresholds, same_share
 from trivet.measures.thresholds import Column, DevScores, precise_threshold, threshold_columns
-from trivet.records import LabelledExample, Labels, RagExample, Span
+from trivet.records import Labels, Span
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -52,18 +53,9 @@ def scores(count: int, tell_apart: float) -> list[DevScores]:
     for number in range(count):
         wrong = number % 4 < 2
         support = float(np.clip(0.5 + random.normal() * 0.15 - tell_apart * (wrong - 0.5), 0, 0.99))
-        labels = Labels(unsupported=(Span(0, 4),) if wrong else (), adherent=not wrong)
-        example = RagExample("q", ("c",), "word")
-        made.append(
-            DevScores(
-                example=LabelledExample(example, labels, "made/up", f"group {number // 2}"),
-                faithfulness=support,
-                sentence_spans=(Span(0, 4),),
-                sentence_support=np.array([support]),
-                token_offsets=np.array([[0, 4]]),
-                token_support=np.array([support]),
-            )
-        )
+        unsupported, word = (Span(0, 4),) if wrong else (), [(0, 4, support)]
+        group = f"group {number // 2}"
+        made.append(dev_scores("word", unsupported, not wrong, support, word, word, group))
     return made
 
 

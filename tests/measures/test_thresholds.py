@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.measures.thresholds import DevScores, best_threshold, choose_thresholds
-from trivet.records import LabelledExample, Labels, RagExample, Span
+from tests.measures.verdicts import dev_scores as scores
+from trivet.measures.thresholds import best_threshold, choose_thresholds
+from trivet.records import Span
 
 FloatArray = npt.NDArray[np.float64]
 things = st.lists(
@@ -50,26 +51,6 @@ def test_the_threshold_is_half_way_between_what_it_separates() -> None:
     high = float(np.nextafter(low, 1))
     found = best_threshold(np.array([low, high]), np.array([1.0, 0.0]))
     assert found is not None and low < found.threshold <= high
-
-
-def scores(
-    response: str,
-    unsupported: tuple[Span, ...] | None,
-    adherent: bool | None,
-    faithfulness: float | None,
-    sentences: list[tuple[int, int, float]],
-    tokens: list[tuple[int, int, float]],
-) -> DevScores:
-    labels = Labels(unsupported=unsupported, adherent=adherent)
-    example = RagExample(question="q", contexts=("c",), response=response)
-    return DevScores(
-        example=LabelledExample(example, labels, source="s", group="g"),
-        faithfulness=faithfulness,
-        sentence_spans=[Span(start, end) for start, end, _ in sentences],
-        sentence_support=np.array([support for *_, support in sentences], dtype=np.float32),
-        token_offsets=np.array([(start, end) for start, end, _ in tokens]).reshape(-1, 2),
-        token_support=np.array([support for *_, support in tokens], dtype=np.float32),
-    )
 
 
 def test_each_threshold_is_chosen_from_its_own_numbers() -> None:

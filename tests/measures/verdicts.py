@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from trivet.measures.predictions import Prediction
+from trivet.measures.thresholds import DevScores
 from trivet.records import (
     ContextSentence,
     ContextVerdict,
@@ -12,6 +15,7 @@ from trivet.records import (
     Labels,
     RagExample,
     SentenceVerdict,
+    Span,
     UnsupportedSpan,
 )
 
@@ -55,6 +59,28 @@ def verdict(
         cut_question_tokens=0,
         response_chunks=1,
         replaced_characters=0,
+    )
+
+
+def dev_scores(
+    response: str,
+    unsupported: tuple[Span, ...] | None,
+    adherent: bool | None,
+    faithfulness: float | None,
+    sentences: list[tuple[int, int, float]],
+    tokens: list[tuple[int, int, float]],
+    group: str = "g",
+) -> DevScores:
+    """Return scores of a row; sentences and tokens are given as (start, end, support)."""
+    labels = Labels(unsupported=unsupported, adherent=adherent)
+    example = RagExample(question="q", contexts=("c",), response=response)
+    return DevScores(
+        example=LabelledExample(example, labels, "s", group),
+        faithfulness=faithfulness,
+        sentence_spans=[Span(start, end) for start, end, _ in sentences],
+        sentence_support=np.array([support for *_, support in sentences], dtype=np.float32),
+        token_offsets=np.array([(start, end) for start, end, _ in tokens]).reshape(-1, 2),
+        token_support=np.array([support for *_, support in tokens], dtype=np.float32),
     )
 
 
