@@ -139,6 +139,11 @@ def flood(port: int, parts: Sequence[bytes]) -> Hostile:
     return asyncio.run(run())
 
 
+def count(end: Hostile) -> int:
+    """Return the number of answers on a connection."""
+    return end.said.count(b"\r\ndate: ")
+
+
 def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Table]:
     """Measure the slow connections and the good client."""
     seconds = 2 * given_timeout + 2
@@ -190,8 +195,9 @@ def floods(server: ServerProcess) -> Table:
         end = in_a_process(flood, server.port, parts())
         grown = server.peak_mb() - before
         told = end.said[9:12].decode() or "closed"
-        rows.append((name, told, f"{1000 * end.seconds:.1f}", f"{grown:+.1f}"))
-    return Table("Too much", ("what", "answer", "after, ms", "peak memory, MB"), rows)
+        rows.append((name, told, count(end), f"{1000 * end.seconds:.1f}", f"{grown:+.1f}"))
+    header = ("what", "answer", "answers in all", "after, ms", "peak memory, MB")
+    return Table("Too much", header, rows)
 
 
 def probes(server: ServerProcess) -> Table:
@@ -200,7 +206,7 @@ def probes(server: ServerProcess) -> Table:
     for name, probe in PROBES.items():
         end = in_a_process(flood, server.port, [probe + SMUGGLED])
         closed = "yes" if end.closed else "no"
-        rows.append((name, end.said[9:12].decode(), end.said.count(b"\r\ndate: "), closed))
+        rows.append((name, end.said[9:12].decode(), count(end), closed))
     return Table("Smuggling", ("probe", "answer", "answers in all", "closed"), rows)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+# Both are read as they are meant, so the request behind them is a second one.
+LENIENT = ("bare line feeds", "a chunk size with a space")
 Tables = dict[str, list[dict[str, Any]]]
 
 
@@ -32,10 +34,15 @@ def test_slow_and_silent_connections_are_closed_in_time_and_floods_take_no_memor
         assert float(row["first, s"]) >= 3 - 0.1
         assert row["told 408"] == (row["how many"] if row["connections"] == "slow bodies" else 0)
     for row in tables["Too much"]:
-        assert row["answer"] in {"400", "413", "431"}, row
+        found = (row["answer"], row["answers in all"])
+        if row["what"] == "10,000 requests at once":
+            assert found == ("200", 10_000)
+        else:  # a reset may overtake the answer
+            assert found in {("400", 1), ("413", 1), ("431", 1), ("closed", 0)}, row
         assert float(row["peak memory, MB"]) <= 5, row
     for row in tables["Smuggling"]:
-        assert (row["answer"], row["answers in all"], row["closed"]) == ("400", 1, "yes"), row
+        expected = ("400", 2, "no") if row["probe"] in LENIENT else ("400", 1, "yes")
+        assert (row["answer"], row["answers in all"], row["closed"]) == expected, row
 
 
 def test_thirty_in_flight_are_answered_before_the_process_ends(tmp_path: Path) -> None:
