@@ -2,7 +2,7 @@
 
 python -m benchmarks.cold_start [--bundle DIR] [--backend onnx]
 
-Each run is a new Python process that imports the package, loads the bundle and judges one short
+Each run is a new Python process that imports the package, loads the bundle and evaluates one short
 example. The first run, before the file cache is warm, is reported apart. glibc's allocator keeps
 its defaults.
 """

@@ -29,7 +29,7 @@ def load(given: argparse.Namespace) -> Sequence[LabelledExample]:
 def auroc_table(
     evaluator: Evaluator, labelled: Sequence[LabelledExample], inputs: Iterable[RagExample]
 ) -> str:
-    """Judge the inputs; return the hallucination AUROC by source as a Markdown table."""
+    """Evaluate the inputs; return the hallucination AUROC by source as a Markdown table."""
     results = evaluator.evaluate_many(inputs)
     figures = measure([Prediction(*pair) for pair in zip(labelled, results, strict=True)])
     return to_markdown(

@@ -25,7 +25,7 @@ STAGES = ("tokenize", "backend", "rest")
 
 
 def build(folder: Path, name: str, threads: int, other_tokens: int = OTHER_TOKENS) -> Run:
-    """Return a ``Run`` that judges an example; its case is the number of context tokens.
+    """Return a ``Run`` that evaluates an example; its case is the number of context tokens.
 
     A sample has the seconds of the whole call and of the backend, those of tokenizing (measured
     apart), the rest, and the example's sizes.

@@ -21,7 +21,7 @@ from benchmarks.backends import BareBackend, recorded_calls
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
 from trivet.backends.loading import load_backend
-from trivet.batch.run import ResumePolicy, judge_to_file, judge_to_stream
+from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import read_bundle
 from trivet.data.logs.log import Log
@@ -31,11 +31,11 @@ MANY, ONE, WHOLE = "backend calls at once", "backend calls, one by one", "trivet
 
 
 def bare(bundle: Path, threads: int, log: Path, workers: int | None = None) -> Run:
-    """Return a ``Run`` of the backend calls that judging a log makes."""
+    """Return a ``Run`` of the backend calls that evaluating a log makes."""
     backend = load_backend(read_bundle(bundle), threads, workers=workers).backend
     evaluator = Evaluator(bundle, backend=backend)
     with recorded_calls(backend) as calls, Path(os.devnull).open("wb") as sink:
-        judge_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
+        evaluate_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
     bare_backend = BareBackend(backend)
 
     def work(case: Any) -> None:
@@ -45,12 +45,12 @@ def bare(bundle: Path, threads: int, log: Path, workers: int | None = None) -> R
 
 
 def whole(bundle: Path, threads: int, log: Path) -> Run:
-    """Return a ``Run`` that judges a log into a file beside it."""
+    """Return a ``Run`` that evaluates a log into a file beside it."""
     evaluator = Evaluator(bundle, threads)
 
     def work(case: Any) -> None:
         out = log.with_name("verdicts.jsonl")
-        judge_to_file(
+        evaluate_to_file(
             evaluator,
             Log(str(log)),
             out,
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str]) -> None:
         spread([100 / ratio for ratio in outcome.ratios(WHOLE, name)]) for name in (MANY, ONE)
     )
     title = (
-        f"{tally['judged']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
+        f"{tally['evaluated']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
         f"bare backend's windows a second: {many} % with calls at once, {one} % one by one"
     )
     publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)

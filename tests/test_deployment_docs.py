@@ -1,4 +1,4 @@
-"""The pages on the server are right: calls are made, tables and manifests compared."""
+"""The server's pages: calls are made, tables and manifests compared."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def test_one_answer_prints_every_score() -> None:
     assert "context 2: relevance 0." in printed
 
 
-def test_judge_a_log_lists_every_row_from_the_least_faithful() -> None:
-    header, *lines = run("examples/judge_a_log.py").splitlines()
+def test_evaluate_a_log_lists_every_row_from_the_least_faithful() -> None:
+    header, *lines = run("examples/evaluate_a_log.py").splitlines()
     assert header.split() == ["id", "faithfulness", "relevance", "unsupported"]
     listed = [line.split()[:2] for line in lines]
     assert {id_ for id_, _ in listed} == {row["id"] for row in ROWS}

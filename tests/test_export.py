@@ -1,4 +1,4 @@
-"""Exported graphs answer as the weights do, on every shape, and are silent about their maker."""
+"""Exported graphs answer as the weights do, on every shape, and hold no local paths."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_dimension_that_is_fixed_is_noticed() -> None:
     with pytest.raises(BackendError, match=r"dimension L of attention_mask .* the constant 24"):
         name_dimensions(graph)
     graph.graph.input.pop()
-    with pytest.raises(BackendError, match="came out with the inputs and outputs input_ids"):
+    with pytest.raises(BackendError, match="exported graph has the inputs and outputs input_ids"):
         name_dimensions(graph)
 
 

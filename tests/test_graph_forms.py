@@ -1,4 +1,4 @@
-"""The graphs that are emitted: how many nodes a layer costs, and that every form answers alike."""
+"""Forms of the exported graphs: nodes per layer, and equal answers."""
 
 from __future__ import annotations
 

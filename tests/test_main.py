@@ -275,7 +275,7 @@ def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "onnx", None)
     code, _, err = call("export", "onnx", "in")
     assert code == 2
-    assert "onnx is not installed; pip install 'trivet[export]'" in err
+    assert "onnx is not installed; in a clone of trivet: pip install '.[export]'" in err
 
 
 def test_the_package_has_every_public_name() -> None:

@@ -1,4 +1,4 @@
-"""A verdict read back is the verdict; what is no verdict is refused by the name of its field."""
+"""Verdicts are read back unchanged; invalid ones are refused by the name of the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prose of the package: plain technical English, and one word for one thing."""
+"""The prose of the package: plain technical English, one word for each thing."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ def __getattr__(name: str) -> Any:
             if "Client" not in name:
                 raise
             raise ImportError(
-                f"trivet.{name} needs {error.name}: pip install 'trivet[client]'", name=error.name
+                f"trivet.{name} needs {error.name}; in a clone of trivet: pip install '.[client]'",
+                name=error.name,
             ) from error
     if name == "__version__":
         from importlib import metadata

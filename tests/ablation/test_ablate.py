@@ -201,7 +201,7 @@ def test_a_changed_run_is_replaced_on_request_and_a_foreign_one_never(
     assert all(run.name in str(refused.value) for run in changed.runs)
     (changed.runs[1].folder / BEGUN).unlink()
     (changed.runs[1].folder / "checkpoints").mkdir()
-    with pytest.raises(ConfigError, match="checkpoints of a run that no grid began"):
+    with pytest.raises(ConfigError, match="holds checkpoints but no"):
         ablate(changed, replace_changed=True)
     assert all(run.folder.exists() for run in changed.runs), "nothing goes before all is right"
     (changed.runs[1].folder / "checkpoints").rmdir()

@@ -72,14 +72,14 @@ def test_keys_of_the_grid_itself_can_be_given_when_called(tmp_path: Path) -> Non
         ({"axes": {"optim.epoch": [1]}}, r"mine\.yaml, cell epoch=1: optim\.epoch"),
         ({"axes": {"data.train": [["x"]]}}, r"axes\.data\.train: .* no plain value"),
         ({"cells": {"../up": []}}, r"cell '\.\./up' must be a name"),
-        ({"cells": {"a": []}, "seeds": [1, 1]}, "name one seed twice"),
+        ({"cells": {"a": []}, "seeds": [1, 1]}, "a seed occurs twice"),
         ({"cells": {"a": []}, "test": []}, "test must hold at least one"),
         ({"cells": {"a": []}, "test": [TEST, TEST]}, "give each entry a name"),
         ({"cells": {"a": []}, "lengths": [9, 3]}, r"lengths \[9, 3\] must rise"),
         ({"cells": {"a": []}, "seed": [1]}, r"mine\.yaml: seed"),
         ({"cells": {"a": ["run.devices=2"]}}, r"run\.devices must be 1"),
-        ({"cells": {"a": ["run.seed=7"]}}, r"run\.seed cannot be given; seeds"),
-        ({"cells": {"a": []}, "overrides": ["run.folder=x"]}, r"run\.folder cannot be given"),
+        ({"cells": {"a": ["run.seed=7"]}}, r"run\.seed cannot be set; seeds"),
+        ({"cells": {"a": []}, "overrides": ["run.folder=x"]}, r"run\.folder cannot be set"),
         ({"axes": {"granularity": []}}, r"axes\.granularity must hold at least one"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_grid_that_makes_no_sense_is_refused(
 
 
 def test_values_that_the_cells_differ_in_and_missing_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"optim\.epochs is what the cells of .* differ in"):
+    with pytest.raises(ConfigError, match=r"the cells of .* set optim\.epochs"):
         read(tmp_path, "optim.epochs=3", axes={"optim.epochs": [1, 2]})
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such grid file.* trunk\.yaml"):
         read_grid(Path("nowhere.yaml"))

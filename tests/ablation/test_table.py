@@ -1,4 +1,4 @@
-"""The figures of a grid: by hand, and the same that `trivet.measures.metrics` gives for one run."""
+"""The figures of a grid: computed by hand, and equal to those of `trivet.measures.metrics`."""
 
 from __future__ import annotations
 

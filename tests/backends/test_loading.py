@@ -1,4 +1,4 @@
-"""From a folder to an engine: what is loaded, and what is refused, by name."""
+"""Loading of backends from bundles, and bundles that are refused by name."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import pytest
 from trivet.backends import onnx_runtime
 from trivet.backends.backend import cores, threads_per_worker, workers_of
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
+from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import read_bundle
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
 from trivet.data.windows import Windows
 from trivet.evaluation.job import WorkerPool
 from trivet.exporting.parity import grid

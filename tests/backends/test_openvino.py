@@ -1,4 +1,4 @@
-"""OpenVINO answers as ONNX Runtime does, from the same files; and what it is refused for."""
+"""OpenVINO answers as ONNX Runtime does, from the same files, and refuses unsuitable models."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.judges import kept_for_openvino
 from trivet.backends import openvino_loading
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.graph_choice import Precision
-from trivet.backends.loading import EMBEDDED_BUNDLE, load_backend
+from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import OpenVinoBackend
 from trivet.backends.openvino_loading import choose_for_openvino
-from trivet.bundle.bundle import Bundle, read_bundle
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.int8 import quantize
@@ -222,5 +222,5 @@ def test_without_openvino_the_error_says_how_to_get_it(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(BackendError, match=r"pip install 'trivet\[openvino\]', or use"):
+    with pytest.raises(BackendError, match=r"pip install '\.\[openvino\]'; or use"):
         Evaluator(tiny_bundle, backend="openvino")

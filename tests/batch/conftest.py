@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trivet.batch.run import ResumePolicy, judge_to_file
+from trivet.batch.run import ResumePolicy, evaluate_to_file
 from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import BundleInfo, GraphInfo, write_bundle
@@ -78,6 +78,6 @@ def judge(toy: Evaluator) -> Judge:
 
     def run(log: Path, out: Path, policy: ResumePolicy | None = None, **settings: Any) -> RunRecord:
         chosen, resume = RunSettings(**settings), policy or ResumePolicy()
-        return judge_to_file(toy, Log(str(log)), out, chosen, lambda tally, rows: None, resume)
+        return evaluate_to_file(toy, Log(str(log)), out, chosen, lambda tally, rows: None, resume)
 
     return run

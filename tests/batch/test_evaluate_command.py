@@ -1,4 +1,4 @@
-"""``trivet evaluate`` and ``trivet merge`` on whole logs: exit codes, and what is said."""
+"""``trivet evaluate`` and ``trivet merge`` on whole logs: exit codes and messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_pat
     log, out = write_log(range(70)), tmp_path / "v.jsonl"
     code, said, err = call("evaluate", log, "--out", out)
     assert (code, said) == (0, "")
-    assert "70 judged, 0 failed" in err and "faithfulness 0." in err and "(n 70, 0 failed)" in err
+    assert (
+        "70 evaluated, 0 failed" in err and "faithfulness 0." in err and "(n 70, 0 failed)" in err
+    )
     code, _, err = call("evaluate", log, "--out", out, "--texts")
     assert code == 6 and "settings.texts was False, is True" in err
     assert call("evaluate", log, "--out", out, "--texts", "--restart")[0] == 0
@@ -99,7 +101,7 @@ def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> N
     for number, part in enumerate(parts, start=1):
         assert call("evaluate", log, "--out", part, "--shard", f"{number}/2")[0] == 0
     code, _, err = call("merge", *parts, "--out", tmp_path / "all.jsonl")
-    assert code == 0 and "200 judged, 0 failed" in err
+    assert code == 0 and "200 evaluated, 0 failed" in err
     _, said, _ = call("evaluate", log)
     assert (tmp_path / "all.jsonl").read_text(encoding="utf-8") == said
     code, _, err = call("merge", parts[0], "--out", tmp_path / "more.jsonl")
@@ -155,7 +157,7 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert codes[:3] == ["bad_field", "empty_contexts", "invalid_unicode"]
     assert codes[3:] == ["too_long", "missing_field", "malformed_line"]
     assert all(line["error"]["message"].startswith("line ") for line in lines[1:-1])
-    assert "2 judged, 6 failed" in err
+    assert "2 evaluated, 6 failed" in err
     code, said, _ = call("evaluate", write_log([bad[2]]), "--bad-unicode", "replace")
     assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
 

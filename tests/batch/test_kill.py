@@ -1,4 +1,4 @@
-"""A hundred thousand rows, killed twenty times: nothing lost, nothing doubled; a flat memory."""
+"""A log of 100,000 rows whose run is killed twenty times: no row is lost or doubled."""
 
 from __future__ import annotations
 

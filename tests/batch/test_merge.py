@@ -1,4 +1,4 @@
-"""Shards put together: the bytes of one run, or a refusal that says which part is wrong."""
+"""Merged shards are the bytes of one run; unsuitable files are refused by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_merged_shards_are_what_one_run_writes(shards: list[Path], tmp_path: Pat
     assert out.read_bytes() == whole.read_bytes()
     assert expected is not None
     assert record.counts.failures == expected.counts.failures == {"malformed_line": 1}
-    assert (record.counts.judged, record.counts.counts) == (399, expected.counts.counts)
+    assert (record.counts.evaluated, record.counts.counts) == (399, expected.counts.counts)
     assert record.progress == expected.progress
     assert record.settings == expected.settings
     assert read_record(out) == record
@@ -48,7 +48,7 @@ def test_more_shards_than_blocks(write_log: WriteLog, judge: Judge, tmp_path: Pa
     for number, out in enumerate(outs, start=1):
         judge(log, out, shard=Shard(number, 3))
     assert outs[2].read_bytes() == b""
-    assert merge(outs, tmp_path / "merged.jsonl").counts.judged == 70
+    assert merge(outs, tmp_path / "merged.jsonl").counts.evaluated == 70
 
 
 def test_wrong_parts(shards: list[Path], judge: Judge, write_log: WriteLog, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The file that a run appends to: a full disk, a lock, what cannot be opened."""
+"""The file that a run appends to: full disks, locks, files that cannot be opened."""
 
 from __future__ import annotations
 

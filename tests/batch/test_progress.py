@@ -1,4 +1,4 @@
-"""What a person is told while a run goes on, and at its end."""
+"""Progress lines during a run and its summary."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def tally() -> Tally:
 
 def test_n_and_failures_stand_beside_every_mean() -> None:
     assert tally().lines() == [
-        "3 judged, 3 failed (too_long 2, bad_field 1)",
+        "3 evaluated, 3 failed (too_long 2, bad_field 1)",
         "faithfulness 0.750 (n 2, 3 failed)",
         "supported_share 1.000 (n 3, 3 failed)",
         "relevance 0.500 (n 3, 3 failed)",
     ]
-    assert Tally().lines() == ["0 judged, 0 failed"]
+    assert Tally().lines() == ["0 evaluated, 0 failed"]
     assert Tally().mean("faithfulness") is None
 
 
@@ -40,7 +40,7 @@ def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
     one = tally()
     assert Tally.from_dict(one.to_dict()) == one
     two = Tally.total([one, tally()])
-    assert (two.judged, two.failed, two.windows) == (6, 6, 12)
+    assert (two.evaluated, two.failed, two.windows) == (6, 6, 12)
     assert [two.mean(score) for score in SCORES] == [one.mean(score) for score in SCORES]
     with pytest.raises(KeyError):
         Tally.from_dict({})

@@ -1,4 +1,4 @@
-"""A run into a file: what stands in it, whatever stopped it on the way."""
+"""A run into a file: its content after every kind of interruption."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_each_row_has_a_numbered_verdict(write_log: WriteLog, judge: Judge, tmp_
     assert broken["error"]["message"].startswith("line 3: ")
     assert (two["row"], two["id"], two["metadata"]) == (3, "line-4", {"turn": 3})
     assert "context_ids" not in two
-    assert (record.counts.judged, record.counts.failed, record.finished) == (2, 1, True)
+    assert (record.counts.evaluated, record.counts.failed, record.finished) == (2, 1, True)
     assert record.counts.counts["faithfulness"] == 2
     written = json.loads(record_path(out).read_bytes())
     assert written["input"]["path"] == str(log)
@@ -155,10 +155,10 @@ def test_changes_are_refused_unless_told(write_log: WriteLog, judge: Judge, tmp_
     record = judge(log, out, policy=ResumePolicy(although_changed=True))
     assert out.read_bytes().startswith(before)
     assert [line["row"] for line in read(out)] == list(range(1, 201))
-    assert record.counts.judged == 200
+    assert record.counts.evaluated == 200
     assert len(record.changed) == 1
     write_log(range(3))
-    with pytest.raises(RunChangedError, match="has 3 rows, but 200 of it were judged"):
+    with pytest.raises(RunChangedError, match="has 3 rows, but 200 of them were evaluated"):
         judge(log, out, policy=ResumePolicy(although_changed=True))
     judge(log, out, policy=ResumePolicy(restart=True))
     assert len(read(out)) == 3

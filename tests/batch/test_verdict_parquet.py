@@ -69,7 +69,7 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
     with pytest.raises(RunChangedError, match=r"input\.sha256"):
         judge(log, out, policy=ResumePolicy(although_changed=True))  # its lines are gone
     out.unlink()
-    assert judge(log, out).counts.judged == 101
+    assert judge(log, out).counts.evaluated == 101
 
 
 def test_lone_surrogates_are_replaced(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
@@ -84,6 +84,6 @@ def test_without_pyarrow_nothing_is_judged(
     write_log: WriteLog, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(DataError, match=r"pip install 'trivet\[parquet\]'"):
+    with pytest.raises(DataError, match=r"pip install '\.\[parquet\]'"):
         judge(write_log([0]), tmp_path / "v.parquet")
     assert not list(tmp_path.glob("v.*"))

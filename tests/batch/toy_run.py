@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trivet.batch.run import judge_to_file
+from trivet.batch.run import evaluate_to_file
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
 from trivet.data.logs.log import Log
@@ -48,7 +48,7 @@ class ToyBackend:
 
 def tell_memory(tally: Tally, rows: int) -> None:
     """Print the resident memory now and then."""
-    if rows % 10_000 < 64 and tally.judged:
+    if rows % 10_000 < 64 and tally.evaluated:
         status = Path("/proc/self/status").read_text(encoding="ascii")
         memory = next(line.split()[1] for line in status.splitlines() if "VmRSS" in line)
         sys.stdout.write(f"{rows} {memory}\n")
@@ -57,4 +57,4 @@ def tell_memory(tally: Tally, rows: int) -> None:
 if __name__ == "__main__":
     bundle, log, out = sys.argv[1:]
     evaluator = Evaluator(bundle, backend=ToyBackend())
-    judge_to_file(evaluator, Log(log), Path(out), RunSettings(), tell_memory)
+    evaluate_to_file(evaluator, Log(log), Path(out), RunSettings(), tell_memory)

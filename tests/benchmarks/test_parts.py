@@ -19,8 +19,7 @@ from benchmarks.report import Table, spread
 from benchmarks.shapes import DEBERTA_V3_LARGE, MINILM_L6, windows_of
 from benchmarks.speed import build
 from benchmarks.timing import Contender, Measured, Race, race
-from trivet.backends.loading import EMBEDDED_BUNDLE
-from trivet.bundle.bundle import INT8_NAME
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, INT8_NAME
 from trivet.records import BackendError
 
 CALLS = 4

@@ -1,4 +1,4 @@
-"""A bundle survives being written and read, and refuses everything that is not exactly itself."""
+"""Bundles are read as they were written; altered or incomplete ones are refused."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import transformers
 
 from tests.graphs import tiny_info
 from trivet.bundle.bundle import (
+    EMBEDDED_BUNDLE,
     BundleInfo,
     DataInfo,
     GraphInfo,
@@ -137,6 +138,10 @@ def test_damage_is_refused_by_name(
     damage(folder)
     with pytest.raises(BundleError, match=message):
         read_bundle(folder)
+
+
+def test_the_embedded_bundle_is_read_by_its_name() -> None:
+    assert read_bundle(Path("embedded")) == read_bundle(EMBEDDED_BUNDLE)
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures into a bundle: which are kept, and which older ones they replace."""
+"""Scores that `trivet test` writes into a bundle, and the older ones that they replace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The self-test is stored exactly, and knows how much difference is too much."""
+"""The self-test is stored exactly and refuses answers that differ too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits: against known truths, and joined as the model joins."""
+"""Fits against known truths, joined as in the model."""
 
 from __future__ import annotations
 

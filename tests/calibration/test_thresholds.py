@@ -1,4 +1,4 @@
-"""Thresholds for a precision, and the words for rows that justify none."""
+"""Thresholds for a precision, and messages for rows that justify none."""
 
 from __future__ import annotations
 

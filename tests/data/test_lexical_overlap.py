@@ -1,4 +1,4 @@
-"""What the sentences of an example share, counted from ids."""
+"""Lexical overlaps of an example's sentences, counted from ids."""
 
 from __future__ import annotations
 

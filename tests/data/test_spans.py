@@ -1,4 +1,4 @@
-"""Spans to tokens and back: whole words, no torn characters, no punctuation alone."""
+"""Spans to tokens and back: whole words, whole characters, no punctuation alone."""
 
 from __future__ import annotations
 

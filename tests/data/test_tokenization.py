@@ -1,4 +1,4 @@
-"""Examples to numbers: every token has its context and its sentence."""
+"""Tokenized examples: every token has its context and its sentence."""
 
 from __future__ import annotations
 

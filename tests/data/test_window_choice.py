@@ -1,4 +1,4 @@
-"""Which window length an example is read with, where a model was trained with several."""
+"""The choice of a window length for a model with several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting: the laws of windows.py, for any lengths, and a few layouts written out by hand."""
+"""Laws of cutting for any lengths, and a few layouts written out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing windows into calls, and that the packing never shows in the result."""
+"""Packing of windows into calls, which must not change results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One verdict written out by hand: which number ends up where, and which are left out."""
+"""A verdict written out by hand, with the place of every number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is begun when, what an error takes with it, and what is given up."""
+"""Prefetching: order, errors, and cancelling of work that was started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenVINO runs is measured on labelled rows, and the fastest that is good enough is kept."""
+"""Candidates for OpenVINO are measured on labelled rows; the fastest accurate one is kept."""
 
 from __future__ import annotations
 

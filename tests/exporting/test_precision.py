@@ -188,7 +188,7 @@ def test_products_of_heads_stay() -> None:
 
 def test_an_output_in_16_bits_is_refused() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
-    with pytest.raises(BackendError, match="y would come out in bf16"):
+    with pytest.raises(BackendError, match="y would be in bf16"):
         mixed(small(nodes, w=np.eye(2)), "bf16")
 
 

@@ -1,4 +1,4 @@
-"""Learned weights: the formula by hand, and what a batch that knows nothing does not move."""
+"""Learned loss weights: the formula by hand, and batches without labels for a head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The support head's losses, by hand, and where its NLI weights come from."""
+"""The support head's losses, computed by hand, and its weights from an NLI checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One head over one token, and the mean that every loss is taken with."""
+"""A head over single tokens, and the mean that every loss uses."""
 
 from __future__ import annotations
 

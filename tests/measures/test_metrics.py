@@ -1,4 +1,4 @@
-"""Predictions -> figures: by hand, against scikit-learn, per source and per family."""
+"""Figures of predictions: by hand, against scikit-learn, per source and per family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words on both sides of a window: found by hand, in the graph, and where they were asked for."""
+"""Exact-match embeddings: found by hand, in the graph, and in encoders that have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trunks with private parts: alike at the start, apart where they should be, built again."""
+"""Trunks with private parts: equal at the start, separate afterwards, built again."""
 
 from __future__ import annotations
 

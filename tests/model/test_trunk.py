@@ -1,4 +1,4 @@
-"""The trunk: padding is not seen, nothing overflows, and its description builds it again."""
+"""The trunk ignores padding, does not overflow, and is rebuilt from its description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles of every trunk: what they say of themselves, and what training can start from them."""
+"""Bundles of every kind of trunk: their descriptions, and training that starts from them."""
 
 from __future__ import annotations
 

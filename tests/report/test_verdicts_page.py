@@ -55,7 +55,7 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     card = page.partition('<div id="answers">')[2]
     assert re.search(r"<mark[^>]*>was built <sub[^>]*>0.83</sub></mark>", card)
     assert "✗ 0.25" in card
-    assert "context 1 · doc-7" in card
+    assert "contexts[0] · doc-7" in card
     assert 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21">It was built of stone in 1817.' in card
     for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, damage is seen, another model's are refused."""
+"""Checkpoints: atomic writes, detected damage, refused architectures."""
 
 from __future__ import annotations
 

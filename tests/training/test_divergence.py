@@ -1,4 +1,4 @@
-"""A loss that is no number stops the run, and the examples of its batch are written down."""
+"""A loss that is not finite stops the run, and the examples of its batch are recorded."""
 
 from __future__ import annotations
 

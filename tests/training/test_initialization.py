@@ -1,4 +1,4 @@
-"""What training starts from: an encoder, an NLI checkpoint, a bundle."""
+"""Initial models from an encoder, an NLI checkpoint or a bundle."""
 
 from __future__ import annotations
 

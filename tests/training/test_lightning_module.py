@@ -1,4 +1,4 @@
-"""What training minimises: each kind of supervision has its loss, the unknown trains nothing."""
+"""Losses of each kind of supervision; unknown labels train nothing."""
 
 from __future__ import annotations
 

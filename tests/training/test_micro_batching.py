@@ -1,4 +1,4 @@
-"""Windows read in slices: the scores and the gradients of one single reading, to rounding."""
+"""Windows read in slices: equal scores and gradients, up to rounding."""
 
 from __future__ import annotations
 

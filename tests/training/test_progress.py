@@ -1,4 +1,4 @@
-"""What a run tells: rates and the time left by hand, loggers that are not there by name."""
+"""Rates and remaining time, computed by hand, and loggers that are not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored row scores -> estimates of every measure of every run.
+"""Estimates of every measure of every run, from stored row scores.
 
 All runs share the same resamples of source documents, so differences of runs are paired. A row that
 failed in one run is left out of all of them.

@@ -115,10 +115,10 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
     differing = {_key(one) for values in cells.values() for one in values}
     for one in of_cells:
         if _key(one) in differing:
-            raise ConfigError(f"{one}: {_key(one)} is what the cells of {path} differ in")
+            raise ConfigError(f"{one}: the cells of {path} set {_key(one)}")
     for key in ("run.seed", "run.folder"):
         if key in differing.union(map(_key, [*said.overrides, *of_cells])):
-            raise ConfigError(f"{path}: {key} cannot be given; seeds and --out say it for each run")
+            raise ConfigError(f"{path}: {key} cannot be set; seeds and --out determine it")
     base = [near if (near := path.parent / name).exists() else Path(name) for name in said.base]
     out = Path("runs") / "ablations" / path.stem if out is None else out
     runs = []
@@ -130,7 +130,7 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
         except ConfigError as error:
             raise ConfigError(f"{path}, cell {cell}: {error}") from error
         if config.run.devices > 1:
-            raise ConfigError(f"{path}, cell {cell}: run.devices must be 1; runs share by --jobs")
+            raise ConfigError(f"{path}, cell {cell}: run.devices must be 1; --jobs runs several")
         config.run.folder = str(folder)  # not parsed: a path may hold any character
         runs.append(Run(cell, seed, folder, config))
     return Grid(
@@ -189,7 +189,7 @@ def _named_cells(path: Path, said: GridConfig) -> dict[str, tuple[str, ...]]:
 
 def _plain(path: Path, key: str, value: object) -> str:
     if isinstance(value, dict | list):
-        raise ConfigError(f"{path}: axes.{key}: {value} is no plain value; name such cells")
+        raise ConfigError(f"{path}: axes.{key}: {value} is a list or an object; use named cells")
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)
@@ -198,15 +198,15 @@ def _plain(path: Path, key: str, value: object) -> str:
 def _check(path: Path, said: GridConfig, cells: Iterable[str]) -> None:
     for name in cells:
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"{path}: cell {name!r} must be a name that a folder can have")
+            raise ConfigError(f"{path}: cell {name!r} cannot be the name of a folder")
     for key, values in (("base", said.base), ("seeds", said.seeds), ("test", said.test)):
         if not values:
             raise ConfigError(f"{path}: {key} must hold at least one entry")
     if len(set(said.seeds)) < len(said.seeds):
-        raise ConfigError(f"{path}: seeds {said.seeds} name one seed twice")
+        raise ConfigError(f"{path}: seeds {said.seeds}: a seed occurs twice")
     labels = [rows.label for rows in said.test]
     if len(set(labels)) < len(labels):
-        raise ConfigError(f"{path}: test names {labels} twice; give each entry a name")
+        raise ConfigError(f"{path}: test: a name occurs twice in {labels}; give each entry a name")
     if said.lengths != sorted(set(said.lengths)) or any(edge <= 0 for edge in said.lengths):
         raise ConfigError(f"{path}: lengths {said.lengths} must rise, each above 0")
 

@@ -57,7 +57,7 @@ class Finished:
 
 
 def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
-    """Return the state of a run; one measured on other rows is not finished.
+    """Return the state of a run; it is unfinished if it was measured on other rows.
 
     Raises:
         ConfigError: Its folder has a run of another configuration, or one that is not of a grid;
@@ -66,7 +66,7 @@ def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
     recorded = _read(run.folder / BEGUN)
     if recorded is None:
         if (run.folder / "checkpoints").exists():
-            raise ConfigError(f"{run.folder} holds checkpoints of a run that no grid began")
+            raise ConfigError(f"{run.folder} holds checkpoints but no {BEGUN}; use another folder")
         return "new"
     differ = _differences(recorded["config"], effective(run.config))
     if differ:
@@ -94,7 +94,9 @@ def read_done(run: Run) -> Finished | None:
     try:
         return None if record is None else Finished(**record)
     except TypeError as error:
-        raise DataError(f"{run.folder / DONE}: not what a run writes: {error}") from error
+        raise DataError(
+            f"{run.folder / DONE}: not the record of a finished run: {error}"
+        ) from error
 
 
 def finish(
@@ -185,7 +187,7 @@ def _flat(tree: Any, key: str = "") -> dict[str, Any]:
 
 
 def _close_broken_tries(folder: Path, tries: list[dict[str, Any]]) -> None:
-    """Set the end of a killed try to its last write."""
+    """Set the end of each try that was killed to the time of its last write."""
     for one in tries:
         if one["ended"] is None:
             written = [
@@ -209,7 +211,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    """Write atomically."""
+    """Write a record atomically."""
     beside = path.with_suffix(".tmp")
     beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     beside.replace(path)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trivet.records import BackendError
 
-INSTALL = "pip install 'trivet[tensorrt]'"
+INSTALL = "in a clone of trivet: pip install '.[tensorrt]'"
 
 
 def load_runtime() -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Literal
 
 from trivet.backends.backend import cores
@@ -16,8 +15,6 @@ from trivet.records import BundleError
 logger = logging.getLogger(__name__)
 
 BackendName = Literal["onnx", "openvino", "tensorrt"]
-
-EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
 
 
 def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
@@ -51,8 +48,8 @@ def load_backend(
         threads: Threads of the backend; ``None`` means one for each core.
         precision: Precision of the graph; ``None`` means int8 if there is one, bf16 for TensorRT,
             and for OpenVINO the choice of ``trivet export`` or the int8 graph.
-        backend: ``onnx`` (ONNX Runtime on the CPU), ``openvino`` (faster), or ``tensorrt`` (built
-            by ``trivet export``).
+        backend: ``onnx`` (ONNX Runtime on the CPU), ``openvino`` (faster with VNNI), or
+            ``tensorrt`` (built by ``trivet export tensorrt``).
         workers: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs
             each on one thread. Use 1 to make one call at a time.
 

@@ -140,7 +140,8 @@ def load_openvino() -> Any:
         import openvino
     except ImportError as error:
         raise BackendError(
-            "OpenVINO is not installed; pip install 'trivet[openvino]', or use --backend onnx"
+            "OpenVINO is not installed; in a clone of trivet: pip install '.[openvino]'; or use "
+            "--backend onnx"
         ) from error
     return openvino
 

@@ -43,8 +43,8 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
         return OpenVinoChoice(kept.file, kept.weights, kept.precision, exported=True)
     if precision not in ("int8", "fp32", None):
         raise BundleError(
-            f"{bundle.folder}: no {precision} for OpenVINO; take int8 or fp32, or let `trivet "
-            f"export {bundle.folder} --backend openvino --data DATA` measure what is best"
+            f"{bundle.folder}: no {precision} for OpenVINO; use int8 or fp32, or run `trivet "
+            f"export openvino {bundle.folder} --data DATA`"
         )
     graph = choose_graph(bundle, precision)
     if graph.precision == "int8" and not graph.sums_fit and quick_sums_overflow():

@@ -85,7 +85,7 @@ def choose_profile(profiles: tuple[ShapeRange, ...], sizes: Sizes) -> int:
         largest = {letter: max(each.most[letter] for each in profiles) for letter in wanted}
         raise BackendError(
             f"no profile of the engine takes {sizes}; the largest sizes are {largest}; "
-            "feed fewer windows a call"
+            "run fewer windows per call"
         )
     return min(fits, key=lambda number: profiles[number].most["L"])
 

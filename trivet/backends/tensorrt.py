@@ -122,7 +122,9 @@ class TensorRTBackend:
         wanted = {*Windows._fields, *Outputs._fields}
         # The builder drops an input that the encoder does not read.
         if names - wanted or wanted - names - {"segment_ids"}:
-            raise BackendError(f"the engine takes and gives {sorted(names)}, not {sorted(wanted)}")
+            raise BackendError(
+                f"inputs and outputs of the engine are {sorted(names)}, not {sorted(wanted)}"
+            )
         self.inputs = tuple(name for name in Windows._fields if name in names)
 
 
@@ -204,7 +206,9 @@ class _Context:
         try:
             missing = context.infer_shapes()
         except RuntimeError as error:
-            raise BackendError(f"TensorRT: no shapes follow from {sizes}: {error}") from error
+            raise BackendError(
+                f"TensorRT: output shapes for {sizes} are unknown: {error}"
+            ) from error
         _must(not missing, f"shapes are missing: {', '.join(missing)}")
         for name in Outputs._fields:
             found = tuple(context.get_tensor_shape(name))

@@ -1,4 +1,4 @@
-"""Rows judged block by block.
+"""Evaluation of rows, block by block.
 
 A block ends by its rows and the characters in the run's record alone, since a backend's last digits
 may depend on what shares a call. So resumed runs and shards write the bytes of one whole run.
@@ -46,14 +46,14 @@ class _Begun(NamedTuple):
 
     number: int
     rows: list[LogRow]
-    judging: EvaluationJob
+    job: EvaluationJob
 
     def cancel(self) -> None:
         """Cancel what has not run yet."""
-        self.judging.cancel()
+        self.job.cancel()
 
 
-def judge_blocks(
+def evaluate_blocks(
     evaluator: Evaluator,
     rows: Iterable[LogRow],
     settings: RunSettings,
@@ -62,7 +62,7 @@ def judge_blocks(
     first_block: int = 0,
     strict: bool = False,
 ) -> Generator[BlockVerdicts, None, None]:
-    """Judge rows from the beginning of block ``first_block`` on, lazily and in order.
+    """Evaluate rows from the beginning of block ``first_block`` on, lazily and in order.
 
     Raises:
         DataError: The log breaks off; the rows before were yielded.
@@ -83,8 +83,7 @@ def judge_blocks(
             yield BlockVerdicts(len(block))
             continue
         results = [
-            _name_place(result, row)
-            for result, row in zip(begun.judging.results(), block, strict=True)
+            _name_place(result, row) for result, row in zip(begun.job.results(), block, strict=True)
         ]
         error = None
         for n, failed in enumerate(results if strict else ()):

@@ -18,4 +18,4 @@ class RunChangedError(DataError):
 
 
 class StrictError(ExampleError):
-    """A row could not be judged, and the run should stop at such a row."""
+    """A row could not be evaluated, and the run should stop at such a row."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import trivet
-from trivet.batch.blocks import block_characters, judge_blocks
+from trivet.batch.blocks import block_characters, evaluate_blocks
 from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output, no_room
 from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
@@ -41,7 +41,7 @@ class ResumePolicy:
     Attributes:
         restart: Begin anew, whatever the output contains.
         although_changed: Resume even if input, bundle or settings have changed.
-        strict: Stop at the first row that cannot be judged.
+        strict: Stop at the first row that cannot be evaluated.
     """
 
     restart: bool = False
@@ -49,7 +49,7 @@ class ResumePolicy:
     strict: bool = False
 
 
-def judge_to_stream(
+def evaluate_to_stream(
     evaluator: Evaluator,
     log: Log,
     sink: IO[bytes],
@@ -58,16 +58,16 @@ def judge_to_stream(
     *,
     strict: bool = False,
 ) -> Tally:
-    """Judge a log into a stream such as stdout, which cannot be resumed.
+    """Evaluate a log into a stream such as stdout, which cannot be resumed.
 
     Raises:
         DataError: The log cannot be read, or breaks off; the rows before were written.
-        StrictError: A row could not be judged, and ``strict`` is set.
+        StrictError: A row could not be evaluated, and ``strict`` is set.
     """
     tally, read = Tally(), 0
     with contextlib.closing(log):
         rows, most = read_rows(log.rows(), settings.columns()), block_characters(evaluator)
-        blocks = judge_blocks(evaluator, rows, settings, most, strict=strict)
+        blocks = evaluate_blocks(evaluator, rows, settings, most, strict=strict)
         with contextlib.closing(blocks):
             for block in blocks:
                 sink.writelines(block.lines)
@@ -80,7 +80,7 @@ def judge_to_stream(
     return tally
 
 
-def judge_to_file(
+def evaluate_to_file(
     evaluator: Evaluator,
     log: Log,
     out: Path,
@@ -88,7 +88,7 @@ def judge_to_file(
     on_block: OnBlock,
     policy: ResumePolicy = ResumePolicy(),
 ) -> RunRecord:
-    """Judge a log into a file, or resume a stopped run of the same log.
+    """Evaluate a log into a file, or resume a stopped run of the same log.
 
     ``out`` is Parquet if its suffix is, else JSON lines; the record of the run is next to it.
 
@@ -97,7 +97,7 @@ def judge_to_file(
         OutputLockedError: Another process is writing the output.
         OutputFullError: The disk is full; the run can be resumed.
         RunChangedError: The output belongs to another run.
-        StrictError: A row could not be judged, and ``policy.strict`` is set.
+        StrictError: A row could not be evaluated, and ``policy.strict`` is set.
     """
     if is_parquet(out):
         needs_pyarrow()
@@ -116,10 +116,10 @@ def judge_to_file(
             skipped = sum(1 for _ in itertools.islice(rows, done.rows))
             if skipped < done.rows:
                 raise RunChangedError(
-                    f"{log.source}: has {skipped} rows, but {done.rows} of it were judged; begin "
-                    "anew with --restart"
+                    f"{log.source}: has {skipped} rows, but {done.rows} of them were evaluated; "
+                    "begin anew with --restart"
                 )
-            blocks = judge_blocks(
+            blocks = evaluate_blocks(
                 *(evaluator, rows, settings, record.block_characters),
                 first_block=done.blocks,
                 strict=policy.strict,

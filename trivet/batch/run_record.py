@@ -7,10 +7,10 @@
      "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
      "backend": {"name", "precision"},
      "settings": {...},                                    `RunSettings.to_dict()`
-     "block_characters": 24576,                            see `judge_blocks`
+     "block_characters": 24576,                            see `evaluate_blocks`
      "changed": [...],                                     inputs that changed before a resume
      "progress": {"rows", "blocks", "bytes"},              rows of the input, bytes of the output
-     "counts": {"judged", "failed", "failures", "windows", "scores"},
+     "counts": {"evaluated", "failed", "failures", "windows", "scores"},
      "finished": true}
 
 The output up to ``progress.bytes`` is complete; the rest is written again. The record is replaced

@@ -51,7 +51,7 @@ class RunSettings:
         fields: Fields of a verdict that are written; ``None`` means all.
         metadata: Columns that are returned with the verdicts; ``None`` means by content.
         texts: Whether question, contexts and response are written too.
-        shard: Part of the log that is judged.
+        shard: Part of the log that is evaluated.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)

@@ -17,14 +17,14 @@ class Tally:
     """Counts and sums over the rows of a run.
 
     Attributes:
-        judged: Rows with a verdict.
+        evaluated: Rows with a verdict.
         windows: Windows of these rows.
         failures: Rows without a verdict, by error code.
         counts: Verdicts that have each score; an empty response has no faithfulness.
         sums: Sum of each score over these verdicts.
     """
 
-    judged: int = 0
+    evaluated: int = 0
     windows: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Tally:
             if isinstance(result, FailedEvaluation):
                 self.failures[result.code] += 1
                 continue
-            self.judged += 1
+            self.evaluated += 1
             self.windows += result.windows
             for score in SCORES:
                 if (value := getattr(result, score)) is not None:
@@ -60,7 +60,7 @@ class Tally:
             for score in SCORES
         }
         return {
-            "judged": self.judged,
+            "evaluated": self.evaluated,
             "failed": self.failed,
             "failures": dict(self.failures),
             "windows": self.windows,
@@ -72,7 +72,7 @@ class Tally:
         """Read the counts of a record; raises ``KeyError``, ``TypeError`` or ``ValueError``."""
         scores = record["scores"]
         return cls(
-            judged=int(record["judged"]),
+            evaluated=int(record["evaluated"]),
             windows=int(record["windows"]),
             failures=Counter({str(code): int(n) for code, n in record["failures"].items()}),
             counts=Counter({score: int(scores[score]["n"]) for score in SCORES}),
@@ -84,7 +84,7 @@ class Tally:
         """Return the sum of several tallies."""
         whole = cls()
         for tally in tallies:
-            whole.judged += tally.judged
+            whole.evaluated += tally.evaluated
             whole.windows += tally.windows
             whole.failures += tally.failures
             whole.counts += tally.counts
@@ -100,4 +100,4 @@ class Tally:
             for score in SCORES
             if (mean := self.mean(score)) is not None
         ]
-        return [f"{self.judged} judged, {self.failed} failed{why}", *means]
+        return [f"{self.evaluated} evaluated, {self.failed} failed{why}", *means]

@@ -29,7 +29,9 @@ def needs_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise DataError("Parquet needs a package: pip install 'trivet[parquet]'") from error
+        raise DataError(
+            "Parquet needs pyarrow; in a clone of trivet: pip install '.[parquet]'"
+        ) from error
 
 
 def write_parquet(lines: Path, out: Path) -> None:

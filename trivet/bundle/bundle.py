@@ -65,6 +65,8 @@ __all__ = [
     "write_bundle",
 ]
 
+EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
+
 INFO_NAME = "bundle.json"
 TOKENIZER_NAME = "tokenizer.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -183,6 +185,7 @@ def add_files(
         BundleError: The bundle is damaged, or a name is refused.
     """
     bundle = read_bundle(folder)
+    folder = bundle.folder
     (folder / MANIFEST_NAME).unlink()
     for name in without & bundle.manifest.files.keys():
         (folder / name).unlink()
@@ -192,9 +195,13 @@ def add_files(
 def read_bundle(folder: Path) -> Bundle:
     """Check a bundle's files and read its description, without opening weights or graphs.
 
+    The path ``embedded`` names the bundle inside the package.
+
     Raises:
         BundleError: A file is missing, altered, unknown or inconsistent; the message names it.
     """
+    if folder == Path(EMBEDDED_BUNDLE.name):
+        folder = EMBEDDED_BUNDLE
     manifest = check_manifest(folder)
     for name in (INFO_NAME, TOKENIZER_NAME):
         if name not in manifest.files:

@@ -133,7 +133,7 @@ def _read_manifest(folder: Path) -> Manifest:
     if manifest.schema_version != MANIFEST_SCHEMA:
         raise BundleError(
             f"{path}: schema_version {manifest.schema_version}, this trivet reads "
-            f"{MANIFEST_SCHEMA}; upgrade trivet (pip install --upgrade trivet)"
+            f"{MANIFEST_SCHEMA}; use a newer trivet"
         )
     return manifest
 

@@ -329,7 +329,7 @@ def parse_info(text: bytes, where: str) -> BundleInfo:
         raise BundleError(
             f"{where}: schema_version {version!r}, this trivet reads {SCHEMA_VERSION}; "
             + (
-                "upgrade trivet (pip install --upgrade trivet)"
+                "use a newer trivet"
                 if isinstance(version, int) and version > SCHEMA_VERSION
                 else "write the bundle again with this trivet"
             )

@@ -154,7 +154,7 @@ def read_self_test(path: Path) -> SelfTest:
     if test.schema_version != SELF_TEST_SCHEMA:
         raise BundleError(
             f"{path}: schema_version {test.schema_version}, this trivet reads {SELF_TEST_SCHEMA}; "
-            "upgrade trivet (pip install --upgrade trivet)"
+            "use a newer trivet"
         )
     names = [({info.name for info in INPUTS}, test.inputs)]
     names += [({info.name for info in OUTPUTS}, each.outputs) for each in test.expected.values()]

@@ -114,7 +114,7 @@ def read_answer(response: httpx2.Response, read: Callable[[dict[str, Any]], Read
     try:
         record = _json_object(response)
         if record is None:
-            raise DataError(f"no JSON object but {response.text[:_SHOWN_CHARACTERS]!r}")
+            raise DataError(f"not a JSON object: {response.text[:_SHOWN_CHARACTERS]!r}")
         return read(record)
     except DataError as error:
         message = f"{response.url} does not answer like a Trivet server: {error}"
@@ -147,7 +147,7 @@ def read_results(record: Mapping[str, Any], examples: Sequence[EncodedExample]) 
     read: list[Result] = []
     for result, example in zip(results, examples, strict=True):
         if not isinstance(result, dict):
-            raise DataError("a result is no object")
+            raise DataError("a result is not an object")
         if isinstance(error := result.get("error"), dict):
             code, message = str(error.get("code")), str(error.get("message"))
             read.append(FailedEvaluation(example.id, code, message))

@@ -55,7 +55,7 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
             record[name] = clean(name, text)
         # A bare string would be read letter by letter.
         elif isinstance(text, Iterable) and not isinstance(text, str | bytes | Mapping):
-            record[name] = [clean(f"context {n}", passage) for n, passage in enumerate(text)]
+            record[name] = [clean(f"contexts[{n}]", passage) for n, passage in enumerate(text)]
         else:
             kind = type(text).__name__
             message = f"contexts must be a list of passages, not {kind}; write contexts=[text]"

@@ -22,37 +22,45 @@ class Head(StrEnum):
 def calibrate(
     bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
     data: Annotated[
-        list[str], typer.Option(help="Labelled rows that no weight was trained on; repeatable.")
+        list[str],
+        typer.Option(
+            help="Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable."
+        ),
     ],
     split: Annotated[str, typer.Option(help="Split of the rows.")] = "dev",
     method: Annotated[
         Literal["platt", "temperature", "isotonic"],
-        typer.Option(help="Scale and shift, scale, or a rising map of up to 16 knots."),
+        typer.Option(help="platt: scale and shift; temperature: scale; isotonic: a rising map."),
     ] = "platt",
     heads: Annotated[
         list[Head] | None,
-        typer.Option("--head", help="Head to fit; repeatable. Default: all with labels."),
+        typer.Option("--head", help="Head to fit; default: all with labels. Repeatable."),
     ] = None,
     support_level: Annotated[
         Literal["sentence", "response", "both"],
-        typer.Option(help="Labels that support is fitted to."),
+        typer.Option(help="Fit support to labels of sentences, responses or both."),
     ] = "sentence",
     weigh: Annotated[
-        Literal["example", "sentence"], typer.Option(help="Unit that counts once in a fit.")
+        Literal["example", "sentence"],
+        typer.Option(help="Give each example, or each sentence, the same weight."),
     ] = "example",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Prefix of the sources to use; repeatable. Default: all."),
+        typer.Option(help="Prefix of the sources to use; default: all. Repeatable."),
     ] = None,
     precision_at_least: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=1, help="Flag as much as possible with this precision. Default: best F1."
+            min=0.01,
+            max=1,
+            help="Choose thresholds that flag most with this precision; default: best F1.",
         ),
     ] = None,
     thresholds_from: Annotated[
         list[str] | None,
-        typer.Option(help="Prefix of the sources that choose thresholds. Default: all."),
+        typer.Option(
+            help="Prefix of the sources that choose thresholds; default: all. Repeatable."
+        ),
     ] = None,
     lexical_overlap: Annotated[
         bool,
@@ -62,13 +70,14 @@ def calibrate(
         ),
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="FILE.html or a folder: errors and reliability curves.")
+        Path | None,
+        typer.Option(help="Report of errors and curves to write: FILE.html or a folder."),
     ] = None,
 ) -> None:
     """Fit probabilities and thresholds of a bundle on dev rows.
 
-    Export the bundle again afterwards. A threshold that the rows do not justify is kept; the exit
-    code is then 4.
+    Graphs of the bundle are removed; run `trivet export onnx` afterwards. If the rows do not
+    justify a new threshold, the old one is kept and the exit code is 4.
     """
     if lexical_overlap and method != "platt":
         raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")

@@ -32,17 +32,19 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help=".jsonl or .parquet; default: stdout.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, .jsonl or .parquet; default: stdout.")
+    ] = None,
     mapping: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="OURS=THEIRS", help="Field name in FILE. Repeatable."),
+        typer.Option("--map", metavar="OURS=THEIRS", help="Name of a field in FILE. Repeatable."),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
         Literal["jsonl", "json", "csv", "tsv", "parquet"] | None,
         typer.Option(help="Format of FILE; default: by its suffix."),
     ] = None,
     fields: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Write these fields only: id,faithfulness.")
+        str | None, typer.Option(metavar="NAMES", help="Fields to write, such as id,faithfulness.")
     ] = None,
     texts: Annotated[bool, typer.Option("--texts", help="Write the texts too.")] = False,
     metadata: Annotated[
@@ -72,13 +74,13 @@ def evaluate(
             metavar="SCORE=MEAN", help=f"Exit with {UNDER} if the mean is lower. Repeatable."
         ),
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML report; needs --out.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML report to write; needs --out.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
-    question: Annotated[str | None, typer.Option(help="Question, for a single answer.")] = None,
+    question: Annotated[str | None, typer.Option(help="Question of a single answer.")] = None,
     context: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Context, likewise. Repeatable.")
+        list[str] | None, typer.Option(metavar="TEXT", help="Its context. Repeatable.")
     ] = None,
-    response: Annotated[str | None, typer.Option(help="The single answer.")] = None,
+    response: Annotated[str | None, typer.Option(help="The answer itself.")] = None,
     allow_empty_contexts: Annotated[
         bool, typer.Option(help="Evaluate answers without contexts.")
     ] = False,
@@ -115,7 +117,7 @@ def evaluate(
             terminal.write_result(out, verdict.to_json().encode() + b"\n")
         return
     from trivet.batch.progress import show_progress
-    from trivet.batch.run import ResumePolicy, judge_to_file, judge_to_stream
+    from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
     from trivet.batch.settings import RunSettings, Shard, parse_shard
     from trivet.data.logs.log import Log
 
@@ -134,15 +136,15 @@ def evaluate(
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
-    judge = Evaluator(bundle, threads, precision=precision, backend=backend)
+    evaluator = Evaluator(bundle, threads, precision=precision, backend=backend)
     policy = ResumePolicy(restart, although_changed, strict)
     with run_exits(), show_progress(log, quiet) as on_block:
         if out is None:
-            tally = judge_to_stream(
-                judge, log, sys.stdout.buffer, settings, on_block, strict=strict
+            tally = evaluate_to_stream(
+                evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
             )
         else:
-            tally = judge_to_file(judge, log, out, settings, on_block, policy).counts
+            tally = evaluate_to_file(evaluator, log, out, settings, on_block, policy).counts
     if report is not None and out is not None:
         from trivet.report.write_report import write_report
 

@@ -19,17 +19,17 @@ export = typer.Typer(
 )
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
-BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle.")]
+BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")]
 OutOption = Annotated[
     Path | None,
     typer.Option(help="Write a serving bundle without weights here; default: add to BUNDLE."),
 ]
 FormOption = Annotated[
     Literal["portable", "attention"],
-    typer.Option(help="attention: also write model.attention.onnx (opset 23), for TensorRT."),
+    typer.Option(help="attention: also write model.attention.onnx for TensorRT (opset 23)."),
 ]
 DataOption = Annotated[
-    str, typer.Option(help="Labelled rows to measure on, not trained on: NAME:PATH.")
+    str, typer.Option(help="Labelled rows that no weight was trained on: jsonl:dev.jsonl.")
 ]
 SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 
@@ -41,7 +41,7 @@ def onnx(
     precision: Annotated[
         Precision | None,
         typer.Option(
-            help="int8 or fp32: write this graph only; bf16 or fp16: write it besides the others.",
+            help="int8 or fp32: write only this graph; bf16 or fp16: write this graph too.",
             show_default=False,
         ),
     ] = None,
@@ -100,7 +100,7 @@ def tensorrt(
 
 @export.command()
 def triton(
-    bundle: BundleArgument,
+    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle, or embedded.")],
     out: Annotated[Path, typer.Option(help="Empty or new folder for the repository.")],
     encoder: Annotated[
         EncoderKind,

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def info(bundle: BundleOption = None) -> None:
     """Check the files of a bundle and show its facts and scores."""
-    from trivet.backends.loading import EMBEDDED_BUNDLE
-    from trivet.bundle.bundle import read_bundle
+    from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
     from trivet.report import terminal
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)

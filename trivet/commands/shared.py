@@ -15,7 +15,7 @@ SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, INTERRUPTED = 5, 6, 7, 8, 130
 
 BundleOption = Annotated[
-    Path | None, typer.Option(help="Folder of the bundle; default: the embedded one.")
+    Path | None, typer.Option(help="Folder of the bundle; default: embedded, the one in trivet.")
 ]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="Threads of the backend; default: one per core.")
@@ -43,7 +43,7 @@ def needs_extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
-        message = f"{error.name} is not installed; pip install 'trivet[{name}]'"
+        message = f"{error.name} is not installed; in a clone of trivet: pip install '.[{name}]'"
         raise end(message, USAGE) from error
 
 

@@ -261,9 +261,7 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
         )
         missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
-            raise ConfigError(
-                f"{', '.join(missing)}: must be given, in a file or as key=value when called"
-            )
+            raise ConfigError(f"{', '.join(missing)}: must be set in a file or as KEY=VALUE")
         config = OmegaConf.to_object(merged)
     except ConfigKeyError as error:
         key = str(error.full_key or error.key)

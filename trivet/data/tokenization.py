@@ -229,7 +229,7 @@ def _assemble(
     replaced = replace_surrogates(example.question)[1] + replace_surrogates(example.response)[1]
     for number, (text, passage) in enumerate(zip(example.contexts, passages, strict=True)):
         own = None if given is None else given[number]
-        sentence, spans = _assign_sentences(text, passage, own, f"context {number}")
+        sentence, spans = _assign_sentences(text, passage, own, f"contexts[{number}]")
         ids.append(passage.ids)
         offsets.append(passage.offsets)
         indices.append(np.full(len(passage.ids), number))
@@ -261,7 +261,7 @@ def _assign_sentences(
     for span in given or ():
         if span.start < reached or span.end > len(text):
             raise ExampleError(
-                f"the sentences given for the {name} ({len(text)} characters) must be in order, "
+                f"the sentences given for {name} ({len(text)} characters) must be in order, "
                 "must not overlap and must lie in the text",
                 code="bad_sentences",
             )

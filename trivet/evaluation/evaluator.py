@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
 from trivet.backends.graph_choice import LoadedBackend, Precision
-from trivet.backends.loading import EMBEDDED_BUNDLE, BackendName, load_backend, load_tokenizer
-from trivet.bundle.bundle import Bundle, Thresholds, read_bundle
+from trivet.backends.loading import BackendName, load_backend, load_tokenizer
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, Thresholds, read_bundle
 from trivet.data.windows import WindowSettings
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
@@ -71,11 +71,11 @@ class Evaluator:
         """Load a bundle; every file is checked and the backend passes a self-test first.
 
         Args:
-            bundle: Folder of a bundle; ``None`` means the embedded one.
+            bundle: Folder of a bundle; ``None`` or ``embedded`` means the one in the package.
             threads: Threads of the backend; ``None`` means one for each core.
             precision: ``int8`` or ``fp32``, on a GPU also ``bf16`` or ``fp16``; ``None`` means the
                 fastest graph of the bundle.
-            backend: ``onnx``; ``openvino``, which is faster; ``tensorrt``, an engine that
+            backend: ``onnx``; ``openvino``, faster with VNNI; ``tensorrt``, an engine that
                 ``trivet export`` built on this machine; or a loaded backend with the weights of
                 the bundle in fp32. A loaded one runs one call at a time unless it has ``workers``.
             positions: Maximum positions of one backend call; a GPU wants more than a core. A
@@ -128,7 +128,7 @@ class Evaluator:
             contexts: Retrieved passages.
             response: Answer; with ``""`` only relevance is evaluated.
             id: Name of the example, repeated in the verdict.
-            allow_empty_contexts: Evaluate a response against nothing if there are no contexts; the
+            allow_empty_contexts: Evaluate an example without contexts instead of refusing it; the
                 context scores are then ``None``.
 
         Returns:

@@ -14,8 +14,8 @@ MAX_CHARACTERS = 2_000_000
 MAX_WINDOWS = 20_000
 
 _ALLOW = (
-    "nothing can be supported or relevant; allow_empty_contexts (--allow-empty-contexts) judges "
-    "the response against nothing"
+    "nothing can be supported or relevant; set allow_empty_contexts (--allow-empty-contexts) to "
+    "evaluate such an example"
 )
 
 Refusal: TypeAlias = ExampleError | WindowError | BackendError
@@ -86,14 +86,14 @@ class Preprocessor:
         if not isinstance(contexts, tuple):
             contexts = as_passages(contexts)
         texts = {"question": example.question, "response": example.response}
-        texts |= {f"context {number}": text for number, text in enumerate(contexts)}
+        texts |= {f"contexts[{number}]": text for number, text in enumerate(contexts)}
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
             if len(text) > self.max_characters:
                 raise ExampleError(
-                    f"{name} has {len(text)} characters, more than max_characters="
-                    f"{self.max_characters}; split it, or raise Evaluator(max_characters=...)",
+                    f"{name} has {len(text)} characters, more than max_characters "
+                    f"({self.max_characters}); split it or raise max_characters",
                     code="too_long",
                 )
         # Some tokenizers would make a token of white space alone.
@@ -128,8 +128,8 @@ class Preprocessor:
             # The index maps of so many windows would fill the memory.
             raise ExampleError(
                 f"{len(tokens.context)} context tokens and {len(tokens.response)} response tokens "
-                f"make about {windows} windows, more than max_windows={self.max_windows}; judge "
-                "fewer contexts or a shorter response, or raise Evaluator(max_windows=...)",
+                f"make about {windows} windows, more than max_windows ({self.max_windows}); use "
+                "fewer contexts or a shorter response, or raise max_windows",
                 code="too_long",
             )
         return lay_out(tokens, self.settings, self.tokenizer.special)

@@ -96,7 +96,7 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
     """
     ends = {value.name: value for value in (*graph.graph.input, *graph.graph.output)}
     if list(ends) != [info.name for info in (*INPUTS, *OUTPUTS)]:
-        raise BackendError(f"the graph came out with the inputs and outputs {', '.join(ends)}")
+        raise BackendError(f"the exported graph has the inputs and outputs {', '.join(ends)}")
     letters: dict[str, str] = {}
     for info in INPUTS:
         sizes = ends[info.name].type.tensor_type.shape.dim

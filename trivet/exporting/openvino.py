@@ -236,7 +236,7 @@ def choose(candidates: Sequence[OpenVinoCandidate]) -> OpenVinoCandidate:
 def describe(candidate: OpenVinoCandidate) -> str:
     """Return a candidate's figures as text."""
     return (
-        f"{candidate.method}: {candidate.milliseconds:.1f} ms a window, AUROC "
+        f"{candidate.method}: {candidate.milliseconds:.1f} ms per window, AUROC "
         f"{-candidate.auroc_loss:+.4f}, RMSE {candidate.rmse_loss:+.4f}"
     )
 

@@ -29,7 +29,7 @@ def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
         import nncf
     except ImportError as error:
         raise BackendError(
-            "nncf is not installed; pip install 'trivet[openvino-export]'"
+            "nncf is not installed; in a clone of trivet: pip install '.[openvino-export]'"
         ) from error
     model = _read(graph)
     names = [port.any_name for port in model.inputs]

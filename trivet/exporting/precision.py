@@ -107,7 +107,7 @@ class _Caster:
         wrong = [value.name for value in self.graph.output if value.name in self.half]
         if wrong:
             raise BackendError(
-                f"{', '.join(wrong)} would come out in {self.precision}; outputs must be fp32"
+                f"{', '.join(wrong)} would be in {self.precision}; outputs must be fp32"
             )
         for value in self.graph.value_info:
             if value.name in self.half:

@@ -1,6 +1,6 @@
 """Provides RAGAS metrics, for ``ragas.evaluate`` and for single samples.
 
-Needs ``pip install 'trivet[ragas]'``. Example: ``ragas.evaluate(dataset, metrics=metrics())``
+Needs the extra ``ragas``. Example: ``ragas.evaluate(dataset, metrics=metrics())``
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predictions -> figures, each with its interval.
+"""Figures of predictions, each with its interval.
 
 Measures, each computed where its truth is known:
 

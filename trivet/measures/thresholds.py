@@ -1,6 +1,6 @@
 """Thresholds on support, chosen on a dev split for the best F1 or for a precision.
 
-Everywhere, a thing is unsupported when its support is **below** the threshold.
+An item (response, sentence or word) is unsupported if its support is **below** the threshold.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The only place where windows are joined: window values -> tokens -> scores of an example.
+"""Joining of windows: from windows to tokens to scores of an example. The only place for it.
 
 The functions use the array API that numpy and torch share: they run in training, in the exported
 graph and, with numpy, on the host. This file does not import torch.

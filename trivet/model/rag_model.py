@@ -1,4 +1,4 @@
-"""The model: windows -> all scores, in one forward pass."""
+"""The model: from windows to all scores, in one forward pass."""
 
 from __future__ import annotations
 

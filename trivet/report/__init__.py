@@ -1,1 +1,1 @@
-"""Pages and drawings, with nothing from elsewhere."""
+"""Report pages and plots, which load nothing from other hosts."""

@@ -52,7 +52,7 @@ class ContextPart:
 class ShownContext:
     """A context on a page."""
 
-    name: str  # number from 1, followed by the context's own name if it has one
+    name: str  # index as in the verdict, followed by the context's own name if it has one
     relevance: float | None
     utilization: float | None
     parts: Sequence[ContextPart]
@@ -213,7 +213,7 @@ def _shown_contexts(
         left -= len(kept)
         shown.append(
             ShownContext(
-                name=f"{number + 1}" if name is None else f"{number + 1} · {name}",
+                name=f"contexts[{number}]" if name is None else f"contexts[{number}] · {name}",
                 relevance=scored.relevance if scored else None,
                 utilization=scored.utilization if scored else None,
                 parts=cut_context(kept, scored.sentences if scored else ()),

@@ -1,6 +1,6 @@
 """Self-contained HTML pages from the templates in ``templates/``.
 
-Every text is made visible and escaped; a page loads nothing and runs at most one script of ours.
+Every text is made visible and escaped; a page loads nothing and runs at most its own script.
 """
 
 from __future__ import annotations

@@ -116,10 +116,10 @@ def _sentences(verdict: Evaluation) -> Table:
 
 
 def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
-    table = Table("context", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
+    table = Table("contexts", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
     for index, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
         shares = (number(context.relevance), number(context.utilization))
-        table.add_row(str(index), *shares, _shortened(text))
+        table.add_row(f"[{index}]", *shares, _shortened(text))
     return table
 
 

@@ -1,1 +1,1 @@
-"""From a bundle to verdicts: engines, the evaluator, and how verdicts are shown."""
+"""Serving: shared backend calls, the HTTP server and the models for NVIDIA Triton."""

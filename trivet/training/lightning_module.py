@@ -159,7 +159,7 @@ class RagTraining(lightning.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradient's norm, and stop before NaN or infinity reach the weights."""
+        """Clip the norm of the gradient; stop if it is not finite, before the weights change."""
         limit = float("inf") if gradient_clip_val is None else float(gradient_clip_val)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
         self.log("gradient_norm", norm)
@@ -195,7 +195,7 @@ class RagTraining(lightning.LightningModule):
         self._measures.update([example.source for example in batch.examples], scores)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the measures and ``dev/score``, which chooses: AUROC less the two errors."""
+        """Log the measures and ``dev/score`` (AUROC less two errors), which chooses checkpoints."""
         figures = self._measures.compute()
         self._measures.reset()
         score = figures.get("hallucination_auroc/mean", 0.0)

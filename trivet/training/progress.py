@@ -148,7 +148,10 @@ def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
     """
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise ConfigError(f"run.loggers: {name} is not installed; pip install 'trivet[{name}]'")
+            raise ConfigError(
+                f"run.loggers: {name} is not installed; in a clone of trivet: "
+                f"pip install '.[{name}]'"
+            )
     loggers: list[Logger] = [CSVLogger(folder, name="log")]
     if "tensorboard" in names:
         loggers.append(TensorBoardLogger(folder, name="tensorboard"))

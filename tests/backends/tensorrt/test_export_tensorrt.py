@@ -128,7 +128,7 @@ def test_a_machine_without_tensorrt_is_told_what_to_install(
     engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(BackendError, match=r"not installed; pip install 'trivet\[tensorrt\]'"):
+    with pytest.raises(BackendError, match=r"not installed; .*pip install '\.\[tensorrt\]'"):
         export_tensorrt(engine_bundle)
 
 

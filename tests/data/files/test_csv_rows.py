@@ -1,4 +1,4 @@
-"""CSV as it really is: marks, quotes that are never closed, cells that are missing."""
+"""CSV files with quotes, quotes that are never closed, and missing cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items to batches of tensors: shuffled, altered, shared, and gone on with where a run stopped."""
+"""Batches of tensors: shuffled, altered, shared among devices, resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: what hangs together stays together, and a split by group is stable."""
+"""Rows with common documents are in one group, and a split by group is stable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels over tokens: three kinds of supervision, and what is unknown stays unknown."""
+"""Labels of tokens for three kinds of supervision; unknown labels stay unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RAGTruth: passages, spans and what is left out, on records of the publishers' shape."""
+"""RAGTruth: passages, spans and dropped rows, on records of the publishers' shape."""
 
 from __future__ import annotations
 

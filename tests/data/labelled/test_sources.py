@@ -1,4 +1,4 @@
-"""One way in: kinds of sources, splits, and the account of what was left out."""
+"""Kinds of labelled sources, splits, and reports of dropped rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows to be judged: other tools' names, and every way a row can be wrong."""
+"""Rows of logs: field names of other tools, and every kind of invalid row."""
 
 from __future__ import annotations
 

@@ -139,8 +139,10 @@ def serve(embedded: Evaluator) -> Iterator[Serve]:
         settings: ServerSettings | None = None,
         keys: KeyRing | None = None,
         backend: Backend | None = None,
+        evaluator: Evaluator = embedded,
     ) -> Asked:
-        evaluator = embedded if backend is None else Evaluator(backend=backend)
+        if backend is not None:
+            evaluator = Evaluator(backend=backend)
         built.append(Asked(evaluator, settings, keys))
         return built[-1]
 

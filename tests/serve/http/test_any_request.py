@@ -1,4 +1,4 @@
-"""Whatever is sent is answered: a verdict, or a refusal in the one shape; never a 500."""
+"""Any request is answered by a verdict or by an error in the common form, never by 500."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_file_that_breaks_or_goes_away_changes_nothing_and_is_logged_once(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no key; write one a line"),
+        ("", "holds no key; write one per line"),
         ("# only this\n", "holds no key"),
         ("good-key\nbad key\n", "line 2 is no key that a header can carry"),
         ("schlüssel-geheim\n", "line 1 is no key"),

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: the same verdict in tensors, and what is refused by its name."""
+"""The Open Inference Protocol: the same verdict in tensors, and refusals by name."""
 
 from __future__ import annotations
 

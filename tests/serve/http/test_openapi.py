@@ -1,4 +1,4 @@
-"""The documentation: complete, true, and on one page that loads nothing."""
+"""The OpenAPI document and the page: complete, correct, without external resources."""
 
 from __future__ import annotations
 

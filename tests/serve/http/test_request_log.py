@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, nothing of what was asked in them."""
+"""Log lines: one JSON object each, without texts of requests."""
 
 from __future__ import annotations
 

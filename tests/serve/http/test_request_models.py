@@ -1,4 +1,4 @@
-"""Reading requests: strict, by name, cheap for what is wrong, and never repeating what was sent."""
+"""Reading of requests: strict, refused by field name, without repeating the request's texts."""
 
 from __future__ import annotations
 

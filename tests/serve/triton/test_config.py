@@ -1,4 +1,4 @@
-"""Configs of the encoders and of the judge, read with Triton's own schema."""
+"""Configs of both Triton models, read with Triton's own schema."""
 
 from __future__ import annotations
 

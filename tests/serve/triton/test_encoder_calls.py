@@ -1,4 +1,4 @@
-"""For an engine, windows are padded to a profile, and the padding is cut off again."""
+"""Windows are padded to a profile of the engine, and the padding is cut from the answers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from trivet.backends.backend import ShapedBackend
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.backends.loading import EMBEDDED_BUNDLE, load_tokenizer
+from trivet.backends.loading import load_tokenizer
 from trivet.backends.profiles import choose_profile, make_profiles, sizes_of
-from trivet.bundle.bundle import read_bundle
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError
 from trivet.serve.triton.config import replayed

@@ -14,7 +14,7 @@ import pytest
 
 from tests.judges import approximately
 from tests.serve.triton.conftest import LONG, SCORES
-from trivet.bundle.bundle import read_bundle
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BatchLimits
 from trivet.records import BackendError, BundleError, Evaluation, RagExample
@@ -122,7 +122,7 @@ def test_one_bad_window_is_the_error_of_its_request(serve: Any, repository: Path
     [
         (RagExample("q", (), "r"), None, "empty_contexts: there are no contexts"),
         (RagExample("q", ("c",), "r"), {"ids": 1}, "validation: options_json.ids: Extra"),
-        (RagExample("q", ("c " * 1_000_001,), "r"), None, "too_long: context 0 has 2000002"),
+        (RagExample("q", ("c " * 1_000_001,), "r"), None, "too_long: contexts[0] has 2000002"),
     ],
 )
 def test_a_bad_request_is_the_clients_error(

@@ -12,9 +12,9 @@ import onnx
 import pytest
 
 from trivet.__main__ import main
-from trivet.backends.loading import EMBEDDED_BUNDLE
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import (
+    EMBEDDED_BUNDLE,
     ENCODER_NAME,
     GRAPH_NAME,
     INT8_NAME,

@@ -37,7 +37,8 @@ def decompress(file: IO[bytes], name: str) -> IO[bytes]:
     if name.endswith(".zst"):
         if _zstd is None:
             raise DataError(
-                f"{name} is compressed with zstd, which needs a package: pip install 'trivet[zstd]'"
+                f"{name} is compressed with zstd, which needs backports.zstd; in a clone of "
+                "trivet: pip install '.[zstd]'"
             )
         return cast(IO[bytes], _zstd.open(file, "rb"))
     return file

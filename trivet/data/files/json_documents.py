@@ -81,7 +81,7 @@ class _Text:
                 return value
 
     def _read_on(self) -> bool:
-        """Read as much again as is left, so that long values are parsed only a few times."""
+        """Double the text read ahead, so that long values are parsed only a few times."""
         left = len(self._text) - self._at
         if self._ended:
             return False

@@ -34,7 +34,9 @@ def read_parquet(
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise DataError("Parquet needs a package: pip install 'trivet[parquet]'") from error
+        raise DataError(
+            "Parquet needs pyarrow; in a clone of trivet: pip install '.[parquet]'"
+        ) from error
     try:
         if not seekable:
             with tempfile.TemporaryFile() as copy:

@@ -88,7 +88,8 @@ def _read_hub(name: str, hub_names: Mapping[str, str]) -> Iterator[PublishedRow]
         import datasets
     except ImportError as error:
         raise DataError(
-            f"no folder {name!r}; reading from the hub needs datasets: pip install 'trivet[train]'"
+            f"no folder {name!r}; reading from the hub needs datasets; in a clone of trivet: "
+            "pip install '.[train]'"
         ) from error
     hub_name = hub_names.get(name, name)
     try:

@@ -64,7 +64,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         raise DataError(
             f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
             "labelled row has at least one of unsupported, adherent, relevant, utilized; "
-            "trivet evaluate judges rows without labels"
+            "use trivet evaluate for rows without labels"
         )
     report.outside_split = len(examples) - len(chosen)
     report.kept = len(chosen)

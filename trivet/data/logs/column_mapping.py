@@ -1,6 +1,6 @@
 """Rows of a log as examples, under the field names of the common tools.
 
-A row that cannot be judged becomes a :class:`~trivet.records.FailedEvaluation` that names its
+A row that cannot be evaluated becomes a :class:`~trivet.records.FailedEvaluation` that names its
 place; the rest is read.
 """
 

@@ -1,1 +1,1 @@
-"""The evaluator behind HTTP; no other folder knows Starlette or uvicorn."""  # noqa: A005
+"""The HTTP server; no other package imports Starlette or granian."""  # noqa: A005

@@ -1,4 +1,4 @@
-"""``/docs``, one page that loads nothing, and ``/openapi.json``."""
+"""``/docs``, one page without external resources, and ``/openapi.json``."""
 
 from __future__ import annotations
 

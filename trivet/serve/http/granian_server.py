@@ -1,4 +1,4 @@
-"""The HTTP protocol: granian's embedded server on a socket of ours."""
+"""The HTTP protocol: granian's embedded server on a socket that is bound here."""
 
 from __future__ import annotations
 

@@ -83,11 +83,11 @@ def _read(path: Path) -> tuple[tuple[bytes, ...], _State]:
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ConfigError(
                 f"{path}: line {number} is no key that a header can carry; keys are printable "
-                "ASCII without spaces, one a line"
+                "ASCII without spaces, one per line"
             )
         digests.append(_digest(key))
     if not digests:
-        raise ConfigError(f"{path}: holds no key; write one a line")
+        raise ConfigError(f"{path}: holds no key; write one per line")
     return tuple(digests), seen
 
 

@@ -1,7 +1,7 @@
 """``/v2``: the Open Inference Protocol, for clients of KServe and of NVIDIA Triton.
 
-One example a request, under the names of the Triton model that ``trivet export`` writes. A missing
-score is -1: FP32 has no null, and NaN is not JSON.
+One example per request, under the names of the Triton model that ``trivet export triton`` writes.
+A missing score is -1: FP32 has no null, and NaN is not JSON.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _example(
             raise RequestError(
                 "validation",
                 f"input {tensor.name} has the shape {tensor.shape}, not {_INPUTS[tensor.name]}: "
-                "one example a request",
+                "one example per request",
             )
     options = InferOptions()
     if "options_json" in texts:

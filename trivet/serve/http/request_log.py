@@ -48,7 +48,7 @@ def log_request(
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and further keys."""
+    """One JSON object per line: time, level, logger, message, and further keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""

@@ -31,7 +31,7 @@ _NO_ROUTE = "(none)"
 
 
 class RequestMiddleware:
-    """ASGI middleware that checks each request, and turns what goes wrong into an error response.
+    """ASGI middleware that checks each request, and turns exceptions into error responses.
 
     It leaves ``request_id`` and ``began`` (by ``time.monotonic``) in ``scope["state"]``.
     """

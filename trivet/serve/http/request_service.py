@@ -71,13 +71,13 @@ class RequestService:
             message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})"
             raise RequestError("validation", message)
         whole_ms = timeout_ms or self._settings.default_timeout_ms or most_ms
-        too_long = [self._too_long(example) for example in examples]
-        short = [each for each, failed in zip(examples, too_long, strict=True) if failed is None]
+        refused = [self._check_contexts(example) for example in examples]
+        accepted = [each for each, failed in zip(examples, refused, strict=True) if failed is None]
         predictions = Predictions((), _NO_TIME, 0)
-        if short:
+        if accepted:
             left_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
             work = self._batcher.evaluate(
-                short,
+                accepted,
                 timeout_seconds=max(0.0, left_seconds),
                 allow_empty_contexts=allow_empty_contexts,
             )
@@ -86,9 +86,9 @@ class RequestService:
             except Expired as error:
                 message = f"not answered within timeout_ms ({whole_ms:g})"
                 raise RequestError("deadline", message) from error
-        if len(short) < len(examples):
+        if len(accepted) < len(examples):
             done = iter(predictions.results)
-            whole = tuple(failed or next(done) for failed in too_long)
+            whole = tuple(failed or next(done) for failed in refused)
             predictions = dataclasses.replace(predictions, results=whole)
         self._metrics.evaluated(predictions)
         request.state.predictions = predictions  # for the log and for telemetry
@@ -127,22 +127,13 @@ class RequestService:
             message = "the backend returned a number that is not finite"
             raise RequestError("non_finite", message) from error
 
-    def _too_long(self, example: RagExample) -> FailedEvaluation | None:
-        """Return why an example is too long, before it is tokenized."""
-        limits = self._settings
-        # First: naming each of half a million contexts would block the event loop.
-        number, most = len(example.contexts), limits.max_contexts
-        if number > most:
-            message = f"contexts: {number} are more than max_contexts ({most}); send the best ones"
-            return FailedEvaluation(example.id, "too_long", message)
-        texts = {"question": example.question, "response": example.response}
-        texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
-        for name, text in texts.items():
-            if len(text) > limits.max_characters:
-                message = f"{name}: {len(text)} characters are more than max_characters"
-                message += f" ({limits.max_characters}); split it"
-                return FailedEvaluation(example.id, "too_long", message)
-        return None
+    def _check_contexts(self, example: RagExample) -> FailedEvaluation | None:
+        """Return a failure if an example has too many contexts; the evaluator has other limits."""
+        number, most = len(example.contexts), self._settings.max_contexts
+        if number <= most:
+            return None
+        message = f"contexts: {number} are more than max_contexts ({most}); send the best ones"
+        return FailedEvaluation(example.id, "too_long", message)
 
 
 def timing_header(seconds: StageSeconds) -> dict[str, str]:

@@ -45,18 +45,18 @@ class ServerSettings:
     host: Annotated[str, Setting("Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Setting("Port; 0 takes a free one.", zero=True)] = 8080
     keys_file: Annotated[
-        Path | None, Setting("File of API keys, one a line; read again on change.", "--keys")
+        Path | None, Setting("File of API keys, one per line; read again on change.", "--keys")
     ] = None
     insecure: Annotated[bool, Setting("Allow a public address without keys.", "--insecure")] = False
     tls_cert: Annotated[Path | None, Setting("Certificate chain, PEM.")] = None
     tls_key: Annotated[Path | None, Setting("Private key of the certificate, PEM.")] = None
-    max_body_bytes: Annotated[int, Setting("Most bytes of a request.")] = 2_000_000
-    max_contexts: Annotated[int, Setting("Most contexts of an example.")] = 256
-    max_characters: Annotated[int, Setting("Most characters of a text.")] = 2_000_000
-    max_examples: Annotated[int, Setting("Most examples of a request.")] = 64
-    max_requests: Annotated[int, Setting("Most unanswered requests; others get 429.")] = 512
-    max_queued_windows: Annotated[int, Setting("Most queued windows; others get 429.")] = 4096
-    max_connections: Annotated[int, Setting("Most open connections; others wait.")] = 512
+    max_body_bytes: Annotated[int, Setting("Maximum bytes of a request.")] = 2_000_000
+    max_contexts: Annotated[int, Setting("Maximum contexts of an example.")] = 256
+    max_characters: Annotated[int, Setting("Maximum characters of a text.")] = 2_000_000
+    max_examples: Annotated[int, Setting("Maximum examples of a request.")] = 64
+    max_requests: Annotated[int, Setting("Maximum unanswered requests; others get 429.")] = 512
+    max_queued_windows: Annotated[int, Setting("Maximum queued windows; others get 429.")] = 4096
+    max_connections: Annotated[int, Setting("Maximum open connections; others wait.")] = 512
     wait_ms: Annotated[float, Setting("Longest wait to fill a backend call.", zero=True)] = 2.0
     default_timeout_ms: Annotated[
         float | None,
@@ -64,9 +64,9 @@ class ServerSettings:
     ] = None
     max_timeout_ms: Annotated[float, Setting("Longest timeout of a request.")] = 60_000.0
     header_timeout_seconds: Annotated[
-        float, Setting("Seconds to send headers, idle time included.")
+        float, Setting("Seconds for a client to send headers, idle time included.")
     ] = 15.0
-    body_timeout_seconds: Annotated[float, Setting("Seconds to send a body.")] = 20.0
+    body_timeout_seconds: Annotated[float, Setting("Seconds for a client to send a body.")] = 20.0
     grace_seconds: Annotated[float, Setting("Seconds to finish work after SIGTERM.", zero=True)] = (
         30.0
     )

@@ -323,7 +323,7 @@ def test_impossible_alterations_are_refused() -> None:
         drop_contexts(TWO, [2])
     with pytest.raises(ValueError, match=r"\[0, 0\] is not a permutation of 2"):
         permute_contexts(TWO, [0, 0])
-    with pytest.raises(ValueError, match=r"places \[3\]: one of 0 to 2"):
+    with pytest.raises(ValueError, match=r"places \[3\]: must be 0 to 2"):
         insert_contexts(TWO, ["Mark 70 is red."], [3])
     with pytest.raises(ValueError, match="0 sentences"):
         cut_response(TWO, 0)

@@ -1,4 +1,4 @@
-"""Augmentation: what is drawn, from whom, and by nothing but (seed, epoch, row)."""
+"""Augmentation depends on (seed, epoch, row) alone."""
 
 from __future__ import annotations
 

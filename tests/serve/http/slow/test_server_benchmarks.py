@@ -1,4 +1,4 @@
-"""The server's benchmarks run, and those of their bars hold that no busy machine can spoil."""
+"""The server's benchmarks run, and bars that do not depend on the machine's load hold."""
 
 from __future__ import annotations
 

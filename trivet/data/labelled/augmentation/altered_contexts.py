@@ -31,7 +31,7 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
     example, labels = labelled.example, labelled.labels
     kept = sorted(set(keep))
     if not kept or not 0 <= kept[0] <= kept[-1] < len(example.contexts):
-        raise ValueError(f"keep {list(keep)} of {len(example.contexts)} contexts: at least one")
+        raise ValueError(f"keep {list(keep)} of {len(example.contexts)} contexts: must name some")
     if len(kept) == len(example.contexts):
         return labelled
     remaining: list[Evidence] = []
@@ -104,7 +104,7 @@ def insert_contexts(
     example = labelled.example
     count = len(example.contexts)
     if len(places) != len(contexts) or any(not 0 <= place <= count for place in places):
-        raise ValueError(f"places {list(places)}: one of 0 to {count} for each passage")
+        raise ValueError(f"places {list(places)}: must be 0 to {count}, one per passage")
     if not contexts:
         return labelled
     given = None

@@ -60,7 +60,7 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
         ValueError: ``sentences`` is less than one.
     """
     if sentences < 1:
-        raise ValueError(f"{sentences} sentences to keep: at least 1; see empty_response")
+        raise ValueError(f"{sentences} sentences: must be at least 1; see empty_response")
     example, labels = labelled.example, labelled.labels
     spans = example.response_sentences or split_sentences(example.response)
     if sentences >= len(spans):

@@ -1,6 +1,6 @@
 """Evaluate a log as a stream and list its answers from the least to the most faithful.
 
-    python examples/judge_a_log.py [LOG.jsonl]
+    python examples/evaluate_a_log.py [LOG.jsonl]
 
 Each line of the log is an object with ``question``, ``contexts`` and ``response``. Failed rows are
 listed last, with the reason.
@@ -20,7 +20,7 @@ LOG = Path(__file__).with_name("rag_log.jsonl")
 
 
 def read_log(path: Path) -> Iterator[trivet.RagExample]:
-    """Yield one example a line, so that memory does not grow with the log."""
+    """Yield one example per line, so that memory does not grow with the log."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
