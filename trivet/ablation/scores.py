@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from trivet.backends.backend import POSITIONS
 from trivet.backends.loading import load_tokenizer
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
+from trivet.data.files.json_lines import parse_plain_line, read_lines
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import Windows
@@ -34,6 +34,7 @@ from trivet.records import (
     ConfigError,
     DataError,
     Evaluation,
+    ExampleError,
     FailedEvaluation,
     LabelledExample,
     to_json_text,
@@ -229,11 +230,13 @@ def read_scores(path: Path) -> list[RowScore]:
     """
     rows = []
     try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
+        with path.open("rb") as file:
+            for number, row in read_lines(file, parse_plain_line):
                 try:
-                    rows.append(RowScore(**json.loads(line)))
-                except (TypeError, ValueError) as error:
+                    if isinstance(row, ExampleError):
+                        raise row
+                    rows.append(RowScore(**dict(row)))
+                except (TypeError, ExampleError) as error:
                     raise DataError(f"{path}, line {number}: no row score: {error}") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error

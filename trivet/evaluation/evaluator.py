@@ -36,7 +36,7 @@ from trivet.records import (
 )
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
-# 150 bytes a character, so long examples make smaller blocks.
+# 150 bytes per character, so long examples make smaller blocks.
 _BLOCK_EXAMPLES = 64
 _BLOCK_CHARACTERS = 500_000
 

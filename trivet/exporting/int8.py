@@ -4,7 +4,7 @@ Weights have one scale for every output channel. Activations have one for every 
 the whole tensor as in ONNX Runtime's quantizer, so an answer does not depend on its batch.
 
 Matmul weights use 7 bits: CPUs without VNNI add two products of bytes in 16 bits, where
-2 x 255 x 64 fits. The eighth bit gave nothing on the embedded model (docs/experiments.md).
+2 x 255 x 64 fits. The eighth bit improves nothing on the embedded model (docs/experiments.md).
 
 Heads, layer norms, attention and position tables stay in fp32.
 """

@@ -25,7 +25,7 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: Path) -> KeyRing:
-        """Read a file with one key a line; empty lines and lines that begin with # are skipped.
+        """Read a file with one key per line; empty lines and lines that begin with # are skipped.
 
         A warning is logged if every user of the machine can read it.
 
