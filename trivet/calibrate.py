@@ -60,7 +60,7 @@ class Choices:
         method: ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``.
         heads: Heads to fit; by default all with labels.
         level: Unit that support is fitted on: sentences, whole responses, or both.
-        weighing: Unit that counts once in a fit.
+        weighing: Unit of equal weight in the fit.
         only: Prefixes of the sources to use; all by default.
         thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
         least_precision: Precision that thresholds keep while flagging as much as they can, in

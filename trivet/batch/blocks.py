@@ -1,7 +1,8 @@
 """Evaluation of rows, block by block.
 
-A block ends by its rows and the characters in the run's record alone, since a backend's last digits
-may depend on what shares a call. So resumed runs and shards write the bytes of one whole run.
+The ends of blocks depend only on the rows and on ``block_characters`` of the run's record, because
+the last digits of a verdict may depend on the other rows of a backend call. So resumed runs and
+shards write the same bytes as one whole run.
 """
 
 from __future__ import annotations

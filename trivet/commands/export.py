@@ -19,7 +19,9 @@ export = typer.Typer(
 )
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
-BundleArgument = Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")]
+BundleArgument = Annotated[
+    Path, typer.Argument(help="Folder of a bundle with weights or exported graphs.")
+]
 OutOption = Annotated[
     Path | None,
     typer.Option(help="Write a serving bundle without weights here; default: add to BUNDLE."),
@@ -36,7 +38,7 @@ SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 
 @export.command()
 def onnx(
-    bundle: BundleArgument,
+    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
     out: OutOption = None,
     precision: Annotated[
         Precision | None,

@@ -78,7 +78,7 @@ class Evaluator:
             backend: ``onnx``; ``openvino``, faster with VNNI; ``tensorrt``, an engine that
                 ``trivet export`` built on this machine; or a loaded backend with the weights of
                 the bundle in fp32. A loaded one runs one call at a time unless it has ``workers``.
-            positions: Maximum positions of one backend call; a GPU wants more than a core. A
+            positions: Maximum positions of one backend call; a GPU needs more than a core. A
                 backend that is made for certain shapes has its own limits.
             max_characters: Maximum characters of a passage, question or response.
             max_windows: Maximum windows of one example.

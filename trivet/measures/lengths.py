@@ -72,7 +72,7 @@ def measure_by_length(
         figures of each bucket that has rows, followed by their changes (``MEASURE_change``).
 
     Raises:
-        ValueError: There is not one length a row, or a verdict holds a number that is not finite.
+        ValueError: There is not one length per row, or a verdict holds a number that is not finite.
     """
     places: dict[str, list[int]] = defaultdict(list)
     families: dict[str, set[str]] = defaultdict(set)

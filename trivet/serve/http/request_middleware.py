@@ -1,7 +1,6 @@
 """Everything around a route: request id, API key, limits of the body, error responses, logs.
 
-Behind granian, which bounds headers and connections. Slow connections of other kinds are the
-business of a reverse proxy.
+granian limits headers and connections; other kinds of slow connections are left to a reverse proxy.
 """
 
 from __future__ import annotations
