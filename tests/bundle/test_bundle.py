@@ -171,7 +171,7 @@ def test_only_plain_data_is_held(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 2}, "upgrade trivet"),
+        ({"schema_version": 2}, "use a newer trivet"),
         ({"more": 1}, "more: Extra inputs"),
         ({"files": {"a.json": {"size": "1", "sha256": "0" * 64}}}, "valid integer"),
         ({"files": {"a.json": {"size": 1, "sha256": "x"}}}, "sha256"),
@@ -190,7 +190,7 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("schema_version",), 2, r"schema_version 2, this trivet reads 1; upgrade trivet"),
+        (("schema_version",), 2, r"schema_version 2, this trivet reads 1; use a newer trivet"),
         (("schema_version",), 0, "write the bundle again"),
         (("schema_version",), None, "schema_version None"),
         (("surprise",), 1, "surprise: Extra inputs"),

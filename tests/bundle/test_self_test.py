@@ -53,7 +53,7 @@ def test_the_self_test_knows_how_much_is_too_much(self_test: SelfTest) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 2}, "upgrade trivet"),
+        ({"schema_version": 2}, "use a newer trivet"),
         ({"inputs": {}}, "holds"),
         ({"expected": {}}, "not a self-test"),
         ({"more": 1}, "not a self-test"),

@@ -86,7 +86,7 @@ def test_sentences_that_come_along_are_taken_as_they_are(tokenizer: SegmentToken
 )
 def test_misfit_sentences_refused(tokenizer: SegmentTokenizer, sentences: tuple[Span, ...]) -> None:
     example = RagExample("Who?", ("A mill.",), "mill lamp. boat", response_sentences=sentences)
-    with pytest.raises(ExampleError, match=r"given for the response \(15 characters\)") as refused:
+    with pytest.raises(ExampleError, match=r"given for response \(15 characters\)") as refused:
         read_one(example, tokenizer)
     assert refused.value.code == "bad_sentences"
 
