@@ -104,9 +104,9 @@ def test_an_unknown_key_a_wrong_type_and_a_value_out_of_range_are_refused_by_nam
 def test_what_must_be_given_is_named() -> None:
     with pytest.raises(ConfigError, match=r"data\.dev.*spec.*encoder\.name.*run\.folder.*be set"):
         load_config([])
-    with pytest.raises(ConfigError, match=r"^encoder\.name: must be given"):
+    with pytest.raises(ConfigError, match=r"^encoder\.name: must be set"):
         load_config([], ["run.folder=run", *SOURCES])
-    with pytest.raises(ConfigError, match=r"data\.train\[1\]\.spec: must be given"):
+    with pytest.raises(ConfigError, match=r"data\.train\[1\]\.spec: must be set"):
         loaded("data.train=[{spec: 'jsonl:a'}, {split: all}]")
 
 

@@ -133,7 +133,7 @@ def post_binary(server: Asked, head: dict[str, Any], behind: bytes) -> httpx2.Re
         ({"data": ["a", 5]}, "input contexts must hold only strings"),
         ({"data": None}, "input contexts has no data"),
         ({"data": ["a"]}, "input contexts has 1 texts, but its shape [2] holds 2"),
-        ({"shape": [2, 1]}, "input contexts has the shape [2, 1], not [-1]: one example per request"),
+        ({"shape": [2, 1]}, "input contexts has the shape [2, 1], not [-1]: one example"),
         ({"shape": [-2]}, "inputs[1].shape[0]: Input should be greater than or equal to 0"),
         ({"shape": [10**4000]}, "inputs[1].shape[0]: Input should be less than 2147483648"),
         ({"shape": []}, "has 2 texts, but its shape [] holds 1"),

@@ -14,7 +14,7 @@ import pytest
 
 from tests.judges import approximately
 from tests.serve.triton.conftest import LONG, SCORES
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
+from trivet.bundle.bundle import read_bundle
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BatchLimits
 from trivet.records import BackendError, BundleError, Evaluation, RagExample
