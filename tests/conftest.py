@@ -42,9 +42,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # Derandomized: a failure seen once is seen every time. No deadline: the machine may be busy.
 hypothesis.settings.register_profile(
-    "house", deadline=None, derandomize=True, max_examples=60, database=None
+    "trivet", deadline=None, derandomize=True, max_examples=60, database=None
 )
-hypothesis.settings.load_profile("house")
+hypothesis.settings.load_profile("trivet")
 
 # The adapters are also tested in environments without torch.
 pytest_plugins = ["tests.judges"] if importlib.util.find_spec("torch") else []
@@ -356,7 +356,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def bundle_info(**changes: Any) -> BundleInfo:
+def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:
     """Return the description of a tiny bundle with windows of 48 tokens, with some changes."""
     from trivet.bundle import bundle
 
@@ -364,7 +364,7 @@ def bundle_info(**changes: Any) -> BundleInfo:
         "package_version": "0",
         "name": "tiny",
         "encoder": bundle.EncoderInfo(
-            model_type="bert", hidden_size=16, layers=2, source="a formula", licence="none"
+            model_type=model_type, hidden_size=16, layers=2, source="a formula", licence="none"
         ),
         "window": bundle.WindowInfo(size=48),
         "faithfulness": "weakest_sentence",

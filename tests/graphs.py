@@ -14,17 +14,9 @@ import torch
 import transformers
 from onnx import TensorProto, helper
 
-from tests.conftest import RELATIVE
+from tests.conftest import RELATIVE, TINY, bundle_info
 from trivet import export
-from trivet.bundle.bundle import (
-    BundleInfo,
-    EncoderInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
-    write_bundle,
-)
+from trivet.bundle.bundle import write_bundle
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
@@ -34,15 +26,7 @@ from trivet.model.trunk import Trunk
 # With 1,200 words the embeddings are quantized.
 WINDOW, VOCAB, LAYERS = 48, 1200, 2
 OPSETS: dict[Form, int] = {"portable": OPSET, "runtime": OPSET, "attention": ATTENTION_OPSET}
-_SIZES: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 16,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 96,
-    "initializer_range": 0.1,
-}
+_SIZES = TINY | {"vocab_size": VOCAB, "max_position_embeddings": 96, "initializer_range": 0.1}
 
 
 @functools.cache
@@ -84,26 +68,9 @@ def shared_graphs() -> Iterator[None]:
         yield
 
 
-def tiny_info(model_type: str, **changes: Any) -> BundleInfo:
-    """Return the description of a tiny model; ``changes`` are fields of it."""
-    return BundleInfo(
-        package_version="0.1.0",
-        name="tiny",
-        encoder=EncoderInfo(
-            model_type=model_type, hidden_size=16, layers=2, source="random", licence="none"
-        ),
-        window=WindowInfo(size=WINDOW),
-        faithfulness="weakest_sentence",
-        heads=("support", "relevance", "utilization"),
-        thresholds=Thresholds(0.5, 0.5, 0.5),
-        special_tokens=SpecialTokenIds(cls=2, sep=3, pad=0),
-        training=TrainingInfo(command="none", date="2026-01-31", data=()),
-    ).model_copy(update=changes)
-
-
 def write_tiny(folder: Path, model: RagModel, tokenizer: str = "{}", **changes: Any) -> Path:
-    """Write a bundle of a tiny model with weights; ``changes`` as of ``tiny_info``."""
-    info = tiny_info(model.trunk.config.model_type, **changes)
+    """Write a bundle of a tiny model with weights; ``changes`` are fields of its description."""
+    info = bundle_info(model.trunk.config.model_type, **changes)
     state = model.state_dict()
     write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +215,12 @@ def tiny_bundle(
     )
     export_onnx(folder, threads=1)
     return folder
+
+
+@pytest.fixture
+def copied(tiny_bundle: Path, tmp_path: Path) -> Path:
+    """Return a copy of ``tiny_bundle`` that a test may change."""
+    return Path(shutil.copytree(tiny_bundle, tmp_path / "copied"))
 
 
 def fill_heads(model: Any) -> None:

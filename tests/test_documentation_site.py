@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,13 +31,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = [
-        page
-        for section in yaml.safe_load(text)["nav"]
-        for value in section.values()
-        for pages in ([{"": value}] if isinstance(value, str) else value)
-        for page in pages.values()
-    ]
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r"[\w/-]+\.md$", nav, flags=re.MULTILINE)
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert sorted(listed) == sorted(pages)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from tests.training.conftest import PAIRS, row
 from trivet import ablate as ablate_module
 from trivet.__main__ import main
 from trivet.ablate import ablate
@@ -26,30 +27,7 @@ from trivet.records import ConfigError, DataError
 from trivet.training.lightning_module import RagTraining
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-CONTEXTS = ["The mill is old. It was built of stone.", "The ferry is red."]
-ANSWERS = [("The mill is old.", True), ("The mill is new.", False)]
-ANSWERS += [("It was built of stone.", True), ("It was built of wood.", False)]
-
 Make = Callable[..., Grid]
-
-
-def labelled(number: int, group: str) -> dict[str, Any]:
-    response, supported = ANSWERS[number % 4]
-    start = response.rindex(" ") + 1
-    marks = [[0, 0, 16]] if "mill" in response else [[0, 17, len(CONTEXTS[0])]]
-    return {
-        "id": f"{group}-{number}",
-        "question": "What of the mill?",
-        "contexts": CONTEXTS,
-        "response": response,
-        "labels": {
-            "unsupported": [] if supported else [[start, len(response) - 1]],
-            "relevant": marks,
-            "utilized": marks,
-        },
-        "source": "tiny",
-        "group": group,
-    }
 
 
 def begin(run: Run, config: str | None = None) -> None:
@@ -60,8 +38,8 @@ def begin(run: Run, config: str | None = None) -> None:
 
 
 def write(path: Path, group: str, count: int) -> Path:
-    rows = [labelled(number, f"{group}{number // 4}") for number in range(count)]
-    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    rows = [row(n, *PAIRS[n % 4], f"{group}{n // 4}") for n in range(count)]
+    path.write_text("\n".join(json.dumps(each) for each in rows), encoding="utf-8")
     return path
 
 
@@ -105,26 +83,21 @@ def test_a_grid_is_interrupted_continues_and_is_skipped(
     ]
     step = RagTraining.training_step
     steps: list[int] = []
+    stops = [6]  # in the second run: four steps of the first, two of its own
 
-    def break_off(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
-        if len(steps) == 6:  # in the second run: four steps of the first, two of its own
+    def watch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        if len(steps) in stops:
             raise Interrupted
         steps.append(int(self.global_step))
         return step(self, batch, batch_idx)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(RagTraining, "training_step", break_off)
-        with pytest.raises(Interrupted):
-            ablate(grid)
+    monkeypatch.setattr(RagTraining, "training_step", watch)
+    with pytest.raises(Interrupted):
+        ablate(grid)
+    stops.clear()
     states = [state_of(run, grid.test) for run in grid.runs]
     assert states == ["finished", "begun", "new", "new"]
     first = (grid.runs[0].folder / DONE).read_bytes()
-
-    def watch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
-        steps.append(int(self.global_step))
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(RagTraining, "training_step", watch)
     assert ablate(make()) == []
     assert steps == [0, 1, 2, 3] * 4  # none lost and none done twice
     assert (grid.runs[0].folder / DONE).read_bytes() == first

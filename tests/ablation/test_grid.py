@@ -24,11 +24,6 @@ def read(folder: Path, *overrides: str, **said: Any) -> Grid:
     return read_grid(path, folder / "out", overrides)
 
 
-def test_six_grids_ship() -> None:
-    six = {"augmentation", "faithfulness", "granularity", "loss_weights", "supervision", "trunk"}
-    assert six <= {file.stem for file in SHIPPED}
-
-
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.stem))
 def test_a_grid_that_ships_is_found_by_name_and_its_cells_differ(file: Path) -> None:
     grid = read_grid(Path(file.stem), None, ["encoder.name=x"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +18,6 @@ from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, BundleError
-
-
-@pytest.fixture
-def copied(tiny_bundle: Path, tmp_path: Path) -> Path:
-    """Return a copy that a test may spoil."""
-    return Path(shutil.copytree(tiny_bundle, tmp_path / "copied"))
 
 
 def part_of(bundle: Path, folder: Path, *files: str) -> Path:

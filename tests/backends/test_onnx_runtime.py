@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -17,8 +18,6 @@ from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
-from trivet.data.windows import Windows
-from trivet.evaluation.job import WorkerPool
 from trivet.exporting.parity import grid
 from trivet.model.aggregate import Outputs
 
@@ -59,34 +58,27 @@ def test_threads_and_workers_change_no_bit_of_the_embedded_bundle(threads: int) 
     assert workers_of(backend) == threads
     expected = backend.run(windows)
     assert_same_bits(expected, backend.run_all_threads(windows))
-    pool = WorkerPool(threads)
-
-    def run(windows: Windows, _: int) -> Outputs:
-        return backend.run(windows)
-
-    for answer in [pool.submit(functools.partial(run, windows), None) for _ in range(4)]:
-        assert_same_bits(expected, answer.result())
+    with ThreadPoolExecutor(threads) as pool:
+        for answer in pool.map(backend.run, [windows] * 4):
+            assert_same_bits(expected, answer)
 
 
 def test_a_large_graph_is_loaded_once(tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[tuple[int, bool]] = []
-    really_open = onnx_runtime._open
+    opened: list[int] = []
+    real = onnxruntime.InferenceSession
 
-    def note(
-        path: Path, threads: int, sums_fit: bool, *, spin: bool = True
-    ) -> onnxruntime.InferenceSession:
-        opened.append((threads, spin))
-        return really_open(path, threads, sums_fit, spin=spin)
+    def note(path: str, sess_options: Any, **options: Any) -> onnxruntime.InferenceSession:
+        opened.append(sess_options.intra_op_num_threads)
+        return real(path, sess_options, **options)
 
-    monkeypatch.setattr(onnx_runtime, "_open", note)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", note)
     file = tiny_bundle / "model.onnx"
     size = file.stat().st_size
-    worker, all_threads = (1, True), (2, False)
-    for most, expected in ((size, [worker, all_threads]), (size - 1, [worker])):
+    for most, threads in ((size, [1, 2]), (size - 1, [1])):
         monkeypatch.setattr(onnx_runtime, "_SMALL", most)
         opened.clear()
         backend = OnnxRuntimeBackend(file, threads=2, workers=2)
-        assert opened == expected
+        assert opened == threads
         windows = make_windows(grid(WINDOW)[0], VOCAB, 0)
         assert_same_bits(backend.run_all_threads(windows), backend.run(windows))
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.judges import outputs_of
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.profiles import (
     FEW_WINDOWS,
@@ -24,7 +25,7 @@ from trivet.backends.profiles import (
 )
 from trivet.data.windows import Windows
 from trivet.evaluation.packing import BatchLimits, pack
-from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.aggregate import Outputs
 from trivet.records import BackendError
 
 VOCAB = 200
@@ -41,18 +42,10 @@ any_sizes = st.builds(
 )
 
 
-def judge(windows: Windows) -> Outputs:
-    """An engine whose support, relevance and utilization are functions of the token alone."""
-    ids = windows.input_ids.reshape(-1).astype(np.float32) / VOCAB
-    return join(
-        support_probs=supported_anywhere(ids, windows.response_at),
-        relevance_probs=gather_tokens(1 - ids, windows.context_at),
-        utilization_probs=gather_tokens(ids**2, windows.context_at),
-        response_mask=windows.response_at.max(axis=-1) >= 0,
-        context_weight=windows.context_weight,
-        sentence_pool=windows.sentence_pool,
-        faithfulness="weakest_sentence",
-    )
+def answers(windows: Windows) -> Outputs:
+    """Return probabilities that are functions of the token alone."""
+    ids = windows.input_ids.astype(np.float32) / VOCAB
+    return outputs_of(windows, ids, 1 - ids, ids**2, "weakest_sentence")
 
 
 @given(any_sizes, any_sizes, st.integers(0, 99))
@@ -63,7 +56,7 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
     assert sizes_of(padded) == larger
     assert padded.attention_mask.sum() == windows.attention_mask.sum()
     for name, want, have in zip(
-        Outputs._fields, judge(windows), cut(judge(padded), sizes), strict=True
+        Outputs._fields, answers(windows), cut(answers(padded), sizes), strict=True
     ):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6, err_msg=name)
 

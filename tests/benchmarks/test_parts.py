@@ -15,7 +15,6 @@ from benchmarks.backends import load_named, null_outputs, recorded_calls, tokeni
 from benchmarks.gpu import Case, request_case, request_cases
 from benchmarks.heads import last_hidden, profile, share_table, values_for
 from benchmarks.inputs import full_windows
-from benchmarks.report import Table, spread
 from benchmarks.shapes import DEBERTA_V3_LARGE, MINILM_L6, windows_of
 from benchmarks.speed import build
 from benchmarks.timing import Contender, Measured, Race, race
@@ -68,17 +67,6 @@ def test_an_example_has_about_the_requested_tokens(context: int, other: int) -> 
     assert 0 < sample["backend"] < sample["total"]
 
 
-def test_full_windows_have_no_padding_and_valid_positions() -> None:
-    windows = full_windows(3, 128, vocabulary=100)
-    assert windows.input_ids.shape == (3, 128)
-    assert windows.attention_mask.all()
-    shown = windows.segment_ids.reshape(-1)
-    assert (shown[windows.response_at] == 1).all()
-    assert (shown[windows.context_at] == 0).all()
-    assert windows.context_weight.sum() == pytest.approx(1, abs=1e-5)
-    assert windows.sentence_pool.sum(axis=-1) == pytest.approx(1)
-
-
 def test_recorded_calls_are_not_run_and_the_backend_works_again_afterwards() -> None:
     _, backend = load_named(EMBEDDED_BUNDLE, "int8", 1)
     windows = full_windows(1, 32, tokenizer_of(EMBEDDED_BUNDLE).vocab_size)
@@ -106,12 +94,6 @@ def test_ratios_are_taken_round_by_round() -> None:
     outcome = Race({("slow", None): slow, ("fast", None): fast})
     assert outcome.ratios("slow", "fast") == [2.0, 3.0]
     assert slow.median() == 5.5
-
-
-def test_a_table_is_markdown_and_a_spread_has_median_least_and_most() -> None:
-    table = Table("What:", ("a", "b"), [(1, "x")])
-    assert table.to_markdown() == "What:\n\n| a | b |\n| --- | --- |\n| 1 | x |"
-    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0 to 3.0)"
 
 
 def test_every_operator_is_timed_once_a_call_and_belongs_to_one_part() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,12 +97,6 @@ def test_the_largest_calls_are_timed_by_turns() -> None:
 def rows(labelled_examples: Sequence[LabelledExample]) -> list[LabelledExample]:
     """Return rows of one source: verdicts of both kinds, and sentences that are relevant."""
     return [dataclasses.replace(row, source="tiny/set") for row in labelled_examples]
-
-
-@pytest.fixture
-def copied(tiny_bundle: Path, tmp_path: Path) -> Path:
-    """Return a copy that a test may change."""
-    return Path(shutil.copytree(tiny_bundle, tmp_path / "copied"))
 
 
 def export(

@@ -181,11 +181,6 @@ def test_a_constant_that_both_read_is_kept_twice() -> None:
     assert Counter(tensor.name for tensor in half.graph.initializer) == {"w_fp16": 1, "w": 1}
 
 
-def test_products_of_heads_stay() -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="heads.product")]
-    assert kinds_of(mixed(small(nodes, w=np.eye(2)), "bf16")) == ["MatMul"]
-
-
 def test_an_output_in_16_bits_is_refused() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
     with pytest.raises(BackendError, match="y would be in bf16"):

@@ -189,15 +189,6 @@ def test_extra_padding_changes_nothing(case: Case, wider: int, more: int) -> Non
 
 
 @given(cases)
-def test_one_window_is_no_windowing(case: Case) -> None:
-    case.response_at = case.response_at[..., :1]
-    at = case.response_at[..., 0]
-    support = case.probs[0].reshape(-1)
-    found = aggregate.supported_anywhere(support, case.response_at)
-    np.testing.assert_array_equal(found, np.where(at < 0, 0.0, support[at]))
-
-
-@given(cases)
 def test_another_window_can_only_add_support(case: Case) -> None:
     fewer = aggregate.supported_anywhere(case.probs[0].reshape(-1), case.response_at[..., :1])
     more = aggregate.supported_anywhere(case.probs[0].reshape(-1), case.response_at)

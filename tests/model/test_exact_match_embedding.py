@@ -24,13 +24,6 @@ def test_a_match_is_told_from_a_match_with_its_neighbour() -> None:
     assert match_kinds(ids, segments).tolist() == [[0, 1, 2, 2, 0, 0, 0, 2, 2, 1, 0, 0]]
 
 
-def test_the_ends_of_two_windows_do_not_meet() -> None:
-    # The last token of each side matches; beyond both there is nothing, and that is no neighbour.
-    ids, segments = torch.tensor([[4, 9, 4]]), torch.tensor([[0, 0, 1]])
-    assert match_kinds(ids, segments).tolist() == [[1, 0, 1]]
-    assert match_kinds(ids[:, :1], segments[:, :1]).tolist() == [[0]]
-
-
 @pytest.mark.parametrize("trunk", ["shared", "separate", "partial"])
 @pytest.mark.parametrize("kind", ["bert", "nli"])
 def test_matches_reach_the_heads_and_the_module_that_is_exported(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
 import torch
 import transformers
 from torch import Tensor, nn
 
+from tests.conftest import RELATIVE, TINY
 from trivet.model.architecture import TrunkKind
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk
 from trivet.model.rag_model import RagModel
@@ -19,20 +19,8 @@ from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError, WindowError
 
 Make = Callable[[TrunkKind], AnyTrunk]
-SMALL: dict[str, Any] = {
-    "vocab_size": 60,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
-RELATIVE: dict[str, Any] = {
-    "relative_attention": True,
-    "position_buckets": 8,
-    "pos_att_type": ["p2c", "c2p"],
-    "conv_kernel_size": 3,
-    "conv_act": "gelu",
-}
+SMALL = TINY | {"vocab_size": 60, "num_hidden_layers": 3}
+CONVOLUTION = RELATIVE | {"share_att_key": False, "conv_kernel_size": 3, "conv_act": "gelu"}
 
 
 def windows() -> tuple[Tensor, Tensor, Tensor]:
@@ -148,8 +136,8 @@ def test_the_architecture_builds_the_same_kind(make: Make, kind: TrunkKind) -> N
 @pytest.mark.parametrize(
     "config",
     [
-        transformers.RobertaConfig(**SMALL, max_position_embeddings=40, pad_token_id=1),
-        transformers.DebertaV2Config(**SMALL, **RELATIVE),
+        transformers.RobertaConfig(**SMALL, pad_token_id=1),
+        transformers.DebertaV2Config(**SMALL, **CONVOLUTION),
         transformers.DebertaV2Config(**SMALL, relative_attention=False, pos_att_type=None),
     ],
     ids=["roberta", "deberta with a convolution", "deberta without relative positions"],

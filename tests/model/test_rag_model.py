@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from trivet.data.tokenization import IntArray, SegmentTokenizer, tokenize_examples
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Granularity
@@ -78,38 +78,6 @@ def test_a_batch_equals_its_singles(
     for b, layout in enumerate(layouts):
         own = scores_of(model, collate([layout], pad=0))
         assert_same(Outputs(*(tensor[b : b + 1] for tensor in whole)), own)
-
-
-def test_extra_padding_changes_nothing(model: RagModel, layouts: list[Layout]) -> None:
-    windows = collate(layouts, pad=0)
-    width = windows.input_ids.shape[1]
-
-    def moved(at: IntArray) -> IntArray:
-        row, column = np.divmod(at, width)
-        wider = np.where(at < 0, -1, row * (width + 5) + column)
-        return np.pad(wider, [(0, 0)] + [(0, 2)] * (at.ndim - 1), constant_values=-1)
-
-    padded = [
-        *(np.pad(array, ((0, 0), (0, 5))) for array in windows[:3]),
-        *(moved(at) for at in windows[3:5]),
-        *(np.pad(array, ((0, 0), (0, 2))) for array in windows[5:9]),
-        np.pad(windows.sentence_pool, ((0, 0), (0, 1), (0, 2))),
-    ]
-    assert_same(scores_of(model, padded), scores_of(model, windows))
-
-
-def test_permuting_windows_changes_nothing(model: RagModel, layouts: list[Layout]) -> None:
-    windows = collate(layouts, pad=0)
-    rows, width = windows.input_ids.shape
-    order = np.random.default_rng(0).permutation(rows)
-    place = np.argsort(order)
-
-    def moved(at: IntArray) -> IntArray:
-        row, column = np.divmod(at, width)
-        return np.where(at < 0, -1, place[row] * width + column)
-
-    shuffled = [*(array[order] for array in windows[:3]), *map(moved, windows[3:5]), *windows[5:]]
-    assert_same(scores_of(model, shuffled), scores_of(model, windows))
 
 
 @torch.inference_mode()
@@ -203,24 +171,3 @@ def test_a_window_is_decided_at_its_first_position(model: RagModel, layouts: lis
         assert one.shape == each.shape, name
         torch.testing.assert_close(one, each[:, :1].expand_as(each), msg=name)
         assert (each - one).abs().max() > 1e-3, name
-
-
-def test_decisions_are_joined_by_the_best_window_and_the_mean_over_sentences(
-    model: RagModel, layouts: list[Layout]
-) -> None:
-    model.granularity = "example"
-    windows = collate(layouts, pad=0)
-    outputs = scores_of(model, windows)
-    with torch.inference_mode():
-        logits = model.read(*as_tensors(windows[:3]))
-    entailed = logits.support[:, 0].softmax(-1)[:, 0]
-    relevant = logits.relevance[:, 0].sigmoid()
-    width = windows.input_ids.shape[1]
-    for b in (0, 3):  # a short context and one of many windows; both responses are whole in each
-        shown = sorted({int(at) // width for at in windows.response_at[b].flat if at >= 0})
-        torch.testing.assert_close(outputs.faithfulness[b], entailed[shown].max())
-        real = windows.context_at[b] >= 0
-        rows = torch.from_numpy(windows.context_at[b][real] // width)
-        weight = torch.from_numpy(windows.context_weight[b][real])
-        torch.testing.assert_close(outputs.relevance[b], (weight * relevant[rows]).sum())
-    assert len(shown) > 1

@@ -126,6 +126,7 @@ def test_bundles_written_before_there_were_kinds_are_shared(
         ({"trunk": "shared"}, r"trunk is 'shared', but bundle\.json says 'partial'"),
         ({"shared_layers": 2}, r"shared_layers is 2, but bundle\.json says 1"),
         ({"granularity": "example"}, r"granularity is 'example', but bundle\.json says 'token'"),
+        ({"faithfulness": "weakest_token"}, r"faithfulness is 'weakest_token', but bundle\.json"),
         ({"mood": 1}, r"must hold .*, may hold .*trunk, and nothing else"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 
 from trivet.configs.schema import TrainConfig, load_config
-from trivet.records import RagExample
 
 MILL = ["The mill is old. It was built of stone.", "The ferry is red."]
 PAIRS = [("The mill is old.", True), ("The mill is new.", False)]
@@ -38,10 +38,11 @@ def row(number: int, response: str, supported: bool, group: str) -> dict[str, An
     }
 
 
-@pytest.fixture
-def pairs() -> list[tuple[RagExample, bool]]:
-    """Return the four examples, and whether the response of each is supported."""
-    return [(RagExample("What of the mill?", tuple(MILL), text), good) for text, good in PAIRS]
+def log_of(run: Path) -> list[dict[str, str]]:
+    """Return the lines of a run's CSV log."""
+    (log,) = (run / "log").rglob("metrics.csv")
+    with log.open(encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -15,13 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.training.conftest import ConfigOf, log_of
 from trivet.bundle.bundle import WEIGHTS_NAME
-from trivet.configs.schema import TrainConfig, dump_config
+from trivet.configs.schema import dump_config
 from trivet.train import train
 from trivet.training.validation import ValidationMeasures
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-ConfigOf = Callable[..., TrainConfig]
 Rows = tuple[list[str], dict[str, tuple[list[float], list[float]]]]
 Answers = tuple[Path, tuple[Path, Path], list[dict[str, Any]]]  # folder, data, answer of each rank
 # Each process trains, joins its rows of validation and then diverges on rank 1.
@@ -106,12 +105,6 @@ def answers(
     return folder, data, [json.loads((folder / f"answer-{rank}.json").read_text()) for rank in "01"]
 
 
-def dev_scores(folder: Path) -> list[float]:
-    (log,) = (folder / "log").rglob("metrics.csv")
-    with log.open(encoding="utf-8") as lines:
-        return [float(line["dev/score"]) for line in csv.DictReader(lines) if line["dev/score"]]
-
-
 def test_two_processes_make_the_steps_of_one(
     answers: Answers, tmp_path: Path, config_of: ConfigOf
 ) -> None:
@@ -127,7 +120,11 @@ def test_two_processes_make_the_steps_of_one(
     for name, tensor in load_file(one / WEIGHTS_NAME).items():
         if not name.endswith("key.bias"):  # its gradient is only rounding, and AdamW scales it up
             torch.testing.assert_close(shared[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
-    assert dev_scores(folder / "shared") == pytest.approx(dev_scores(tmp_path / "alone"), abs=1e-4)
+    scores, expected = (
+        [float(line["dev/score"]) for line in log_of(run) if line["dev/score"]]
+        for run in (folder / "shared", tmp_path / "alone")
+    )
+    assert scores == pytest.approx(expected, abs=1e-4)
 
 
 def test_every_rank_has_the_figures_of_all_rows(answers: Answers) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from trivet.configs.schema import TrainConfig
+from tests.training.conftest import ConfigOf
 from trivet.data.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import TokenLogits
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_the_step_the_loss_and_the_examples_are_named(
     tmp_path: Path,
-    config_of: Callable[..., TrainConfig],
+    config_of: ConfigOf,
     monkeypatch: pytest.MonkeyPatch,
     what: str,
 ) -> None:

@@ -74,7 +74,7 @@ def test_a_checkpoint_whose_classifier_is_missing_is_not_filled_at_random(
 
 def test_a_folder_without_a_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
     for init in ("plain", "nli"):
-        with pytest.raises(ConfigError, match=r"encoder\.name: .*nowhere"):
+        with pytest.raises(ConfigError, match=r"encoder\.name: cannot load .*nowhere"):
             initial_model(str(tmp_path / "nowhere"), init, "weakest_sentence")
 
 

@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from trivet.configs.schema import TrainConfig
+from tests.training.conftest import ConfigOf
 from trivet.train import train
 
 # What these libraries warn of is theirs.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
-ConfigOf = Callable[..., TrainConfig]
 
 
-@pytest.fixture
-def run(tmp_path: Path, config_of: ConfigOf) -> Callable[[str], Path]:
-    """Return a function: the folder of a tiny run that was logged by the logger of that name."""
-
-    def make(name: str) -> Path:
-        train(config_of(tmp_path / "run", "optim.epochs=1", f"run.loggers=[{name}]"))
-        return tmp_path / "run"
-
-    return make
+def run(name: str, folder: Path, config_of: ConfigOf) -> Path:
+    """Return the folder of a tiny run with a logger."""
+    train(config_of(folder, "optim.epochs=1", f"run.loggers=[{name}]"))
+    return folder
 
 
-def test_tensorboard_holds_losses_and_dev(run: Callable[[str], Path]) -> None:
+def test_tensorboard_holds_losses_and_dev(tmp_path: Path, config_of: ConfigOf) -> None:
     pytest.importorskip("tensorboard")
     reader = "tensorboard.backend.event_processing.event_accumulator"
-    accumulator = importlib.import_module(reader).EventAccumulator
-
-    (events,) = (run("tensorboard") / "tensorboard").rglob("events.out.*")
-    found = accumulator(str(events))
+    folder = run("tensorboard", tmp_path, config_of)
+    (events,) = (folder / "tensorboard").rglob("events.out.*")
+    found = importlib.import_module(reader).EventAccumulator(str(events))
     found.Reload()
     assert {"loss/total", "head/support", "dev/score"} <= set(found.Tags()["scalars"])
 
 
 def test_mlflow_holds_losses_and_dev(
-    run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = run("mlflow")
+    folder = run("mlflow", tmp_path, config_of)
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db")
     experiment = client.get_experiment_by_name("trivet")
     (logged,) = client.search_runs([experiment.experiment_id])
@@ -51,11 +43,11 @@ def test_mlflow_holds_losses_and_dev(
 
 
 def test_wandb_writes_offline_under_the_run(
-    run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    folder = run("wandb")
+    folder = run("wandb", tmp_path, config_of)
     wandb.finish()
     (written,) = (folder / "wandb").glob("offline-run-*/run-*.wandb")
     assert written.stat().st_size > 0

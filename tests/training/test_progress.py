@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger
 
 from trivet.records import ConfigError
 from trivet.training.progress import (
@@ -79,11 +78,6 @@ def test_a_line_says_each_heads_loss_the_rates_and_the_time_left(
         "epoch 0, step 1: support 0.500, relevance 0.250, utilization 0.125, "
         "examples/s 4.0, windows/s 6.0, left 0:00:20"
     ]
-
-
-def test_the_csv_file_is_always_there(tmp_path: Path) -> None:
-    (csv,) = make_loggers(tmp_path, [], "tiny")
-    assert isinstance(csv, CSVLogger)
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.training.conftest import ConfigOf
 from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
 from trivet.data.labelled.datamodule import Batch
@@ -23,7 +23,6 @@ from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-ConfigOf = Callable[..., TrainConfig]
 # All sources of randomness, and batches that are read in slices.
 AT_RANDOM = (
     "encoder.head_dropout=0.2",
@@ -90,21 +89,27 @@ def config(bert_checkpoint: Path, tmp_path: Path, config_of: ConfigOf) -> TrainC
     return config_of(tmp_path, "run.checkpoint_minutes=1e-6", name, *AT_RANDOM)
 
 
-def stop_at(
-    step: int, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> list[list[str | None]]:
-    """Train until ``step``, and return the ids of the batches."""
-    seen: list[list[str | None]] = []
+Batches = list[list[str | None]]
+
+
+def watch(seen: Batches, stop: int | None = None) -> Callable[[RagTraining, Batch, int], Tensor]:
+    """Return a training step that notes the ids of its batch, and is interrupted at a step."""
     real = RagTraining.training_step
 
-    def break_off(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
-        if self.global_step == step:
+    def training_step(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        if self.global_step == stop:
             raise Interrupted
         seen.append([example.example.id for example in batch.examples])
         return real(self, batch, batch_idx)
 
+    return training_step
+
+
+def stop_at(step: int, config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> Batches:
+    """Train until ``step``, and return the ids of the batches."""
+    seen: Batches = []
     with monkeypatch.context() as patch:
-        patch.setattr(RagTraining, "training_step", break_off)
+        patch.setattr(RagTraining, "training_step", watch(seen, step))
         with pytest.raises(Interrupted):
             train(config)
     return seen
@@ -115,13 +120,7 @@ def test_a_resumed_run_ends_where_one_that_never_stopped_does(
     config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, stop: int
 ) -> None:
     seen = stop_at(stop, config, monkeypatch)
-    real = RagTraining.training_step
-
-    def watch(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
-        seen.append([example.example.id for example in batch.examples])
-        return real(self, batch, batch_idx)
-
-    monkeypatch.setattr(RagTraining, "training_step", watch)
+    monkeypatch.setattr(RagTraining, "training_step", watch(seen))
     resumed = train(config, resume=True)
 
     # Two epochs of six batches: every example twice, none lost or repeated around the stop.
@@ -132,26 +131,6 @@ def test_a_resumed_run_ends_where_one_that_never_stopped_does(
     first, second = (set(map(frozenset, epoch)) for epoch in (seen[:6], seen[6:]))
     assert first != second, "each epoch is shuffled anew"
     assert_same_to_the_bit(resumed, whole)
-
-
-def test_a_run_that_stops_while_it_writes_a_checkpoint_continues_from_the_previous_one(
-    config: TrainConfig, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save = torch.save
-
-    def save_half(checkpoint: dict[str, int], file: BinaryIO) -> None:
-        if checkpoint["global_step"] == 8:
-            file.write(b"half of a checkpoint")
-            raise Interrupted
-        save(checkpoint, file)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", save_half)
-        with pytest.raises(Interrupted):
-            train(config)
-    half = tmp_path / "checkpoints" / "last.ckpt.half"
-    assert half.read_bytes() == b"half of a checkpoint"
-    assert_same_to_the_bit(train(config, resume=True), whole)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from tests.graphs import graph_of, model_of, shared_graphs, write_tiny
+from tests.graphs import model_of, shared_graphs, write_tiny
 from trivet.bundle.bundle import WindowInfo
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.data.tokenization import SegmentTokenizer
@@ -314,14 +314,8 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_graph() -> onnx.ModelProto:
-    """The fp32 graph of a BERT whose windows may have 96 positions."""
-    return graph_of("bert")
-
-
-@pytest.fixture(scope="session")
 def serving_bundle(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A serving bundle that holds ``tiny_graph`` in fp32 and in bf16."""
+    """A serving bundle with the graph of a BERT in fp32 and in bf16."""
     folder = tmp_path_factory.mktemp("engines")
     tokenizer = SegmentTokenizer.from_file(wordpiece_file).to_json()
     write_tiny(folder / "weights", model_of("bert"), tokenizer, window=WindowInfo(size=WINDOW))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from trivet.bundle.bundle import read_bundle
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.tensorrt import export_tensorrt
 from trivet.records import Evaluation, RagExample
-
-logger = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.gpu
 
@@ -53,5 +50,4 @@ def test_a_replayed_call_is_no_slower_than_the_first(engine_bundle: Path) -> Non
         first = backend.run(windows)
         seconds.append(time.perf_counter() - began)
     assert np.median(seconds[10:]) <= seconds[0]
-    logger.info("two windows of 96: %.3f ms", 1e3 * float(np.median(seconds[10:])))
     assert np.isfinite(first.support_probs).all()

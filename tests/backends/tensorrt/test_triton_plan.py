@@ -44,19 +44,14 @@ def test_the_plan_is_the_one_in_the_cache(
     assert [graph.file for graph in copied.info.graphs] == ["model.bf16.onnx"]
 
 
-def test_without_an_engine_the_way_to_one_is_named(engine_bundle: Path, tmp_path: Path) -> None:
+def test_a_missing_or_a_wrong_engine_is_refused_and_nothing_is_written(
+    engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any
+) -> None:
     out = tmp_path / "repository"
     with pytest.raises(BackendError, match=r"no engine of .* run `trivet export .*tensorrt"):
         export_triton(engine_bundle, out, "tensorrt")
-    assert not out.exists()
-
-
-def test_an_engine_that_fails_the_self_test_is_not_handed_on(
-    engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any
-) -> None:
     export_tensorrt(engine_bundle, "bf16")
     fake_tensorrt.fault = 0.1
-    out = tmp_path / "repository"
     with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ"):
         export_triton(engine_bundle, out, "tensorrt")
     assert not out.exists()

@@ -9,12 +9,11 @@ import pytest
 import torch
 import transformers
 
+from tests.conftest import TINY
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.model.architecture import TrunkKind
-from trivet.model.inference.bert import InferenceBert
-from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import InferenceLayer
-from trivet.model.inference.rag_inference import InferenceTrunk, inference_model, inference_trunk
+from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Hidden, Trunk
@@ -62,18 +61,7 @@ def test_it_answers_as_the_trained_trunk(
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 
-@torch.inference_mode()
-def test_a_whole_model_over_it_answers_alike(tiny_encoder: transformers.PreTrainedModel) -> None:
-    model = shaken(tiny_encoder, "partial")
-    windows = make_windows(Sizes(6, 30, 2, 9, 3, 21, 3), model.trunk.config.vocab_size, seed=1)
-    ours = inference_model(model, LENGTH)
-    for found, expected in zip(
-        ours(*as_tensors(windows)), model(*as_tensors(windows)), strict=True
-    ):
-        torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
-
-
-@pytest.mark.parametrize("kind", ["separate", "partial"])
+@pytest.mark.parametrize("kind", list(LAYERS))
 def test_the_window_it_was_made_for_is_held(
     tiny_deberta: transformers.DebertaV2Model, kind: TrunkKind
 ) -> None:
@@ -87,20 +75,8 @@ def test_the_window_it_was_made_for_is_held(
 def test_what_has_no_module_of_ours_stays_with_the_library(
     caplog: pytest.LogCaptureFixture, kind: TrunkKind
 ) -> None:
-    config = transformers.RobertaConfig(
-        vocab_size=60,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=1,
-        intermediate_size=8,
-    )
+    config = transformers.RobertaConfig(vocab_size=60, **TINY)
     trunk = make_trunk(Trunk(transformers.RobertaModel(config).eval()), kind, 1)
     with caplog.at_level(logging.INFO):
         assert inference_trunk(trunk, LENGTH) is trunk
     assert "there is none for roberta" in caplog.text
-
-
-def test_one_encoder_is_shared_by_all_heads(tiny_encoder: transformers.PreTrainedModel) -> None:
-    ours = inference_trunk(shaken(tiny_encoder, "shared").trunk, LENGTH)
-    made = [m for m in ours.modules() if isinstance(m, InferenceBert | InferenceDeberta)]
-    assert len(made) == 1
