@@ -15,8 +15,8 @@ import transformers
 from onnx import TensorProto, helper
 
 from tests.conftest import RELATIVE, TINY, bundle_info
+from tests.judges import write_model
 from trivet import export
-from trivet.bundle.bundle import write_bundle
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
@@ -71,9 +71,7 @@ def shared_graphs() -> Iterator[None]:
 def write_tiny(folder: Path, model: RagModel, tokenizer: str = "{}", **changes: Any) -> Path:
     """Write a bundle of a tiny model with weights; ``changes`` are fields of its description."""
     info = bundle_info(model.trunk.config.model_type, **changes)
-    state = model.state_dict()
-    write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
-    return folder
+    return write_model(folder, info, tokenizer, model)
 
 
 def write_other_graph(path: Path) -> None:

@@ -23,6 +23,7 @@ from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
 from trivet.model.architecture import Reduction
+from trivet.model.rag_model import RagModel
 from trivet.records import BackendError
 from trivet.training.initialization import initial_model
 
@@ -188,6 +189,13 @@ def each_judge(
     return formula_judge(formula, tmp_path / "bundle", file, tiny_info, monkeypatch)
 
 
+def write_model(folder: Path, info: BundleInfo, tokenizer: str, model: RagModel) -> Path:
+    """Write a bundle of a model with its weights."""
+    state = model.state_dict()
+    write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_bundle(
     tmp_path_factory: pytest.TempPathFactory,
@@ -197,7 +205,6 @@ def tiny_bundle(
 ) -> Path:
     """Write a bundle of a two-layer model, weights by formula, with both graphs."""
     from trivet.export import export_onnx
-    from trivet.model.rag_model import RagModel
     from trivet.model.trunk import Trunk
 
     folder = tmp_path_factory.mktemp("tiny") / "bundle"
@@ -206,13 +213,8 @@ def tiny_bundle(
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
     # Thresholds between the numbers of the golden example, so that each verdict occurs in it.
     thresholds = Thresholds(adherence=0.65, sentence=0.7, span=0.5)
-    write_bundle(
-        folder,
-        tiny_info(tokenizer).model_copy(update={"thresholds": thresholds}),
-        tokenizer.to_json(),
-        weights=model.state_dict(),
-        encoder_config=model.architecture(),
-    )
+    info = tiny_info(tokenizer).model_copy(update={"thresholds": thresholds})
+    write_model(folder, info, tokenizer.to_json(), model)
     export_onnx(folder, threads=1)
     return folder
 
@@ -223,7 +225,7 @@ def copied(tiny_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_bundle, tmp_path / "copied"))
 
 
-def fill_heads(model: Any) -> None:
+def fill_heads(model: RagModel) -> None:
     """Set the heads by a formula, steep enough for probabilities far from one half."""
     with torch.no_grad():
         for number, parameter in enumerate(model.heads.parameters(), start=1):
@@ -249,18 +251,8 @@ def kept_for_openvino(method: Method, file: str, weights: str | None = None) -> 
 
 
 @pytest.fixture
-def weights_bundle(
-    bert_checkpoint: Path, tmp_path: Path, tiny_info: Callable[[SegmentTokenizer], BundleInfo]
-) -> Path:
+def weights_bundle(bert_checkpoint: Path, tmp_path: Path, tiny_info: TinyInfo) -> Path:
     """Write a bundle with the weights of ``bert_checkpoint`` and random heads."""
     torch.manual_seed(0)
     model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
-    folder = tmp_path / "bundle"
-    write_bundle(
-        folder,
-        tiny_info(tokenizer),
-        tokenizer.to_json(),
-        weights=model.state_dict(),
-        encoder_config=model.architecture(),
-    )
-    return folder
+    return write_model(tmp_path / "bundle", tiny_info(tokenizer), tokenizer.to_json(), model)

@@ -13,6 +13,7 @@ import pytest
 import transformers
 
 from tests.conftest import bundle_info
+from tests.judges import write_model
 from trivet.bundle.bundle import (
     EMBEDDED_BUNDLE,
     BundleInfo,
@@ -70,15 +71,7 @@ def model(tiny_bert: transformers.BertModel) -> RagModel:
 @pytest.fixture
 def folder(tmp_path: Path, info: BundleInfo, model: RagModel) -> Path:
     """A written bundle with weights."""
-    folder = tmp_path / "bundle"
-    write_bundle(
-        folder,
-        info,
-        '{"tokens": []}',
-        weights=model.state_dict(),
-        encoder_config=model.architecture(),
-    )
-    return folder
+    return write_model(tmp_path / "bundle", info, '{"tokens": []}', model)
 
 
 def test_what_is_read_is_what_was_written(folder: Path, info: BundleInfo, model: RagModel) -> None:
@@ -247,9 +240,7 @@ def test_a_new_bundle_leaves_nothing_of_the_old(
 ) -> None:
     add_files(folder, {"model.onnx": b"old graph", "curve.json": b"[]"})
     assert read_bundle(folder).has("curve.json")
-    write_bundle(
-        folder, info, "{}", weights=model.state_dict(), encoder_config=model.architecture()
-    )
+    write_model(folder, info, "{}", model)
     bundle = read_bundle(folder)
     assert not bundle.has("model.onnx") and not bundle.has("curve.json")
     with pytest.raises(BundleError, match=r"no model\.onnx; the bundle holds README\.md"):

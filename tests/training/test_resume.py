@@ -23,6 +23,7 @@ from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+Batches = list[list[str | None]]  # ids of the examples of each batch
 # All sources of randomness, and batches that are read in slices.
 AT_RANDOM = (
     "encoder.head_dropout=0.2",
@@ -87,9 +88,6 @@ def config(bert_checkpoint: Path, tmp_path: Path, config_of: ConfigOf) -> TrainC
     """Return the configuration of a run in ``tmp_path`` that writes a checkpoint at every step."""
     name = f"encoder.name={bert_checkpoint}"
     return config_of(tmp_path, "run.checkpoint_minutes=1e-6", name, *AT_RANDOM)
-
-
-Batches = list[list[str | None]]
 
 
 def watch(seen: Batches, stop: int | None = None) -> Callable[[RagTraining, Batch, int], Tensor]:
