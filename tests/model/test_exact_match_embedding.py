@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
+from trivet.backends.example_windows import Sizes, make_windows
 from trivet.model.architecture import TrunkKind
 from trivet.model.exact_match_embedding import match_kinds
 from trivet.model.inference.rag_inference import inference_model
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import RagModel, as_tensors
 from trivet.training.initialization import initial_model
 
 
@@ -27,11 +27,9 @@ def test_a_match_is_told_from_a_match_with_its_neighbour() -> None:
 @pytest.mark.parametrize("trunk", ["shared", "separate", "partial"])
 @pytest.mark.parametrize("kind", ["bert", "nli"])
 def test_matches_reach_the_heads_and_the_module_that_is_exported(
-    trunk: TrunkKind,
-    kind: str,
-    request: pytest.FixtureRequest,
-    windows: tuple[Tensor, Tensor, Tensor],
+    trunk: TrunkKind, kind: str, request: pytest.FixtureRequest
 ) -> None:
+    windows = as_tensors(make_windows(Sizes(N=4, L=24, B=1, R=1, K=1, C=1, S=1), 40, seed=1))[:3]
     checkpoint: Path = request.getfixturevalue(f"{kind}_checkpoint")
     torch.manual_seed(0)
     model, _ = initial_model(
@@ -49,17 +47,6 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
         if ".matches." in name:
             torch.nn.init.zeros_(weight)
     assert not torch.allclose(model.read(*windows).utilization[seen], logits.utilization[seen])
-
-
-@pytest.fixture
-def windows() -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(5, 40, (2, 24), generator=generator)
-    mask = torch.ones_like(ids)
-    mask[1, 18:] = 0
-    segments = torch.zeros_like(ids)
-    segments[:, 12:] = 1
-    return ids, mask, segments * mask
 
 
 @given(
