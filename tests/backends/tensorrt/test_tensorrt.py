@@ -169,7 +169,9 @@ def test_missing_or_old_libraries_are_named(
     with pytest.raises(BackendError, match=r"cuda-bindings is not installed; .*tensorrt"):
         TensorRTBackend(*built)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(BackendError, match=r"TensorRT is not installed; .*pip install '\.\[tensorrt\]'"):
+    with pytest.raises(
+        BackendError, match=r"TensorRT is not installed; .*install '\.\[tensorrt\]'"
+    ):
         TensorRTBackend(*built)
 
 
