@@ -20,11 +20,14 @@ class Head(StrEnum):
 
 
 def calibrate(
-    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights.")
+    ],
     data: Annotated[
         list[str],
         typer.Option(
-            help="Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable."
+            metavar="SPEC",
+            help="Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable.",
         ),
     ],
     split: Annotated[str, typer.Option(help="Split of the rows.")] = "dev",
@@ -34,7 +37,11 @@ def calibrate(
     ] = "platt",
     heads: Annotated[
         list[Head] | None,
-        typer.Option("--head", help="Head to fit; default: all with labels. Repeatable."),
+        typer.Option(
+            "--head",
+            metavar="HEAD",
+            help="support, relevance or utilization; default: all with labels. Repeatable.",
+        ),
     ] = None,
     support_level: Annotated[
         Literal["sentence", "response", "both"],
@@ -46,20 +53,22 @@ def calibrate(
     ] = "example",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Prefix of the sources to use; default: all. Repeatable."),
+        typer.Option(metavar="PREFIX", help="Use these sources; default: all. Repeatable."),
     ] = None,
     precision_at_least: Annotated[
         float | None,
         typer.Option(
             min=0.01,
             max=1,
+            metavar="P",
             help="Choose thresholds that flag most with this precision; default: best F1.",
         ),
     ] = None,
     thresholds_from: Annotated[
         list[str] | None,
         typer.Option(
-            help="Prefix of the sources that choose thresholds; default: all. Repeatable."
+            metavar="PREFIX",
+            help="Choose thresholds on these sources; default: all. Repeatable.",
         ),
     ] = None,
     lexical_overlap: Annotated[

@@ -28,6 +28,7 @@ def evaluate(
     file: Annotated[
         str | None,
         typer.Argument(
+            metavar="FILE",
             help="JSONL, JSON, CSV, TSV or Parquet, also .gz, .xz or .zst; a folder; - is stdin.",
             show_default=False,
         ),

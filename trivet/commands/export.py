@@ -20,7 +20,8 @@ export = typer.Typer(
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
 BundleArgument = Annotated[
-    Path, typer.Argument(help="Folder of a bundle with weights or exported graphs.")
+    Path,
+    typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights or exported graphs."),
 ]
 OutOption = Annotated[
     Path | None,
@@ -31,14 +32,19 @@ FormOption = Annotated[
     typer.Option(help="attention: also write model.attention.onnx for TensorRT (opset 23)."),
 ]
 DataOption = Annotated[
-    str, typer.Option(help="Labelled rows that no weight was trained on: jsonl:dev.jsonl.")
+    str,
+    typer.Option(
+        metavar="SPEC", help="Labelled rows that no weight was trained on: jsonl:dev.jsonl."
+    ),
 ]
 SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 
 
 @export.command()
 def onnx(
-    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle with weights.")],
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights.")
+    ],
     out: OutOption = None,
     precision: Annotated[
         Precision | None,
@@ -102,7 +108,9 @@ def tensorrt(
 
 @export.command()
 def triton(
-    bundle: Annotated[Path, typer.Argument(help="Folder of a bundle, or embedded.")],
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle, or embedded.")
+    ],
     out: Annotated[Path, typer.Option(help="Empty or new folder for the repository.")],
     encoder: Annotated[
         EncoderKind,

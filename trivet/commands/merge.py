@@ -12,7 +12,7 @@ from trivet.commands.shared import SOME_FAILED, run_exits
 
 
 def merge(
-    shards: Annotated[list[Path], typer.Argument(help="--out of each `trivet evaluate --shard`.")],
+    shards: Annotated[list[Path], typer.Argument(metavar="SHARD", help="Verdicts of each shard.")],
     out: Annotated[Path, typer.Option(help="Merged file, .jsonl or .parquet.")],
 ) -> None:
     """Merge the verdicts of all shards into one file.

@@ -11,9 +11,9 @@ from trivet.commands.shared import parse_level
 
 
 def report(
-    verdicts: Annotated[Path, typer.Argument(help="--out of `trivet evaluate`.")],
+    verdicts: Annotated[Path, typer.Argument(metavar="VERDICTS", help="File of verdicts.")],
     other: Annotated[
-        Path | None, typer.Argument(help="Second run over the same questions, to compare.")
+        Path | None, typer.Argument(metavar="OTHER", help="Verdicts of a second run, to compare.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Page to write; a single file.")] = Path("report.html"),
     data: Annotated[

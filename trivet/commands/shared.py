@@ -15,10 +15,12 @@ SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, INTERRUPTED = 5, 6, 7, 8, 130
 
 BundleOption = Annotated[
-    Path | None, typer.Option(help="Folder of the bundle; default: embedded, the one in trivet.")
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Bundle; default: embedded, the one in trivet."),
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="Threads of the backend; default: one per core.")
+    int | None,
+    typer.Option(min=1, metavar="N", help="Threads of the backend; default: one per core."),
 ]
 Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
@@ -26,7 +28,7 @@ PrecisionOption = Annotated[
 ]
 BackendName = Literal["onnx", "openvino", "tensorrt"]
 BackendOption = Annotated[
-    BackendName, typer.Option(help="Backend; tensorrt needs an engine from `trivet export`.")
+    BackendName, typer.Option(help="Backend; tensorrt needs an engine (`trivet export`).")
 ]
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 def test(
     data: Annotated[
-        str, typer.Option(help="ragbench:DIR, ragtruth:DIR, halubench:DIR or jsonl:FILE.")
+        str,
+        typer.Option(
+            metavar="SPEC", help="ragbench:DIR, ragtruth:DIR, halubench:DIR or jsonl:FILE."
+        ),
     ],
     split: Annotated[str, typer.Option(help="all, fit, dev, or a split of the publisher.")] = "all",
     by_length: Annotated[
