@@ -115,6 +115,25 @@ class GatedBackend:
         await until(lambda: len(self.calls) >= calls)
 
 
+class ManyThreads:
+    """Answers as another backend does, and notes for every call whether it got all threads."""
+
+    name = "many threads"
+
+    def __init__(self, inner: Backend, workers: int) -> None:
+        self.workers = workers
+        self.all_threads: list[bool] = []
+        self._inner = inner
+
+    def run(self, windows: Windows) -> Outputs:
+        self.all_threads.append(False)
+        return self._inner.run(windows)
+
+    def run_all_threads(self, windows: Windows) -> Outputs:
+        self.all_threads.append(True)
+        return self._inner.run(windows)
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what another thread does."""
     async with asyncio.timeout(30):

@@ -169,7 +169,7 @@ def test_the_statuses_are_those_of_the_errors() -> None:
 def test_the_metrics_are_those_that_are_counted() -> None:
     metrics = Metrics()
     metrics.describe(version="1", bundle="b", backend="e", precision="int8")
-    metrics.read_queue_from(lambda: BatcherState(0, 0, None, False, None))
+    metrics.read_queue_from(lambda: BatcherState(0, 0, None, False))
     metrics.answered("/v1/evaluate", 200)
     counted = {
         metric.name + "_total" * (metric.type == "counter"): metric

@@ -1,4 +1,4 @@
-"""Inference jobs and worker pools: order, turns, threads of a call, and the end of the process."""
+"""Inference jobs, worker pools and prefetching: order, turns, threads of a call, and the end."""
 
 from __future__ import annotations
 
@@ -15,34 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.judges import FormulaBackend
+from tests.judges import FormulaBackend, ManyThreads
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, Evaluation, RagExample
 
 WAIT_SECONDS = 30.0
-
-
-class ManyThreads(FormulaBackend):
-    """A formula that notes for every call whether it got all threads."""
-
-    def __init__(self, workers: int) -> None:
-        super().__init__()
-        self.workers = workers
-        self.all_threads: list[bool] = []
-
-    def run(self, windows: Windows) -> Outputs:
-        self.all_threads.append(False)
-        return super().run(windows)
-
-    def run_all_threads(self, windows: Windows) -> Outputs:
-        self.all_threads.append(True)
-        return super().run(windows)
 
 
 class Gate:
@@ -211,18 +196,18 @@ def layouts(lay_out_one: Callable[[str], Layout]) -> list[Layout]:
     [(1, 1, 0), (2, 1, 1), (2, 2, 0), (2, 11, 1), (4, 2, 2), (4, 3, 0), (4, 5, 1), (8, 11, 3)],
 )
 def test_the_last_calls_get_all_threads_if_they_leave_half_of_the_workers_idle(
-    layouts: list[Layout], workers: int, calls: int, all_threads: int
+    layouts: list[Layout], formula: FormulaBackend, workers: int, calls: int, all_threads: int
 ) -> None:
-    backend, pool = ManyThreads(workers), WorkerPool(workers)
+    backend, pool = ManyThreads(formula, workers), WorkerPool(workers)
     InferenceJob(layouts[:calls], backend, pool, 0, BatchLimits(1)).wait()
     assert len(backend.all_threads) == calls
     assert sum(backend.all_threads) == all_threads
 
 
 def test_a_call_beside_the_work_of_others_does_not_get_all_threads(
-    layouts: list[Layout], gate: Gate
+    layouts: list[Layout], formula: FormulaBackend, gate: Gate
 ) -> None:
-    backend, pool = ManyThreads(2), WorkerPool(2)
+    backend, pool = ManyThreads(formula, 2), WorkerPool(2)
     held = gate.hold(pool)
     gate.begun()
     InferenceJob(layouts[:1], backend, pool, 0, BatchLimits(1)).wait()
@@ -297,13 +282,57 @@ def test_workers_change_no_number(judge: Evaluator) -> None:
         RagExample("Who?", ("The keeper had a lamp. " * n, "The mill is old."), "The keeper did.")
         for n in (1, 9, 30)
     ]
-    found = [
-        list(
-            Evaluator(judge.bundle.folder, backend=SlowStart(n), positions=1).evaluate_many(
-                examples
-            )
-        )
-        for n in (1, 3, 8)
-    ]
-    assert found[0] == found[1] == found[2]
-    assert all(isinstance(each, Evaluation) for each in found[0])
+    backends = [SlowStart(workers) for workers in (1, 3, 8)]
+    judges = [Evaluator(judge.bundle.folder, backend=each, positions=1) for each in backends]
+    alone, *others = [list(each.evaluate_many(examples)) for each in judges]
+    assert others == [alone, alone]
+    assert all(isinstance(each, Evaluation) for each in alone)
+
+
+class Work:
+    """A block that was begun."""
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@given(st.integers(0, 8), st.integers(1, 4), st.integers(0, 8))
+def test_blocks_come_in_order_and_the_next_ones_are_begun_before(
+    blocks: int, ahead: int, taken: int
+) -> None:
+    """A caller who stops early cancels all that was begun."""
+    begun: list[Work] = []
+
+    def begin(block: int) -> Work:
+        begun.append(Work(block))
+        return begun[-1]
+
+    works = prefetch(range(blocks), begin, ahead)
+    for number in range(min(taken, blocks)):
+        assert next(works).block == number
+        assert len(begun) == min(blocks, number + 1 + ahead)
+    if taken > blocks:
+        assert list(works) == []
+    works.close()  # type: ignore[attr-defined]
+    # A block is done when the next one is taken.
+    assert all(work.cancelled == (work.block >= taken - 1) for work in begun)
+
+
+@pytest.mark.parametrize("source", ["reading", "beginning"])
+def test_an_error_comes_after_the_blocks_that_were_begun_before(source: str) -> None:
+    def check(block: int, stage: str) -> int:
+        if block == 3 and stage == source:
+            raise LookupError("broken off")
+        return block
+
+    seen = []
+    blocks = (check(block, "reading") for block in range(9))
+    with pytest.raises(LookupError, match="broken off"):
+        for work in prefetch(blocks, lambda block: Work(check(block, "beginning"))):
+            assert not work.cancelled
+            seen.append(work.block)
+    assert seen == [0, 1, 2]

@@ -11,54 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.backends.backend import Backend, workers_of
+from trivet.backends.backend import Backend, probabilities, workers_of
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
 from trivet.evaluation.job import InferenceJob, WorkerPool
-from trivet.evaluation.packing import (
-    BackendCall,
-    BatchLimits,
-    WindowAccumulator,
-    pack,
-    probabilities,
-)
+from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError, RagExample
 
-WHOLE = BatchLimits()
+
+def layouts_of(examples: Sequence[RagExample], tokenizer: SegmentTokenizer) -> list[Layout]:
+    tokenized, cut = tokenize_examples(examples, tokenizer), WindowSettings(size=48)
+    return [lay_out(each, cut, tokenizer.special) for each in tokenized]
 
 
-def layouts_of(
-    examples: Sequence[RagExample], tokenizer: SegmentTokenizer, size: int = 48
-) -> list[Layout]:
-    cut = WindowSettings(size=size)
-    return [
-        lay_out(read, cut, tokenizer.special) for read in tokenize_examples(examples, tokenizer)
-    ]
-
-
-def run(
-    layouts: Sequence[Layout],
-    backend: Backend,
-    faithfulness: Reduction = "weakest_token",
-    limits: BatchLimits = WHOLE,
-) -> list[Outputs | BackendError]:
+def run(layouts: Sequence[Layout], backend: Backend, positions: int) -> list[WindowAccumulator]:
     pool = WorkerPool(workers_of(backend))
-    found: list[Outputs | BackendError] = []
-    for accumulator in InferenceJob(layouts, backend, pool, 0, limits).wait():
-        try:
-            found.append(accumulator.join(faithfulness))
-        except BackendError as error:
-            found.append(error)
-    return found
-
-
-def judged(
-    layouts: Sequence[Layout], backend: Backend, faithfulness: Reduction, positions: int
-) -> list[Outputs]:
-    found = run(layouts, backend, faithfulness, BatchLimits(positions))
-    return [output for output in found if isinstance(output, Outputs)]
+    return InferenceJob(layouts, backend, pool, 0, BatchLimits(positions)).wait()
 
 
 @pytest.fixture
@@ -94,10 +64,8 @@ def test_packing_changes_no_number(
     layouts = layouts_of(rag_examples, tokenizer)
     assert max(len(layout.rows) for layout in layouts) > 10
     formula.faithfulness = faithfulness
-    for layout, found in zip(
-        layouts, judged(layouts, formula, faithfulness, positions), strict=True
-    ):
-        alone = formula.run(collate([layout], 0))
+    for layout, answers in zip(layouts, run(layouts, formula, positions), strict=True):
+        found, alone = answers.join(faithfulness), formula.run(collate([layout], 0))
         sizes = {
             "support_probs": len(layout.response_sentence),
             "relevance_probs": len(layout.context_row),
@@ -116,14 +84,16 @@ def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
     response = " ".join(f"The {n % 7} boat was red." for n in range(400))
     layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
     alone = formula.run(collate(layouts, 0))
-    (found,) = judged(layouts, formula, "weakest_sentence", 1024)
+    (answers,) = run(layouts, formula, 1024)
+    found = answers.join("weakest_sentence")
     assert found.sentence_support.shape == (1, 400)
     np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
     np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-    ("fault", "shared"), [("raises_on", False), ("nan_on", False), ("nan_on", True)]
+    ("fault", "shared"),
+    [("raises_on", False), ("raises_on", True), ("nan_on", False), ("nan_on", True)],
 )
 def test_an_error_is_that_of_its_own_example(
     tokenizer: SegmentTokenizer, formula: Any, fault: str, shared: bool
@@ -135,14 +105,14 @@ def test_an_error_is_that_of_its_own_example(
     ]
     layouts = layouts_of(examples, tokenizer)
     setattr(formula, fault, int(tokenizer.encode(["lighthouse"])[0].ids[0]))
-    fine, broken = run(layouts, formula, limits=BatchLimits(1000 if shared else 1))
-    assert isinstance(fine, Outputs)
-    assert isinstance(broken, BackendError)
-    if fault == "raises_on":
-        together = run(layouts, formula, limits=BatchLimits(1000))
-        assert all(isinstance(each, BackendError) for each in together)
+    fine, broken = run(layouts, formula, 1000 if shared else 1)
+    message = "support_probs = nan" if fault == "nan_on" else "told to fail"
+    with pytest.raises(BackendError, match=message):
+        broken.join("weakest_token")
+    if shared and fault == "raises_on":
+        assert fine.error is broken.error
     else:
-        assert "support_probs = nan" in str(broken)
+        fine.join("weakest_token")
 
 
 def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
@@ -159,7 +129,7 @@ def test_an_error_of_one_part_is_that_of_the_example(
     assert len(layout.rows) > 1
     accumulator = WindowAccumulator(layout)
     for row in range(len(layout.rows)):
-        call = BackendCall({accumulator: [row]})
+        call = BackendCall([(accumulator, row)])
         call.run(formula, 0, at_once=1)
         if row == 0:
             assert isinstance(call.answer, Outputs)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from trivet.bundle.schema import Thresholds
-from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
-from trivet.data.windows import Layout, WindowSettings, lay_out
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
+from trivet.data.windows import WindowSettings, lay_out
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
@@ -37,19 +37,16 @@ OUTPUTS = Outputs(
 
 
 @pytest.fixture
-def read(wordpiece_file: Path) -> TokenizedExample:
-    return tokenize_examples([EXAMPLE], SegmentTokenizer.from_file(wordpiece_file))[0]
+def preprocessed(wordpiece_file: Path) -> PreprocessedExample:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    (tokens,) = tokenize_examples([EXAMPLE], tokenizer)
+    layout = lay_out(tokens, WindowSettings(size=48), tokenizer.special)
+    return PreprocessedExample(EXAMPLE, tokens, layout)
 
 
-@pytest.fixture
-def layout(read: TokenizedExample, wordpiece_file: Path) -> Layout:
-    special = SegmentTokenizer.from_file(wordpiece_file).special
-    return lay_out(read, WindowSettings(size=48), special)
-
-
-def test_every_number_stands_in_its_place(read: TokenizedExample, layout: Layout) -> None:
-    assert (len(read.response), len(read.context)) == (10, 9)
-    verdict = to_evaluation(PreprocessedExample(EXAMPLE, read, layout), OUTPUTS, THRESHOLDS)
+def test_every_number_stands_in_its_place(preprocessed: PreprocessedExample) -> None:
+    assert (len(preprocessed.tokens.response), len(preprocessed.tokens.context)) == (10, 9)
+    verdict = to_evaluation(preprocessed, OUTPUTS, THRESHOLDS)
     assert verdict.id == "mill"
     assert verdict.faithfulness == pytest.approx(0.3)
     assert verdict.relevance == pytest.approx(0.5)
@@ -79,22 +76,15 @@ def test_every_number_stands_in_its_place(read: TokenizedExample, layout: Layout
 
 @pytest.mark.parametrize(("threshold", "adherent"), [(0.3, True), (0.300001, False)])
 def test_faithfulness_at_the_threshold_is_adherent(
-    read: TokenizedExample, layout: Layout, threshold: float, adherent: bool
+    preprocessed: PreprocessedExample, threshold: float, adherent: bool
 ) -> None:
     outputs = OUTPUTS._replace(faithfulness=np.array([np.float32(0.3)]))
     thresholds = dataclasses.replace(THRESHOLDS, adherence=threshold)
-    assert (
-        to_evaluation(PreprocessedExample(EXAMPLE, read, layout), outputs, thresholds).adherent
-        is adherent
-    )
+    assert to_evaluation(preprocessed, outputs, thresholds).adherent is adherent
 
 
 @pytest.mark.parametrize("field", Outputs._fields)
-def test_no_field_lets_nan_through(read: TokenizedExample, layout: Layout, field: str) -> None:
-    broken = np.full_like(getattr(OUTPUTS, field), np.nan)
+def test_no_field_lets_nan_through(preprocessed: PreprocessedExample, field: str) -> None:
+    broken = OUTPUTS._replace(**{field: np.full_like(getattr(OUTPUTS, field), np.nan)})
     with pytest.raises(BackendError, match=f"{field} = nan"):
-        to_evaluation(
-            PreprocessedExample(EXAMPLE, read, layout),
-            OUTPUTS._replace(**{field: broken}),
-            THRESHOLDS,
-        )
+        to_evaluation(preprocessed, broken, THRESHOLDS)

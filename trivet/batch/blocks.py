@@ -16,7 +16,7 @@ from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
 from trivet.data.logs.column_mapping import LogRow
 from trivet.evaluation.evaluator import EvaluationJob, Evaluator
-from trivet.evaluation.prefetch import prefetch
+from trivet.evaluation.job import prefetch
 from trivet.evaluation.preprocessing import count_characters
 from trivet.records import DataError, Evaluation, FailedEvaluation
 

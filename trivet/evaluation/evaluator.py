@@ -13,10 +13,9 @@ from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, Thresholds, read_bundle
 from trivet.data.windows import WindowSettings
-from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result, to_token_verdicts
-from trivet.evaluation.prefetch import prefetch
 from trivet.evaluation.preprocessing import (
     MAX_CHARACTERS,
     MAX_WINDOWS,

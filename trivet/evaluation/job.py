@@ -12,10 +12,10 @@ import itertools
 import os
 import threading
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from trivet.backends.backend import Backend
 from trivet.data.windows import Layout
@@ -58,14 +58,10 @@ class InferenceJob:
             raise
 
     def wait(self) -> list[WindowAccumulator]:
-        """Wait for all calls and add their answers, in the order of the calls.
+        """Wait for all calls; return an accumulator for each layout.
 
-        Returns:
-            One accumulator for each layout. An error of a call is that of all its examples; of
-            several errors of an example the first one counts.
-
-        Raises:
-            CancelledError: The job was cancelled.
+        Answers are added in the order of the calls: of several errors the first one counts. Raises
+        ``CancelledError`` if the job was cancelled.
         """
         try:
             while self._calls:
@@ -92,14 +88,11 @@ class InferenceJob:
 
 
 class WorkerPool:
-    """Threads that run work. Thread-safe.
+    """A number (``count``) of threads that run work. Thread-safe.
 
     Work submitted by one thread runs in its order; threads that submit at the same time take turns.
     A pool of the standard library would run all waiting work when the process ends, and accept
     nothing more as soon as its main thread has ended.
-
-    Attributes:
-        count: Number of workers.
     """
 
     def __init__(self, count: int) -> None:
@@ -109,9 +102,8 @@ class WorkerPool:
     def submit(self, work: Callable[[int], T], owner: object) -> Future[T]:
         """Queue work for a worker; cancel the future to drop it.
 
-        Args:
-            work: Called with the amount of work of other owners that runs or waits.
-            owner: Owner of the work, told apart by identity; must live as long as its work.
+        ``work`` is called with the amount of work of other owners that runs or waits. Owners are
+        told apart by identity and must live as long as their work.
         """
         if self._shared.process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from
@@ -124,7 +116,8 @@ class WorkerPool:
                 thread.start()
                 shared.threads.append(thread)
             queue = shared.waiting.setdefault(threading.get_ident(), deque())
-            queue.append(_Waiting(future, work, id(owner)))
+            queue.append((future, work, id(owner)))
+            shared.owners[id(owner)] += 1
             shared.changed.notify()
         return future
 
@@ -133,12 +126,7 @@ class WorkerPool:
         weakref.finalize(self, self._shared.close).atexit = False
 
 
-class _Waiting(NamedTuple):
-    """Work that waits for a worker; ``owner`` is an identity."""
-
-    future: Future[Any]
-    work: Callable[[int], Any]
-    owner: int
+_Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 
 
 class _Shared:
@@ -146,57 +134,47 @@ class _Shared:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.waiting: OrderedDict[int, deque[_Waiting]] = OrderedDict()  # by submitting thread
         self.changed = threading.Condition()
         self.threads: list[threading.Thread] = []
-        self._running: dict[int, int] = {}  # owner of the running work, by thread
+        self.waiting: OrderedDict[int, deque[_Waiting]] = OrderedDict()  # by submitting thread
+        self.owners: Counter[int] = Counter()  # amount of work that waits or runs, by owner
         self._closed = False
         _open_pools.add(self)
 
-    def close(self) -> None:
-        """Cancel what waits and let the threads end after their current work."""
+    def close(self, join_seconds: float = 0.0) -> None:
+        """Cancel what waits, let the threads end after their current work, and wait for that."""
         if self.process != os.getpid():
             return  # forked: a lock that was held then will never be released here
         with self.changed:
             self._closed = True
-            for each in itertools.chain.from_iterable(self.waiting.values()):
-                each.future.cancel()
+            for future, _, _ in itertools.chain.from_iterable(self.waiting.values()):
+                future.cancel()
             self.waiting.clear()
             self.changed.notify_all()
-
-    def join(self) -> None:
-        """Wait for the running work, after ``close``."""
-        for thread in self.threads if self.process == os.getpid() else ():
-            thread.join(_AT_EXIT_SECONDS)
+        for thread in self.threads if join_seconds else ():
+            thread.join(join_seconds)
 
     def serve(self) -> None:
         """Run work until the pool is closed."""
-        while (taken := self._take()) is not None:
-            (future, work, _), others = taken
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(work(others))
-            except BaseException as error:  # belongs to the thread that waits for the result
-                future.set_exception(error)
-            del taken, future, work  # else an idle worker would keep its last answer
-
-    def _take(self) -> tuple[_Waiting, int] | None:
-        """Wait for work and take the next one, with the amount of others' work; None if closed."""
-        with self.changed:
-            self._running.pop(threading.get_ident(), None)
-            while not self.waiting:
-                if self._closed:
-                    return None
-                self.changed.wait()
-            submitter, queue = self.waiting.popitem(last=False)
-            taken = queue.popleft()
-            if queue:
-                self.waiting[submitter] = queue
-            owners = [each.owner for waits in self.waiting.values() for each in waits]
-            others = sum(owner != taken.owner for owner in [*owners, *self._running.values()])
-            self._running[threading.get_ident()] = taken.owner
-            return taken, others
+        while True:
+            with self.changed:
+                while not self.waiting:
+                    if self._closed:
+                        return
+                    self.changed.wait()
+                submitter, queue = self.waiting.popitem(last=False)
+                future, work, owner = queue.popleft()
+                if queue:
+                    self.waiting[submitter] = queue
+                others = self.owners.total() - self.owners[owner]
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work(others))
+                except BaseException as error:  # belongs to the thread that waits for the result
+                    future.set_exception(error)
+            with self.changed:
+                self.owners -= Counter([owner])
+            del future, work  # else an idle worker would keep its last answer
 
 
 _open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
@@ -206,5 +184,42 @@ _open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
 def _close_all() -> None:
     """End all pools before the interpreter ends under running calls."""
     for shared in list(_open_pools):
-        shared.close()
-        shared.join()
+        shared.close(_AT_EXIT_SECONDS)
+
+
+class Cancellable(Protocol):
+    """Work that was started."""
+
+    def cancel(self) -> None:
+        """Drop the parts that have not run."""
+
+
+C = TypeVar("C", bound=Cancellable)
+
+
+def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
+    """Start the work on each block ahead of time and yield it in order: the backend never idles.
+
+    ``ahead`` further blocks are started before one is yielded. Errors of ``begin`` and ``blocks``
+    are raised after the blocks that were started before. All work is cancelled if the caller stops
+    early.
+    """
+    begun: deque[C] = deque()
+    broken = None
+    try:
+        try:
+            for block in blocks:
+                begun.append(begin(block))
+                if len(begun) > ahead:
+                    yield begun[0]
+                    begun.popleft()
+        except Exception as error:
+            broken = error
+        while begun:
+            yield begun[0]
+            begun.popleft()
+    finally:
+        for each in begun:
+            each.cancel()
+    if broken is not None:
+        raise broken

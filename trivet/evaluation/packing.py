@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
+from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend, probabilities
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate, take_windows
 from trivet.model.aggregate import Outputs, join, weakest
@@ -25,23 +24,14 @@ from trivet.records import BackendError
 
 # Response tokens that are joined at once; the sentence pool of a block takes about 1 MB at most.
 _BLOCK = 512
-# Rounding may exceed [0, 1] by this much; anything further is a broken backend.
-_ROUNDING = 1e-3
 
 
 class BatchLimits(NamedTuple):
-    """Capacity of one call of a backend, in windows and positions.
+    """Capacity of one call of a backend, in windows and in positions, padding included."""
 
-    Attributes:
-        positions: Maximum positions of a call, padding included; a single longer window still
-            gets a call.
-        step: Windows are padded to a multiple of this many positions.
-        most_windows: Maximum windows of a call, however short they are.
-    """
-
-    positions: int = POSITIONS
-    step: int = 1
-    most_windows: int | None = None
+    positions: int = POSITIONS  # a single longer window still gets a call
+    step: int = 1  # windows are padded to a multiple of this many positions
+    most_windows: int | None = None  # however short they are
 
     def padded(self, length: int) -> int:
         """Return the positions that a window of ``length`` tokens takes."""
@@ -123,13 +113,10 @@ class WindowAccumulator:
             self._utilization[part.context] = utilization
 
     def join(self, faithfulness: Reduction) -> Outputs:
-        """Reduce the token probabilities to the scores of the example.
+        """Reduce the token probabilities to scores: B = 1, at least one position a segment.
 
         A pool of sentences x tokens would grow with the square of a long response, so whole
         sentences are joined block by block; a minimum of minima is the minimum.
-
-        Returns:
-            Numpy arrays, B = 1, without padding (an empty segment keeps one position).
 
         Raises:
             BackendError: A call with windows of the example failed.
@@ -154,20 +141,22 @@ class WindowAccumulator:
         )
 
 
-@dataclass(eq=False, slots=True)
 class BackendCall:
     """Windows of some examples that run together: first ``run``, then ``add``.
 
     Attributes:
-        rows: Window numbers of each example.
         number: Position among the calls of a job.
         answer: Answer of the backend, or its error; ``None`` before the call and if it is skipped.
     """
 
-    rows: dict[WindowAccumulator, list[int]]
-    number: int = 0
-    answer: Outputs | BackendError | None = None
-    _slices: list[WindowSlice] = field(default_factory=list)
+    def __init__(self, windows: Iterable[tuple[WindowAccumulator, int]], number: int = 0) -> None:
+        """Group windows, which are numbered in their example, by example."""
+        self.number = number
+        self.answer: Outputs | BackendError | None = None
+        self._slices: list[WindowSlice] = []
+        self._rows: dict[WindowAccumulator, list[int]] = {}
+        for example, row in windows:
+            self._rows.setdefault(example, []).append(row)
 
     def is_needed(self) -> bool:
         """Return whether an example has not failed in an earlier call.
@@ -175,11 +164,11 @@ class BackendCall:
         Such a call runs whole: the last digits of an int8 backend depend on all windows of a call,
         and must not depend on which calls came first.
         """
-        return any(each.error is None and each.failed_call >= self.number for each in self.rows)
+        return any(each.error is None and each.failed_call >= self.number for each in self._rows)
 
     def collate(self, pad: int) -> Windows:
         """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
-        self._slices = [example.take(sorted(rows)) for example, rows in self.rows.items()]
+        self._slices = [example.take(sorted(rows)) for example, rows in self._rows.items()]
         return collate([part.layout for part in self._slices], pad)
 
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
@@ -196,16 +185,16 @@ class BackendCall:
             self.answer = run(windows)
         except BackendError as error:
             self.answer = error
-            for example in self.rows:
+            for example in self._rows:
                 example.failed_call = min(self.number, example.failed_call)
 
     def add(self) -> None:
         """Add the answer, or the error, to every example of the call."""
         if isinstance(self.answer, BackendError):
-            for example in self.rows:
+            for example in self._rows:
                 example.fail(self.answer)
         elif self.answer is not None:
-            for b, (example, part) in enumerate(zip(self.rows, self._slices, strict=True)):
+            for b, (example, part) in enumerate(zip(self._rows, self._slices, strict=True)):
                 example.add(part, self.answer, b)
 
 
@@ -226,35 +215,8 @@ def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
 def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> list[BackendCall]:
     """Group all windows of some examples into calls; arguments as in ``pack``."""
     windows = [(each, row) for each in examples for row in range(len(each.layout.rows))]
-    lengths = [len(each.layout.rows[row]) for each, row in windows]
-    calls = []
-    for number, members in enumerate(pack(lengths, limits)):
-        rows: dict[WindowAccumulator, list[int]] = {}
-        for member in members:
-            example, row = windows[member]
-            rows.setdefault(example, []).append(row)
-        calls.append(BackendCall(rows, number))
-    return calls
-
-
-def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Return values of a field of ``Outputs``, of any shape, as float32 in [0, 1].
-
-    Raises:
-        BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
-            more than rounding.
-    """
-    array = np.asarray(values, dtype=np.float32)
-    usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
-    if not usable.all():
-        culprit = array[~usable].flat[0]
-        raise BackendError(
-            f"the backend answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
-            "values are no probability); the model or its backend is broken, export the bundle "
-            "again",
-            code="backend_failed" if np.isfinite(array).all() else "non_finite",
-        )
-    return np.clip(array, 0.0, 1.0)
+    calls = pack([len(each.layout.rows[row]) for each, row in windows], limits)
+    return [BackendCall([windows[n] for n in call], number) for number, call in enumerate(calls)]
 
 
 def _blocks(support: FloatArray, sentence: IntArray) -> Iterator[dict[str, npt.NDArray[Any]]]:

@@ -60,7 +60,7 @@ def test_calls_and_refusals_are_counted_by_reason() -> None:
 
 def test_the_queue_is_read_at_each_scrape() -> None:
     metrics = Metrics()
-    state = BatcherState(requests=2, windows=7, call_seconds=None, draining=False, last_error=None)
+    state = BatcherState(requests=2, windows=7, call_seconds=None, draining=False)
     now = [state]
     metrics.read_queue_from(lambda: now[0])
     assert value(metrics, "trivet_queue_windows") == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -47,21 +48,14 @@ def token(evaluator: Evaluator, word: str) -> int:
     return int(segment.ids[0])
 
 
+@dataclass
 class GatedBatcher:
-    """A batcher whose backend is gated.
+    """A batcher whose backend is gated, and the reasons of its refusals."""
 
-    Attributes:
-        batcher: The batcher.
-        gated: Its backend.
-        reasons: Reasons of the refusals.
-    """
-
-    def __init__(self, evaluator: Evaluator, gated: GatedBackend, **settings: Any) -> None:
-        tally = Tally()
-        self.batcher = Batcher(evaluator, watch=tally, **settings)
-        self.gated = gated
-        self.reasons = tally.reasons
-        self._evaluator = evaluator
+    batcher: Batcher
+    evaluator: Evaluator
+    gated: GatedBackend
+    reasons: list[str]
 
     def ask(self, *examples: RagExample, **settings: Any) -> asyncio.Task[Predictions]:
         """Send a request without waiting for its answer."""
@@ -79,25 +73,34 @@ class GatedBatcher:
 
     def windows_with(self, word: str) -> list[int]:
         """Count the windows of every call that show a word."""
-        return self.gated.windows_with(token(self._evaluator, word))
+        return self.gated.windows_with(token(self.evaluator, word))
 
     def count_windows(self, asked: RagExample) -> int:
-        (prepared,) = self._evaluator.preprocessor.preprocess([asked])
+        (prepared,) = self.evaluator.preprocessor.preprocess([asked])
         assert isinstance(prepared, PreprocessedExample)
         return len(prepared.layout.rows)
+
+
+@asynccontextmanager
+async def started(evaluator: Evaluator, **settings: Any) -> AsyncIterator[Batcher]:
+    batcher = Batcher(evaluator, **settings)
+    await batcher.start()
+    try:
+        yield batcher
+    finally:
+        await batcher.close()
 
 
 @asynccontextmanager
 async def open_batcher(
     evaluator: Evaluator, gated: GatedBackend, **settings: Any
 ) -> AsyncIterator[GatedBatcher]:
-    opened = GatedBatcher(evaluator, gated, **settings)
-    await opened.batcher.start()
-    try:
-        yield opened
-    finally:
-        gated.let(10_000)
-        await opened.batcher.close()
+    tally = Tally()
+    async with started(evaluator, watch=tally, **settings) as batcher:
+        try:
+            yield GatedBatcher(batcher, evaluator, gated, tally.reasons)
+        finally:
+            gated.let(10_000)
 
 
 @pytest.fixture

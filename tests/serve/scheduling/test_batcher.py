@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.judges import approximately
-from tests.serve.scheduling.conftest import Tally
+from tests.serve.scheduling.conftest import Tally, started
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.serve.scheduling.batcher import Batcher
@@ -38,12 +38,8 @@ def evaluate_together(
     """Evaluate requests that come at the same time."""
 
     async def all_at_once() -> list[Predictions]:
-        batcher = Batcher(evaluator, **settings)
-        await batcher.start()
-        try:
+        async with started(evaluator, **settings) as batcher:
             return list(await asyncio.gather(*(batcher.evaluate(each) for each in requests)))
-        finally:
-            await batcher.close()
 
     return asyncio.run(all_at_once())
 

@@ -172,7 +172,7 @@ async def test_requests_left_after_the_grace_are_refused(
 async def test_the_state_counts_requests_and_times_the_call(
     at: GatedBatcher, gated: GatedBackend
 ) -> None:
-    assert at.batcher.state() == BatcherState(0, 0, None, False, None)
+    assert at.batcher.state() == BatcherState(0, 0, None, False)
     held = await at.hold()
     other = at.ask(example(OTHER))
     await at.waiting(1)

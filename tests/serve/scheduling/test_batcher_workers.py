@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.judges import FormulaBackend, GatedBackend, until
+from tests.judges import FormulaBackend, GatedBackend, ManyThreads, until
 from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, GatedBatcher, example, open_batcher
-from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs
+from trivet.serve.scheduling.predictions import Predictions
 
 pytestmark = pytest.mark.anyio
 
@@ -20,13 +19,19 @@ def gated(formula: FormulaBackend) -> GatedBackend:
     return GatedBackend(formula, workers=2)
 
 
+async def two_calls(at: GatedBatcher) -> list[asyncio.Task[Predictions]]:
+    """Occupy both workers, with one request each."""
+    tasks = []
+    for number, word in enumerate((SHORT, OTHER), start=1):
+        tasks.append(at.ask(example(word)))
+        await at.gated.begun(number)
+    return tasks
+
+
 async def test_two_calls_run_at_once_and_a_third_waits(
     at: GatedBatcher, gated: GatedBackend
 ) -> None:
-    first = at.ask(example(SHORT))
-    await gated.begun(1)
-    second = at.ask(example(OTHER))
-    await gated.begun(2)
+    first, second = await two_calls(at)
     third = at.ask(example(SHORT))
     await at.waiting(1)
     assert len(gated.calls) == 2
@@ -55,10 +60,7 @@ async def test_a_long_request_has_all_workers_while_it_is_alone(
 async def test_closing_waits_for_the_calls_of_all_workers(
     at: GatedBatcher, gated: GatedBackend
 ) -> None:
-    tasks = [at.ask(example(SHORT))]
-    await gated.begun(1)
-    tasks.append(at.ask(example(OTHER)))
-    await gated.begun(2)
+    tasks = await two_calls(at)
     closing = asyncio.create_task(at.batcher.close())
     gated.let(1)
     await asyncio.sleep(0.02)
@@ -69,31 +71,14 @@ async def test_closing_waits_for_the_calls_of_all_workers(
 
 
 async def test_a_call_beside_which_nothing_runs_gets_all_threads(
-    judge: Evaluator, formula: FormulaBackend
+    judge: Evaluator, gated: GatedBackend
 ) -> None:
-    gated = GatedBackend(formula, workers=2)
-    all_threads: list[bool] = []
-
-    class ManyThreads:
-        name, workers = "many threads", 2
-
-        def run(self, windows: Windows) -> Outputs:
-            all_threads.append(False)
-            return gated.run(windows)
-
-        def run_all_threads(self, windows: Windows) -> Outputs:
-            all_threads.append(True)
-            return gated.run(windows)
-
-    evaluator = Evaluator(judge.bundle.folder, backend=ManyThreads(), positions=192)
-
+    backend = ManyThreads(gated, workers=2)
+    evaluator = Evaluator(judge.bundle.folder, backend=backend, positions=192)
     async with open_batcher(evaluator, gated) as at:
-        first = at.ask(example(SHORT))
-        await gated.begun(1)
-        second = at.ask(example(OTHER))
-        await gated.begun(2)
+        tasks = await two_calls(at)
         gated.let(2)
-        await asyncio.gather(first, second)
+        await asyncio.gather(*tasks)
         gated.let(1)
         await at.ask(example(SHORT))
-    assert all_threads == [True, False, True]
+    assert backend.all_threads == [True, False, True]

@@ -80,13 +80,12 @@ class Admission:
     def check_queue(self, own: int, before: int, left_seconds: float, waiting: int) -> None:
         """Raise ``Overloaded`` if windows do not fit in the queue or would hardly run in time.
 
-        Args:
-            own: Windows of the request.
-            before: Windows that may have run when its last one has, its own included.
-            left_seconds: Time until its answer is due.
-            waiting: Windows of others that wait; if none do, it is accepted.
+        A request has ``own`` windows, and ``before`` may have run when its last one has, its own
+        included. It is accepted if no windows of others wait.
         """
-        if waiting and waiting + own > self._most_windows:
+        if not waiting:
+            return
+        if waiting + own > self._most_windows:
             what = (
                 f"{waiting} windows wait, and these are {own} more, but only "
                 f"{self._most_windows} may wait"
@@ -94,7 +93,7 @@ class Admission:
             raise self._overloaded("windows", what, waiting)
         others = (before - own) * self.window_seconds
         spare = left_seconds - own * self.window_seconds
-        if waiting and others > max(0.0, _PLANNED_SHARE * spare):
+        if others > max(0.0, _PLANNED_SHARE * spare):
             what = (
                 f"{before - own} windows would run before the last of its {own}, for about "
                 f"{others:.1f} seconds, and {left_seconds:.1f} are left of its timeout"

@@ -1,23 +1,27 @@
 """The batcher: windows of many requests share backend calls.
 
 Requests are preprocessed on arrival and postprocessed in threads of their own, while the backend
-runs. If a limit is reached, a request is refused at once: a queue that only grows helps nobody.
+runs: in one thread for each of its workers, which no error in a call ends. If a limit is reached, a
+request is refused at once: a queue that only grows helps nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.packing import BackendCall
 from trivet.evaluation.preprocessing import count_characters
 from trivet.records import BackendError, RagExample
 from trivet.serve.scheduling.admission import Admission
-from trivet.serve.scheduling.backend_threads import BackendThreads
 from trivet.serve.scheduling.batched_request import BatchedRequest
 from trivet.serve.scheduling.predictions import (
     BatcherState,
@@ -27,10 +31,14 @@ from trivet.serve.scheduling.predictions import (
     Predictions,
     Watch,
 )
+from trivet.serve.scheduling.window_queue import WindowPlace, WindowQueue
+
+logger = logging.getLogger(__name__)
 
 # Longer requests have a thread of their own: a second per megabyte would delay short ones.
 _SHORT_CHARACTERS = 30_000
 _SHORT_THREADS, _LONG_THREADS, _FINISHERS = 2, 1, 2
+_NICER = 5
 
 
 class Batcher:
@@ -59,40 +67,40 @@ class Batcher:
             watch: Observer of answered calls and refusals.
         """
         self._evaluator = evaluator
+        self._wait_seconds = wait_ms / 1000
         self._watch = watch
+        window_size = evaluator.bundle.info.window.size
+        self._admission = Admission(most_requests, most_windows, window_size)
         self._requests: set[BatchedRequest] = set()
-        self._draining = False
         self._emptied = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining = self._closing = False
         self._short = ThreadPoolExecutor(_SHORT_THREADS, "trivet-lay-out")
         self._long = ThreadPoolExecutor(_LONG_THREADS, "trivet-lay-out-long")
         self._finishers = ThreadPoolExecutor(_FINISHERS, "trivet-finish")
-        window_size = evaluator.bundle.info.window.size
-        self._admission = Admission(most_requests, most_windows, window_size)
-        self._threads = BackendThreads(
-            evaluator,
-            self._admission,
-            self._finishers,
-            wait_seconds=wait_ms / 1000,
-            watch=watch,
-            on_broken=self._fail_all,
-        )
+        self._backend_threads: list[tuple[threading.Thread, asyncio.Event]] = []
+        self._running: dict[int, float] = {}  # begin of the running call of each thread
+        # The queue is changed under this lock alone.
+        self._changed = threading.Condition()
+        self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.limits)
 
     async def start(self) -> None:
-        """Start the threads.
-
-        Raises:
-            RuntimeError: It was started before.
-        """
-        if self._loop is not None:
+        """Start the threads; raise ``RuntimeError`` if it was started before."""
+        if self._backend_threads:
             raise RuntimeError("a batcher is started once; build another one")
-        self._loop = asyncio.get_running_loop()
         # Started by a backend thread, the finishers would inherit its niceness.
         met = threading.Barrier(_FINISHERS + 1)
         for _ in range(_FINISHERS):
             self._finishers.submit(met.wait)
         met.wait()
-        self._threads.start(self._loop, self._end_pools)
+        loop = asyncio.get_running_loop()
+        for _ in range(self._evaluator.workers):
+            ended = asyncio.Event()
+            # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
+            thread = threading.Thread(
+                target=self._serve, args=(loop, ended), name="trivet-backend", daemon=True
+            )
+            self._backend_threads.append((thread, ended))
+            thread.start()
 
     async def evaluate(
         self,
@@ -118,58 +126,49 @@ class Batcher:
             Draining: The batcher is being stopped.
             RuntimeError: It was not started.
         """
-        loop = self._loop
-        if loop is None:
+        if not self._backend_threads:
             raise RuntimeError("the batcher was not started; await batcher.start() first")
-        request = timer = None
-        try:
-            if self._draining:
-                raise Draining("the server is being stopped; ask another one")
+        with self._refusals_watched():
+            self._check_draining()
             timeout = float("inf") if timeout_seconds is None else timeout_seconds
             if timeout <= 0:
                 raise Expired(f"timeout_seconds ({timeout:g}) leaves no time at all")
             characters = sum(map(count_characters, examples))
-            waiting = self._threads.queue.windows
-            expected = self._admission.enter(characters, len(self._requests), waiting)
-            deadline = time.monotonic() + timeout
+            expected = self._admission.enter(characters, len(self._requests), self._queue.windows)
             request = BatchedRequest(
-                self._evaluator, examples, allow_empty_contexts, deadline, loop
+                self._evaluator, examples, allow_empty_contexts, time.monotonic() + timeout
             )
             self._requests.add(request)
             self._emptied.clear()
-            if timeout_seconds is not None:
-                late = Expired(f"not answered within {timeout_seconds:g} seconds")
-                timer = loop.call_later(timeout_seconds, request.answer, late)
-            pool = self._short if characters <= _SHORT_CHARACTERS else self._long
-            pool.submit(request.guard, self._preprocess, request, characters, expected)
-            return await request.future
-        except (Overloaded, Expired, Draining, asyncio.CancelledError) as error:
-            self._tell_watch(error)
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if request is not None:
-                self._let_go(request)
+            try:
+                pool = self._short if characters <= _SHORT_CHARACTERS else self._long
+                pool.submit(request.guard, self._preprocess, request, characters, expected)
+                async with asyncio.timeout(timeout_seconds):
+                    return await asyncio.wrap_future(request.future)
+            except TimeoutError:
+                raise Expired(f"not answered within {timeout:g} seconds") from None
+            finally:
+                request.future.cancel()
+                with self._changed:
+                    self._queue.drop(request)
+                self._requests.discard(request)
+                if not self._requests:
+                    self._emptied.set()
 
     def check_room(self) -> None:
         """Raise ``Overloaded`` or ``Draining`` before the body of a request is read."""
-        try:
-            if self._draining:
-                raise Draining("the server is being stopped; ask another one")
-            self._admission.check_requests(len(self._requests), self._threads.queue.windows)
-        except (Overloaded, Draining) as error:
-            self._tell_watch(error)
-            raise
+        with self._refusals_watched():
+            self._check_draining()
+            self._admission.check_requests(len(self._requests), self._queue.windows)
 
     def state(self) -> BatcherState:
         """Return the amount of work and the state of the backend."""
+        began = min(list(self._running.values()), default=None)
         return BatcherState(
             requests=len(self._requests),
-            windows=self._threads.queue.windows,
-            call_seconds=self._threads.call_seconds,
+            windows=self._queue.windows,
+            call_seconds=None if began is None else max(0.0, time.monotonic() - began),
             draining=self._draining,
-            last_error=self._threads.last_error,
         )
 
     async def drain(self, grace_seconds: float) -> bool:
@@ -194,13 +193,32 @@ class Batcher:
         """Answer every request and end the threads after their calls; cancel it if one hangs."""
         self._draining = True
         self._give_up("the server stopped before it could answer")
-        await self._threads.close()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread, ended in self._backend_threads:
+            await ended.wait()
+            thread.join()
+        for pool in (self._short, self._long, self._finishers):
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
-    def _tell_watch(self, refusal: BaseException) -> None:
-        reasons: dict[type, str] = {Expired: "deadline", Draining: "draining"}
-        reason = reasons.get(type(refusal), "cancelled")
-        if self._watch is not None:
-            self._watch.rejected(refusal.reason if isinstance(refusal, Overloaded) else reason)
+    def _check_draining(self) -> None:
+        if self._draining:
+            raise Draining("the server is being stopped; ask another one")
+
+    def _give_up(self, why: str) -> None:
+        for request in self._requests:
+            request.answer(Draining(why))
+
+    @contextlib.contextmanager
+    def _refusals_watched(self) -> Iterator[None]:
+        """Tell the observer about a refusal."""
+        try:
+            yield
+        except (Overloaded, Expired, Draining, asyncio.CancelledError) as error:
+            if self._watch is not None:
+                self._watch.rejected(getattr(error, "reason", "cancelled"))
+            raise
 
     def _preprocess(self, request: BatchedRequest, characters: int, expected: float) -> None:
         """Preprocess a request in a pool and queue its windows."""
@@ -208,44 +226,109 @@ class Batcher:
         try:
             if request.deadline <= time.monotonic():
                 request.answer(Expired("the time ran out before it was tokenized"))
-            if not request.over:
+            if not request.future.done():
                 lengths = request.preprocess()
         finally:
-            self._admission.leave(expected, characters, sum(map(len, lengths)))
-        if lengths:
+            own = sum(map(len, lengths))
+            self._admission.leave(expected, characters, own)
+        if not lengths:
+            if not request.future.done():
+                request.finish()
+            return
+        with self._changed:
+            now = time.monotonic()
+            if request.future.done() or request.deadline <= now:
+                request.answer(Expired("the time ran out before its windows could wait"))
+                return
+            before = self._queue.windows_before(request.deadline, own)
             try:
-                self._threads.put(request, lengths)
+                left_seconds = request.deadline - now
+                self._admission.check_queue(own, before, left_seconds, self._queue.windows)
             except Overloaded as refusal:
                 request.answer(refusal)  # no fault of the server: not logged as an error
-        elif not request.over:
-            request.finish()
+                return
+            self._queue.add(request, lengths, now, request.deadline)
+            self._changed.notify(own)
 
-    def _let_go(self, request: BatchedRequest) -> None:
-        """Free the place of a request, and drop its windows that have not run."""
-        request.over = True
-        self._threads.drop(request)
-        self._requests.discard(request)
-        if request.future.done() and not request.future.cancelled():
-            request.future.exception()  # retrieved, so that asyncio does not warn
-        if not self._requests:
-            self._emptied.set()
+    def _serve(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+        """Run calls in a backend thread."""
+        # Threads that tokenize and answer should get a core at once; they need it only briefly.
+        # Only Linux has a niceness for each thread; elsewhere it would be that of the process.
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
+        while not self._closing:
+            try:
+                if taken := self._next_call():
+                    self._run(taken)
+            except Exception as error:
+                logger.exception("a backend thread met an error outside a call; it goes on")
+                with self._changed:
+                    # The contents of the queue may be what is broken in it.
+                    self._queue = WindowQueue(self._evaluator.limits)
+                lost = BackendError(f"a backend thread met {type(error).__name__}: {error}")
+                for request in list(self._requests):
+                    if request.laid_out_at < float("inf"):
+                        request.finish(lost)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(ended.set)
 
-    def _give_up(self, why: str) -> None:
-        for request in list(self._requests):
-            request.answer(Draining(why))
+    def _next_call(self) -> list[tuple[BatchedRequest, list[WindowPlace]]]:
+        """Wait for windows and take those of the next call; none when closing."""
+        with self._changed:
+            while not self._closing:
+                now = time.monotonic()
+                for request in list(self._queue):
+                    if request.future.done() or request.deadline <= now:
+                        self._queue.drop(request)
+                        request.answer(Expired("the time ran out before all windows had run"))
+                seconds: float | None = None
+                if self._queue.windows:
+                    # A call that is not full waits for requests that are being laid out.
+                    seconds = 0.0
+                    if self._admission.coming and not self._queue.fills_a_call():
+                        first = min(request.laid_out_at for request in self._queue)
+                        seconds = first + self._wait_seconds - now
+                    if seconds <= 0:
+                        pace = self._admission.window_seconds, self._admission.call_seconds
+                        return self._queue.take(now, *pace)
+                self._changed.wait(seconds)
+        return []
 
-    def _fail_all(self, error: BackendError) -> None:
-        """Answer, from a backend thread, all requests whose windows were lost."""
-
-        def fail() -> None:
-            for request in list(self._requests):
-                if request.laid_out_at < float("inf"):
-                    request.answer_failed(error)
-
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(fail)
-
-    def _end_pools(self) -> None:
-        for pool in (self._short, self._long, self._finishers):
-            pool.shutdown(wait=True, cancel_futures=True)
+    def _run(self, taken: Sequence[tuple[BatchedRequest, Sequence[WindowPlace]]]) -> None:
+        """Run one call; requests that are complete are finished in another thread."""
+        windows = [
+            (request.accumulators[place.example], place.row)
+            for request, places in taken
+            for place in places
+        ]
+        call, thread = BackendCall(windows), threading.get_ident()
+        began = self._running[thread] = time.monotonic()
+        running = len(self._running)
+        at_once = self._evaluator.workers if self._queue.windows else running
+        try:
+            call.run(self._evaluator.backend, self._evaluator.pad, at_once)
+            call.add()
+        except BaseException as error:  # whatever it is, it must not end the thread
+            logger.exception("a backend call met an unexpected error")
+            call.answer = BackendError(f"the backend call met {type(error).__name__}: {error}")
+            call.add()
+        ended = time.monotonic()
+        shared = (running + len(self._running)) / 2
+        del self._running[thread]
+        answered = not isinstance(call.answer, BackendError)
+        if answered:
+            self._admission.note_call(len(windows), ended - began, shared)
+        for request, places in taken:
+            gone = len(places)
+            for example in {place.example for place in places}:
+                if request.accumulators[example].error is not None:
+                    with self._changed:  # its other windows need not run
+                        gone += self._queue.drop(request, example)
+            if request.count_off(gone, began, ended) and not request.future.done():
+                self._finishers.submit(request.guard, request.finish)
+        if answered and self._watch is not None:
+            try:
+                self._watch.called(len(windows), ended - began)
+            except Exception:
+                logger.exception("the observer of the backend calls failed")

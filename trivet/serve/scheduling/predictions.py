@@ -27,9 +27,13 @@ class Overloaded(RuntimeError):
 class Expired(RuntimeError):
     """The request's time ran out before its answer; the rest of it will not run."""
 
+    reason = "deadline"
+
 
 class Draining(RuntimeError):
     """The batcher accepts no more requests, or could not finish this one within the grace."""
+
+    reason = "draining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,6 @@ class BatcherState:
     windows: int  # waiting
     call_seconds: float | None  # age of the oldest running backend call
     draining: bool  # whether new requests are refused
-    last_error: str | None  # of the backend or its threads
 
 
 class Watch(Protocol):
@@ -67,8 +70,6 @@ class Watch(Protocol):
 
     def called(self, windows: int, seconds: float) -> None:
         """Note an answered backend call: its number of windows and its duration."""
-        ...
 
     def rejected(self, reason: str) -> None:
         """Note a refusal: requests, windows, time, deadline, draining or cancelled."""
-        ...

@@ -3,14 +3,12 @@
 Requests take turns, in two lines. New requests are served in order of arrival for one turn; a
 request that has not finished by then continues in the second line, turn by turn. The second line
 gets at least every fourth call, and every call that the first one leaves. A turn is as long as two
-of the smallest recent requests, and at least half a call. So requests of similar size are served
-one after the other, the windows of a long request among short ones spread over many calls, and
-under any load every request finishes.
+of the smallest recent requests, and at least half a call. So the windows of a long request among
+short ones spread over many calls, and under any load every request finishes.
 
 Deadlines come before turns. A request is urgent once its remaining time is less than three times
-what its windows take: work for an answer that comes too late would be lost. Two of three calls are
-for urgent requests, first those that can still be saved, earliest deadline first. Not all three: a
-request that cannot be saved must not stop the others.
+what its windows take. Two of three calls are for urgent requests, first those that can still be
+saved, earliest deadline first; not all three, since some may be impossible to save.
 
 A call starts with windows of the request whose turn it is, and is filled up with windows of others
 of similar length, so that little is computed for padding; what they get ahead of their turn counts
@@ -26,7 +24,7 @@ import operator
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from trivet.evaluation.packing import BatchLimits
 
@@ -57,16 +55,15 @@ class WindowPlace(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Waiting(Generic[T]):
     """Waiting windows of one request."""
 
+    owner: T
     places: list[WindowPlace]  # shortest first
     size: int  # positions of all windows that it came with
     deadline: float
+    again: bool = False  # whether it waits in the second line
     used: int = 0  # positions of its turn that were used
-
-
-_Line = OrderedDict[T, _Waiting]
 
 
 class WindowQueue(Generic[T]):
@@ -78,10 +75,8 @@ class WindowQueue(Generic[T]):
 
     def __init__(self, limits: BatchLimits) -> None:
         self.windows = 0
-        self._positions = 0
         self._limits = limits
-        self._first: _Line[T] = OrderedDict()
-        self._second: _Line[T] = OrderedDict()
+        self._waiting: OrderedDict[T, _Waiting[T]] = OrderedDict()  # each line in its order
         self._in_a_row = 0
         self._urgent_in_a_row = 0
         # Times and sizes of arrivals, both increasing: the first is the smallest recent size.
@@ -89,7 +84,7 @@ class WindowQueue(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over the owners of waiting windows."""
-        return itertools.chain(self._first, self._second)
+        return iter(self._waiting)
 
     def add(
         self,
@@ -98,14 +93,7 @@ class WindowQueue(Generic[T]):
         now_seconds: float,
         deadline_seconds: float = math.inf,
     ) -> None:
-        """Append a request to the first line.
-
-        Args:
-            owner: Owner without waiting windows.
-            lengths: For each of its examples the tokens of each window.
-            now_seconds: Current time.
-            deadline_seconds: Time by which its last window should have run.
-        """
+        """Append a request to the first line; ``lengths`` has the tokens of windows by example."""
         places = sorted(
             WindowPlace(length, example, row)
             for example, rows in enumerate(lengths)
@@ -114,28 +102,29 @@ class WindowQueue(Generic[T]):
         if not places:
             return
         size = sum([self._limits.padded(place.length) for place in places])
-        self._first[owner] = _Waiting(places, size, deadline_seconds)
+        self._waiting[owner] = _Waiting(owner, places, size, deadline_seconds)
         self.windows += len(places)
-        self._positions += size
         while self._recent and self._recent[-1][1] >= size:
             self._recent.pop()
         self._recent.append((now_seconds, size))
 
     def drop(self, owner: T, example: int | None = None) -> int:
         """Drop the windows of a request, or of one of its examples; return their number."""
-        waiting = self._first.get(owner) or self._second.get(owner)
+        waiting = self._waiting.get(owner)
         if waiting is None:
             return 0
-        dropped = [p for p in waiting.places if example is None or p.example == example]
+        before = len(waiting.places)
         waiting.places = [p for p in waiting.places if example is not None and p.example != example]
-        self._remove(owner, dropped)
-        return len(dropped)
+        return self._count_off(waiting, before - len(waiting.places))
 
     def fills_a_call(self) -> bool:
         """Return whether enough windows wait for a full call."""
         most = self._limits.most_windows
-        enough = most is not None and self.windows >= most
-        return enough or self._positions >= self._limits.positions
+        if most is not None and self.windows >= most:
+            return True
+        places = itertools.chain.from_iterable(each.places for each in self._waiting.values())
+        sizes = itertools.accumulate(self._limits.padded(place.length) for place in places)
+        return any(size >= self._limits.positions for size in sizes)
 
     def windows_before(self, deadline_seconds: float, own: int) -> int:
         """Return how many windows may have run when the last of a new request has.
@@ -145,7 +134,7 @@ class WindowQueue(Generic[T]):
         is, a new one waits for about as many windows of it as it has itself (``own``).
         """
         due = turns = own
-        for waiting in itertools.chain(self._first.values(), self._second.values()):
+        for waiting in self._waiting.values():
             theirs = len(waiting.places)
             due += theirs if waiting.deadline <= deadline_seconds else 0
             turns += min(theirs, own + _WINDOWS_A_TURN)
@@ -156,122 +145,103 @@ class WindowQueue(Generic[T]):
     ) -> list[tuple[T, list[WindowPlace]]]:
         """Take the windows of the next call, by owner; empty if none wait.
 
-        Args:
-            now_seconds: Current time.
-            window_seconds: Approximate time for a window, which decides what is urgent.
-            call_seconds: Approximate time for a call; longer if several run at once.
+        What is urgent depends on the approximate time for a window, and for a call, which is
+        longer if several run at once.
         """
         if not self.windows:
             return []
-        everyone = [*self._first.items(), *self._second.items()]
-        turn = self._turn(everyone, now_seconds)
-        owner, waiting, call, share = self._lead_urgent(
-            everyone, now_seconds, window_seconds, call_seconds
-        ) or self._lead_by_turn(turn)
-        taken = {owner: call.take(waiting, share)}
-        self._remove(owner, taken[owner])
-        for owner, waiting in [*self._first.items(), *self._second.items()]:
-            if call.is_full():
-                break
-            if found := call.take(waiting, turn):
-                taken.setdefault(owner, []).extend(found)
-                self._remove(owner, found)
+        turn, limits = self._turn(now_seconds), self._limits
+        leader, share = self._most_urgent(now_seconds, window_seconds, call_seconds), math.inf
+        if leader is None:
+            leader, share = self._next_in_turn(turn), turn
+            if leader.again:
+                limits = limits._replace(positions=min(turn, limits.positions))
+        taken: dict[T, list[WindowPlace]] = {}
+        first, longest, windows, room = leader.places[-1].length, 0, 0, 1
+        for waiting, most in [(leader, share), *((each, turn) for each in self._in_order())]:
+            while windows < room:
+                at = _find_place(waiting.places, first, windows, limits)
+                if at < 0:
+                    break
+                positions = limits.padded(waiting.places[at].length)
+                if windows and waiting.used + positions > most:
+                    break
+                place = waiting.places.pop(at)
+                taken.setdefault(waiting.owner, []).append(place)
+                waiting.used += positions
+                windows += 1
+                longest = max(longest, place.length)
+                room = limits.room(longest)
+        for owner, places in taken.items():
+            self._count_off(self._waiting[owner], len(places))
         return list(taken.items())
 
-    def _turn(self, everyone: Sequence[tuple[T, _Waiting]], now_seconds: float) -> int:
+    def _in_order(self) -> list[_Waiting[T]]:
+        """Return the first line, and behind it the second one."""
+        return sorted(self._waiting.values(), key=operator.attrgetter("again"))
+
+    def _turn(self, now_seconds: float) -> int:
         """Return how many positions a request may use before it is the next one's turn."""
         while self._recent and self._recent[0][0] < now_seconds - _RECENT_SECONDS:
             self._recent.popleft()
-        sizes = [waiting.size for _, waiting in everyone]
+        sizes = [waiting.size for waiting in self._waiting.values()]
         smallest = min([*sizes, self._recent[0][1]] if self._recent else sizes)
         return max(_REQUESTS_A_TURN * smallest, self._limits.positions // 2)
 
-    def _lead_urgent(
-        self,
-        everyone: Sequence[tuple[T, _Waiting]],
-        now_seconds: float,
-        window_seconds: float,
-        call_seconds: float,
-    ) -> _Leader[T] | None:
+    def _most_urgent(
+        self, now_seconds: float, window_seconds: float, call_seconds: float
+    ) -> _Waiting[T] | None:
         """Return the urgent request with the earliest deadline that can be met, if any."""
-        urgent = []
-        for owner, waiting in everyone:
+        urgent: list[tuple[Any, ...]] = []
+        for waiting in self._in_order():
             work, left = window_seconds * len(waiting.places), waiting.deadline - now_seconds
             if left < max(_URGENT_TIMES * work, call_seconds) + _URGENT_SECONDS:
-                urgent.append(((left < work, waiting.deadline), owner, waiting))
+                urgent.append((left < work, waiting.deadline, waiting))
         if not urgent or self._urgent_in_a_row >= _MOST_URGENT_IN_A_ROW:
             self._urgent_in_a_row = 0
             return None
         self._urgent_in_a_row += 1
-        _, owner, waiting = min(urgent, key=operator.itemgetter(0))
-        return owner, waiting, _Call(self._limits, waiting.places[-1].length), math.inf
+        return min(urgent, key=operator.itemgetter(0, 1))[2]
 
-    def _lead_by_turn(self, turn: int) -> _Leader[T]:
+    def _next_in_turn(self, turn: int) -> _Waiting[T]:
         """Return the request whose turn it is."""
-        new, again = self._front(self._first, turn), self._front(self._second, turn)
+        new, again = self._front(False, turn), self._front(True, turn)
         if new is not None and (again is None or self._in_a_row < _MOST_IN_A_ROW):
             self._in_a_row += 1
-            return *new, _Call(self._limits, new[1].places[-1].length), turn
+            return new
         assert again is not None  # one of the lines is not empty
         self._in_a_row = 0
-        short = self._limits._replace(positions=min(turn, self._limits.positions))
-        return *again, _Call(short, again[1].places[-1].length), turn
+        return again
 
-    def _front(self, line: _Line[T], turn: int) -> tuple[T, _Waiting] | None:
+    def _front(self, again: bool, turn: int) -> _Waiting[T] | None:
         """Return the first request of a line, after moving those whose turn is over."""
-        while line:
-            owner, waiting = next(iter(line.items()))
+        while line := [each for each in self._waiting.values() if each.again is again]:
+            waiting = line[0]
             next_window = self._limits.padded(waiting.places[-1].length)
             if not waiting.used or waiting.used + next_window <= turn:
-                return owner, waiting
-            waiting.used = 0
-            del line[owner]
-            self._second[owner] = waiting
+                return waiting
+            waiting.used, waiting.again = 0, True
+            self._waiting.move_to_end(waiting.owner)
         return None
 
-    def _remove(self, owner: T, places: Sequence[WindowPlace]) -> None:
+    def _count_off(self, waiting: _Waiting[T], windows: int) -> int:
         """Count windows that no longer wait; a request without any leaves its line."""
-        self.windows -= len(places)
-        self._positions -= sum([self._limits.padded(place.length) for place in places])
-        line = self._first if owner in self._first else self._second
-        if not line[owner].places:
-            del line[owner]
+        self.windows -= windows
+        if not waiting.places:
+            del self._waiting[waiting.owner]
+        return windows
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call that is being filled."""
+def _find_place(
+    places: Sequence[WindowPlace], first: int, windows: int, limits: BatchLimits
+) -> int:
+    """Return the index of the longest window that a call takes next; -1 if there is none.
 
-    limits: BatchLimits
-    first: int  # tokens of its first window; the others are of similar length
-    windows: int = 0
-    longest: int = 0  # tokens of its longest window
-
-    def is_full(self) -> bool:
-        """Return whether not even another window of the longest length fits."""
-        return bool(self.windows) and self.windows >= self.limits.room(self.longest)
-
-    def take(self, waiting: _Waiting, turn: float) -> list[WindowPlace]:
-        """Take windows of one request, longest first, while they fit and its turn lasts."""
-        taken: list[WindowPlace] = []
-        places, step = waiting.places, self.limits.step
-        while places and places[-1].length >= _SHORTER * self.first and not self.is_full():
-            at = len(places) - 1
-            if self.windows:  # the first window fits, however long it is
-                per_window = self.limits.positions // (self.windows + 1) // step * step
-                most = min(_LONGER * self.first, per_window)
-                at = bisect.bisect_right(places, most, key=operator.itemgetter(0)) - 1
-            if at < 0 or places[at].length < _SHORTER * self.first:
-                break
-            positions = self.limits.padded(places[at].length)
-            if self.windows and waiting.used + positions > turn:
-                break
-            waiting.used += positions
-            self.windows += 1
-            self.longest = max(self.longest, places[at].length)
-            taken.append(places.pop(at))
-        return taken
-
-
-# Owner that leads a call, its windows, the call, and the positions that it may use.
-_Leader: TypeAlias = tuple[T, _Waiting, _Call, float]
+    ``first`` has the tokens of the call's first window; the others are of similar length.
+    """
+    at = len(places) - 1
+    if windows:  # the first window fits, however long it is
+        per_window = limits.positions // (windows + 1) // limits.step * limits.step
+        most = min(_LONGER * first, per_window)
+        at = bisect.bisect_right(places, most, key=operator.itemgetter(0)) - 1
+    return at if at >= 0 and places[at].length >= _SHORTER * first else -1
