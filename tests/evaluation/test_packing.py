@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.backends.backend import Backend, probabilities, workers_of
+from trivet.backends.backend import Backend, workers_of
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
 from trivet.evaluation.job import InferenceJob, WorkerPool
-from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack
+from trivet.evaluation.packing import (
+    BackendCall,
+    BatchLimits,
+    WindowAccumulator,
+    pack,
+    probabilities,
+)
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError, RagExample

@@ -6,20 +6,14 @@ import os
 from collections.abc import Set
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
-from trivet.data.tokenization import FloatArray
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, BundleError
+from trivet.records import BundleError
 
 # A core is fastest with one window of 512 at a time.
 POSITIONS = 512
 # The optimizer of a graph may drop an input that encoders without token types never read.
 _OPTIONAL = frozenset({"segment_ids"})
-# Rounding may exceed [0, 1] by this much; anything further is a broken backend.
-_ROUNDING = 1e-3
 
 
 class Backend(Protocol):
@@ -121,23 +115,3 @@ def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
                 f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
                 f"unknown {', '.join(unknown) or 'none'}"
             )
-
-
-def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Return values of a field of ``Outputs``, of any shape, as float32 in [0, 1].
-
-    Raises:
-        BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
-            more than rounding.
-    """
-    array = np.asarray(values, dtype=np.float32)
-    usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
-    if not usable.all():
-        culprit = array[~usable].flat[0]
-        raise BackendError(
-            f"the backend answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
-            "values are no probability); the model or its backend is broken, export the bundle "
-            "again",
-            code="backend_failed" if np.isfinite(array).all() else "non_finite",
-        )
-    return np.clip(array, 0.0, 1.0)

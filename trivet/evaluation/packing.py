@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend, probabilities
+from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate, take_windows
 from trivet.model.aggregate import Outputs, join, weakest
@@ -24,6 +24,8 @@ from trivet.records import BackendError
 
 # Response tokens that are joined at once; the sentence pool of a block takes about 1 MB at most.
 _BLOCK = 512
+# Rounding may exceed [0, 1] by this much; anything further is a broken backend.
+_ROUNDING = 1e-3
 
 
 class BatchLimits(NamedTuple):
@@ -217,6 +219,26 @@ def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> li
     windows = [(each, row) for each in examples for row in range(len(each.layout.rows))]
     calls = pack([len(each.layout.rows[row]) for each, row in windows], limits)
     return [BackendCall([windows[n] for n in call], number) for number, call in enumerate(calls)]
+
+
+def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
+    """Return values of a field of ``Outputs``, of any shape, as float32 in [0, 1].
+
+    Raises:
+        BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
+            more than rounding.
+    """
+    array = np.asarray(values, dtype=np.float32)
+    usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
+    if not usable.all():
+        culprit = array[~usable].flat[0]
+        raise BackendError(
+            f"the backend answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
+            "values are no probability); the model or its backend is broken, export the bundle "
+            "again",
+            code="backend_failed" if np.isfinite(array).all() else "non_finite",
+        )
+    return np.clip(array, 0.0, 1.0)
 
 
 def _blocks(support: FloatArray, sentence: IntArray) -> Iterator[dict[str, npt.NDArray[Any]]]:

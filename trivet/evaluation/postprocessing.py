@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trivet.backends.backend import probabilities
 from trivet.bundle.schema import Thresholds
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
+from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.model.aggregate import Outputs
 from trivet.records import (

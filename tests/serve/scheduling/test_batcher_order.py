@@ -19,19 +19,17 @@ from trivet.serve.scheduling.predictions import BatcherState, Draining, Expired,
 pytestmark = pytest.mark.anyio
 
 
-async def test_short_requests_go_before_the_rest_of_a_long_one(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_short_requests_go_before_the_rest_of_a_long_one(at: GatedBatcher) -> None:
     long_one = at.ask(example(LONG, 40))
-    await gated.begun(1)
+    await at.gated.begun(1)
     before = at.batcher.state().windows
     short_ones = [at.ask(example(SHORT)) for _ in range(6)]
     await at.waiting(before + 6)
-    gated.let(2)
+    at.gated.let(2)
     answers = await asyncio.gather(*short_ones)
     assert [answer.windows for answer in answers] == [1] * 6
     assert not long_one.done()
-    gated.let(10_000)
+    at.gated.let(10_000)
     long_windows = (await long_one).windows
     assert long_windows > 12
     # The short ones share the call after the one that was running.
@@ -39,16 +37,18 @@ async def test_short_requests_go_before_the_rest_of_a_long_one(
     assert sum(at.windows_with(LONG)) == long_windows
 
 
-async def test_an_expired_request_is_answered_at_once_and_never_runs(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_an_expired_request_is_answered_at_once_and_never_runs(at: GatedBatcher) -> None:
+    assert at.batcher.state() == BatcherState(0, 0, None, False)
     held = await at.hold()
+    busy, later = at.batcher.state(), at.batcher.state()
+    assert busy.requests == 1
+    assert 0 <= (busy.call_seconds or -1) <= (later.call_seconds or -1)
     late = at.ask(example(LONG, 20), timeout_seconds=0.02)
     patient = at.ask(example(SHORT), timeout_seconds=60)
     with pytest.raises(Expired, match=r"not answered within 0\.02 seconds"):
         await late
-    assert gated.calls == gated.calls[:1]  # the engine is still held
-    gated.let(10_000)
+    assert at.gated.calls == at.gated.calls[:1]  # the engine is still held
+    at.gated.let(10_000)
     await asyncio.gather(held, patient)
     assert sum(at.windows_with(LONG)) == 0
     assert at.reasons == ["deadline"]
@@ -57,18 +57,16 @@ async def test_an_expired_request_is_answered_at_once_and_never_runs(
     assert sum(at.windows_with(OTHER)) == 0
 
 
-async def test_a_backend_thread_checks_deadlines_before_each_call(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_a_backend_thread_checks_deadlines_before_each_call(at: GatedBatcher) -> None:
     """Without any timer of the event loop, which may be late itself."""
 
     late = at.ask(example(LONG, 40), timeout_seconds=600)
-    await gated.begun(1)
+    await at.gated.begun(1)
     also_late = at.ask(example(OTHER), timeout_seconds=600)
     await at.waiting(at.count_windows(example(LONG, 40)) - 4 + 1)
     for request in at.batcher._requests:
         request.deadline = time.monotonic()
-    gated.let(10_000)
+    at.gated.let(10_000)
     for task in (late, also_late):
         with pytest.raises(Expired, match="before all windows had run"):
             await task
@@ -138,17 +136,15 @@ async def test_windows_are_bounded_when_they_are_known(
         assert not caplog.records  # a refusal is no error of the server
 
 
-async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(at: GatedBatcher) -> None:
     accepted = [at.ask(example(SHORT)) for _ in range(30)]
-    await gated.begun(1)
+    await at.gated.begun(1)
     draining = asyncio.create_task(at.batcher.drain(60))
     await until(lambda: at.batcher.state().draining)
     with pytest.raises(Draining):
         await at.batcher.evaluate([example(OTHER)])
     assert not draining.done()
-    gated.let(10_000)
+    at.gated.let(10_000)
     assert await draining is True
     answers = [task.result() for task in accepted]
     assert all(isinstance(answer.results[0], Evaluation) for answer in answers)
@@ -156,32 +152,15 @@ async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(
     assert at.reasons == ["draining"]
 
 
-async def test_requests_left_after_the_grace_are_refused(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_requests_left_after_the_grace_are_refused(at: GatedBatcher) -> None:
     accepted = [at.ask(example(SHORT)), at.ask(example(LONG, 20))]
-    await gated.begun(1)
+    await at.gated.begun(1)
     assert await at.batcher.drain(0.02) is False
     assert at.batcher.state().requests == 0
     for task in accepted:
         with pytest.raises(Draining, match=r"grace of 0\.02 seconds is over"):
             await task
     assert at.batcher.state().windows == 0
-
-
-async def test_the_state_counts_requests_and_times_the_call(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
-    assert at.batcher.state() == BatcherState(0, 0, None, False)
-    held = await at.hold()
-    other = at.ask(example(OTHER))
-    await at.waiting(1)
-    busy, later = at.batcher.state(), at.batcher.state()
-    assert busy.requests == 2
-    assert 0 <= (busy.call_seconds or -1) <= (later.call_seconds or -1)
-    gated.let(10_000)
-    await asyncio.gather(held, other)
-    await until(lambda: at.batcher.state().call_seconds is None)
 
 
 async def test_a_call_waits_for_requests_that_are_being_laid_out(

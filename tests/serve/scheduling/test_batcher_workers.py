@@ -28,16 +28,14 @@ async def two_calls(at: GatedBatcher) -> list[asyncio.Task[Predictions]]:
     return tasks
 
 
-async def test_two_calls_run_at_once_and_a_third_waits(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_two_calls_run_at_once_and_a_third_waits(at: GatedBatcher) -> None:
     first, second = await two_calls(at)
     third = at.ask(example(SHORT))
     await at.waiting(1)
-    assert len(gated.calls) == 2
-    gated.let(1)
-    await gated.begun(3)
-    gated.let(2)
+    assert len(at.gated.calls) == 2
+    at.gated.let(1)
+    await at.gated.begun(3)
+    at.gated.let(2)
     answers = await asyncio.gather(first, second, third)
     assert [answer.windows for answer in answers] == [1] * 3
     await until(lambda: at.batcher.state().call_seconds is None)
@@ -57,15 +55,13 @@ async def test_a_long_request_has_all_workers_while_it_is_alone(
     assert answer.results == (alone,)
 
 
-async def test_closing_waits_for_the_calls_of_all_workers(
-    at: GatedBatcher, gated: GatedBackend
-) -> None:
+async def test_closing_waits_for_the_calls_of_all_workers(at: GatedBatcher) -> None:
     tasks = await two_calls(at)
     closing = asyncio.create_task(at.batcher.close())
-    gated.let(1)
+    at.gated.let(1)
     await asyncio.sleep(0.02)
     assert not closing.done()
-    gated.let(1)
+    at.gated.let(1)
     await closing
     await asyncio.gather(*tasks, return_exceptions=True)
 

@@ -24,7 +24,7 @@ import operator
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from trivet.evaluation.packing import BatchLimits
 
@@ -192,7 +192,7 @@ class WindowQueue(Generic[T]):
         self, now_seconds: float, window_seconds: float, call_seconds: float
     ) -> _Waiting[T] | None:
         """Return the urgent request with the earliest deadline that can be met, if any."""
-        urgent: list[tuple[Any, ...]] = []
+        urgent: list[tuple[bool, float, _Waiting[T]]] = []
         for waiting in self._in_order():
             work, left = window_seconds * len(waiting.places), waiting.deadline - now_seconds
             if left < max(_URGENT_TIMES * work, call_seconds) + _URGENT_SECONDS:
@@ -201,7 +201,7 @@ class WindowQueue(Generic[T]):
             self._urgent_in_a_row = 0
             return None
         self._urgent_in_a_row += 1
-        return min(urgent, key=operator.itemgetter(0, 1))[2]
+        return min(urgent, key=lambda each: each[:2])[2]
 
     def _next_in_turn(self, turn: int) -> _Waiting[T]:
         """Return the request whose turn it is."""
