@@ -57,7 +57,7 @@ def test_the_fastest_that_loses_little_enough_is_chosen() -> None:
     for static in too_far:
         assert choose([static, dynamic, half]) is dynamic
     assert choose([half, candidate("static", 28, -0.2, 0.005)]).method == "static"
-    with pytest.raises(BackendError, match=r"static: 28\.0 ms a window, AUROC -0\.0051, .*onnx"):
+    with pytest.raises(BackendError, match=r"static: 28\.0 ms per window, AUROC -0\.0051, .*onnx"):
         choose(too_far)
 
 
