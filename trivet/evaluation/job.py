@@ -22,6 +22,7 @@ from trivet.data.windows import Layout
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
 
 T = TypeVar("T")
+_Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 
 # Answers are added in groups: a thread that every call wakes up would delay the next call.
 _ADDED_TOGETHER = 16
@@ -42,26 +43,29 @@ class InferenceJob:
     ) -> None:
         """Submit all calls to the workers of the backend; ``pad`` is the token id of padding."""
         self._examples = [WindowAccumulator(layout) for layout in layouts]
-        self._backend = backend
-        self._pad = pad
         self._calls: deque[Future[BackendCall]] = deque()
+
+        def run(call: BackendCall, at_once: int, others: int) -> BackendCall:
+            if call.is_needed():
+                call.run(backend, pad, at_once + others)
+            return call
+
         try:
             calls = pack_calls(self._examples, limits)
             rest = len(calls) % pool.count
             for call in calls:
                 # The last calls may be too few for all workers.
                 at_once = rest if call.number >= len(calls) - rest else pool.count
-                run = functools.partial(self._run, call, at_once)
-                self._calls.append(pool.submit(run, owner=self))
+                work = functools.partial(run, call, at_once)
+                self._calls.append(pool.submit(work, owner=self))
         except BaseException:
             self.cancel()
             raise
 
     def wait(self) -> list[WindowAccumulator]:
-        """Wait for all calls; return an accumulator for each layout.
+        """Wait; return an accumulator for each layout. ``CancelledError`` if it was cancelled.
 
-        Answers are added in the order of the calls: of several errors the first one counts. Raises
-        ``CancelledError`` if the job was cancelled.
+        Answers are added in the order of the calls: of several errors the first one counts.
         """
         try:
             while self._calls:
@@ -80,12 +84,6 @@ class InferenceJob:
         for call in self._calls:
             call.cancel()
 
-    def _run(self, call: BackendCall, at_once: int, others: int) -> BackendCall:
-        """Run one call in a worker; ``others`` counts the calls of other jobs."""
-        if call.is_needed():
-            call.run(self._backend, self._pad, at_once + others)
-        return call
-
 
 class WorkerPool:
     """A number (``count``) of threads that run work. Thread-safe.
@@ -99,11 +97,15 @@ class WorkerPool:
         self.count = count
         self._open()
 
-    def submit(self, work: Callable[[int], T], owner: object) -> Future[T]:
-        """Queue work for a worker; cancel the future to drop it.
+    def _open(self) -> None:
+        self._shared = _Shared()
+        weakref.finalize(self, self._shared.close).atexit = False
 
-        ``work`` is called with the amount of work of other owners that runs or waits. Owners are
-        told apart by identity and must live as long as their work.
+    def submit(self, work: Callable[[int], T], owner: object) -> Future[T]:
+        """Queue work, called with the amount of work of other owners that runs or waits.
+
+        Cancel the future to drop it. Owners are told apart by identity and must live as long as
+        their work.
         """
         if self._shared.process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from
@@ -120,13 +122,6 @@ class WorkerPool:
             shared.owners[id(owner)] += 1
             shared.changed.notify()
         return future
-
-    def _open(self) -> None:
-        self._shared = _Shared()
-        weakref.finalize(self, self._shared.close).atexit = False
-
-
-_Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 
 
 class _Shared:
@@ -187,35 +182,30 @@ def _close_all() -> None:
         shared.close(_AT_EXIT_SECONDS)
 
 
-class Cancellable(Protocol):
-    """Work that was started."""
-
-    def cancel(self) -> None:
-        """Drop the parts that have not run."""
+class _Cancellable(Protocol):
+    def cancel(self) -> None: ...
 
 
-C = TypeVar("C", bound=Cancellable)
+C = TypeVar("C", bound=_Cancellable)
 
 
 def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
-    """Start the work on each block ahead of time and yield it in order: the backend never idles.
+    """Start the work on ``ahead`` more blocks before one is yielded: the backend never idles.
 
-    ``ahead`` further blocks are started before one is yielded. Errors of ``begin`` and ``blocks``
-    are raised after the blocks that were started before. All work is cancelled if the caller stops
-    early.
+    Errors of ``begin`` and ``blocks`` are raised after the blocks that were started before. All
+    work is cancelled if the caller stops early.
     """
     begun: deque[C] = deque()
+    works: Iterator[C] = map(begin, blocks)
     broken = None
     try:
-        try:
-            for block in blocks:
-                begun.append(begin(block))
-                if len(begun) > ahead:
-                    yield begun[0]
-                    begun.popleft()
-        except Exception as error:
-            broken = error
-        while begun:
+        while True:
+            try:
+                begun.extend(itertools.islice(works, ahead + 1 - len(begun)))
+            except Exception as error:
+                broken, works = error, iter(())
+            if not begun:
+                break
             yield begun[0]
             begun.popleft()
     finally:

@@ -1,7 +1,6 @@
 """Packing windows of many examples into backend calls, and joining what the calls answer.
 
-Every caller that runs layouts uses these steps: ``InferenceJob``, the server and Triton. Which
-requests go first when several compete is decided in ``serve.scheduling``.
+``InferenceJob``, the server and Triton run these steps.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,18 +53,12 @@ class WindowSlice(NamedTuple):
 
 
 class WindowAccumulator:
-    """Token probabilities of one example, collected over several backend calls. Thread-safe.
-
-    Attributes:
-        layout: Layout of the example.
-        error: First error of a call with its windows; the other windows need not run.
-        failed_call: Number of the first call known to have failed; infinite without one.
-    """
+    """Token probabilities of one example, collected over several backend calls. Thread-safe."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.error: BackendError | None = None
-        self.failed_call = math.inf
+        self.error: BackendError | None = None  # the first one; other windows need not run
+        self.failed_call = math.inf  # number of the first call known to have failed
         self._lock = threading.Lock()
         # Before any window ran, nothing is supported, relevant or utilized.
         tokens = len(layout.context_row)
@@ -74,10 +67,9 @@ class WindowAccumulator:
         self._utilization: FloatArray = np.zeros(tokens, np.float32)
 
     def take(self, rows: Sequence[int]) -> WindowSlice:
-        """Return some windows with the response tokens that they show.
+        """Return some windows with the response tokens that they show, as a single sentence.
 
-        The slice has one single sentence: only token probabilities are read from the answer, and a
-        pool of all sentences of a very long response would not fit in memory.
+        A pool of all sentences of a very long response would not fit in memory.
         """
         part, context = take_windows(self.layout, rows)
         response = np.flatnonzero((part.response_row >= 0).any(axis=1))
@@ -92,7 +84,7 @@ class WindowAccumulator:
         return WindowSlice(shown, response, context)
 
     def fail(self, error: BackendError) -> None:
-        """Keep the error of a call; only the first one counts."""
+        """Keep the error of a call, unless there is one."""
         with self._lock:
             self.error = self.error or error
 
@@ -106,35 +98,27 @@ class WindowAccumulator:
                 support = probabilities(answer.support_probs[b, :r], "support_probs")
                 relevance = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
                 utilization = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
+                # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+                self._support[part.response] = np.maximum(self._support[part.response], support)
+                self._relevance[part.context] = relevance
+                self._utilization[part.context] = utilization
             except BackendError as error:
                 self.error = error
-                return
-            # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-            self._support[part.response] = np.maximum(self._support[part.response], support)
-            self._relevance[part.context] = relevance
-            self._utilization[part.context] = utilization
 
     def join(self, faithfulness: Reduction) -> Outputs:
-        """Reduce the token probabilities to scores: B = 1, at least one position a segment.
+        """Return the scores, with B = 1, or raise the error of a call.
 
         A pool of sentences x tokens would grow with the square of a long response, so whole
         sentences are joined block by block; a minimum of minima is the minimum.
-
-        Raises:
-            BackendError: A call with windows of the example failed.
         """
         if self.error is not None:
             raise self.error
-        blocks = [
-            join(
-                **block,
-                relevance_probs=self._relevance[None],
-                utilization_probs=self._utilization[None],
-                context_weight=self.layout.context_weight[None],
-                faithfulness=faithfulness,
-            )
-            for block in _blocks(self._support, self.layout.response_sentence)
-        ]
+        cuts = [0]
+        for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
+            if end - cuts[-1] >= _BLOCK:
+                cuts.append(int(end))
+        ends = [*cuts[1:], len(self._support)]
+        blocks = [self._join_block(*block, faithfulness) for block in zip(cuts, ends, strict=True)]
         weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
         return blocks[0]._replace(
             support_probs=self._support[None],
@@ -142,19 +126,34 @@ class WindowAccumulator:
             faithfulness=weakest(weakest_of_each, np.ones_like(weakest_of_each, dtype=np.bool_)),
         )
 
+    def _join_block(self, start: int, stop: int, faithfulness: Reduction) -> Outputs:
+        """Join the response tokens of some whole sentences."""
+        real, tokens = stop - start, max(1, stop - start)  # no tokens: one of padding
+        support = np.zeros((1, tokens), dtype=np.float32)
+        support[0, :real] = self._support[start:stop]
+        sentence = self.layout.response_sentence[start:stop]
+        numbers = sentence - sentence[:1]
+        counts = np.bincount(numbers, minlength=1)
+        pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
+        pool[0, numbers, np.arange(real)] = 1.0 / counts[numbers]
+        return join(
+            support,
+            self._relevance[None],
+            self._utilization[None],
+            np.arange(tokens)[None] < real,
+            self.layout.context_weight[None],
+            pool,
+            faithfulness,
+        )
+
 
 class BackendCall:
-    """Windows of some examples that run together: first ``run``, then ``add``.
-
-    Attributes:
-        number: Position among the calls of a job.
-        answer: Answer of the backend, or its error; ``None`` before the call and if it is skipped.
-    """
+    """Windows of some examples that run together: first ``run``, then ``add``."""
 
     def __init__(self, windows: Iterable[tuple[WindowAccumulator, int]], number: int = 0) -> None:
-        """Group windows, which are numbered in their example, by example."""
+        """Group windows by example; ``number`` is the position among the calls of a job."""
         self.number = number
-        self.answer: Outputs | BackendError | None = None
+        self.answer: Outputs | BackendError | None = None  # none before the call and if skipped
         self._slices: list[WindowSlice] = []
         self._rows: dict[WindowAccumulator, list[int]] = {}
         for example, row in windows:
@@ -176,8 +175,7 @@ class BackendCall:
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
         """Run the backend once and keep its answer or its error.
 
-        It gets all threads if the calls that run at the same time, this one included (``at_once``),
-        leave half of the backend's workers idle.
+        On all threads if ``at_once`` calls, this one included, leave half of its workers idle.
         """
         run = backend.run
         if isinstance(backend, AllThreadsBackend) and 2 * at_once <= backend.workers:
@@ -202,32 +200,24 @@ class BackendCall:
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
     """Group windows of some lengths into calls; return their numbers, longest windows first."""
-    calls: list[list[int]] = []
-    room = 0
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if room < 1:
-            calls.append([])
-            # Longest first: the first window of a call decides how many fit.
-            room = limits.room(lengths[number])
-        calls[-1].append(number)
-        room -= 1
+    numbers = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    calls, start = list[list[int]](), 0
+    while start < len(numbers):
+        room = limits.room(lengths[numbers[start]])
+        calls.append(numbers[start : start + room])
+        start += room
     return calls
 
 
 def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> list[BackendCall]:
-    """Group all windows of some examples into calls; arguments as in ``pack``."""
+    """Group all windows of some examples into calls."""
     windows = [(each, row) for each in examples for row in range(len(each.layout.rows))]
     calls = pack([len(each.layout.rows[row]) for each, row in windows], limits)
     return [BackendCall([windows[n] for n in call], number) for number, call in enumerate(calls)]
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Return values of a field of ``Outputs``, of any shape, as float32 in [0, 1].
-
-    Raises:
-        BackendError: A value is not finite (the code is ``non_finite``), or lies outside [0, 1] by
-            more than rounding.
-    """
+    """Return values of a field of ``Outputs`` as float32 in [0, 1], or raise ``BackendError``."""
     array = np.asarray(values, dtype=np.float32)
     usable = np.isfinite(array) & (array >= -_ROUNDING) & (array <= 1 + _ROUNDING)
     if not usable.all():
@@ -239,25 +229,3 @@ def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
             code="backend_failed" if np.isfinite(array).all() else "non_finite",
         )
     return np.clip(array, 0.0, 1.0)
-
-
-def _blocks(support: FloatArray, sentence: IntArray) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """Cut response tokens into blocks of whole sentences, as ``join`` takes them; at least one."""
-    cuts = [0]
-    for end in np.flatnonzero(np.diff(sentence)) + 1:
-        if end - cuts[-1] >= _BLOCK:
-            cuts.append(int(end))
-    for start, stop in zip(cuts, [*cuts[1:], len(sentence)], strict=True):
-        real = stop - start
-        tokens = max(1, real)  # a block without tokens has one of padding
-        padded = np.zeros((1, tokens), dtype=np.float32)
-        padded[0, :real] = support[start:stop]
-        numbers = sentence[start:stop] - sentence[start : start + 1]
-        counts = np.bincount(numbers, minlength=1)
-        pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
-        pool[0, numbers, np.arange(real)] = 1.0 / counts[numbers]
-        yield {
-            "support_probs": padded,
-            "response_mask": np.arange(tokens)[None] < real,
-            "sentence_pool": pool,
-        }

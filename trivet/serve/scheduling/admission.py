@@ -6,34 +6,26 @@ import threading
 
 from trivet.serve.scheduling.predictions import Overloaded, OverloadReason
 
-# First guess, before windows were laid out.
-_CHARACTERS_PER_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 4  # a first guess, before windows were laid out
 _REMEMBERED_WINDOWS = 10_000
 # Order and call times vary, so plan with only 40 % of the timeout.
 _PLANNED_SHARE = 0.4
 # Characters are a rough measure of windows; refuse by them only what exceeds the limit by half.
 _SURE_SHARE = 0.5
 _LEAST_SECONDS, _MOST_SECONDS, _UNKNOWN_SECONDS = 0.1, 60.0, 1.0
-# Weight of the past in the moving averages, per call.
-_KEPT_SHARE = 0.9
+_KEPT_SHARE = 0.9  # weight of the past in the moving averages, per call
 
 
 class Admission:
     """Limits on waiting work, and the measured speed of the backend. Thread-safe.
 
     A refusal must cost next to nothing, so a request is refused before it is tokenized if its
-    characters alone make it clear. ``waiting`` counts the waiting windows.
-
-    Attributes:
-        coming: Accepted requests that are not laid out yet.
-        window_seconds: Recent backend seconds per window; 0 before the first call.
-        call_seconds: Recent seconds per backend call; 0 before the first call.
+    characters alone make it clear. ``waiting`` is the number of waiting windows.
     """
 
     def __init__(self, most_requests: int, most_windows: int, window_size: int) -> None:
-        """Set the limits of `Batcher`; ``window_size`` (tokens) makes the first guess."""
-        self.coming = 0
-        self.window_seconds = self.call_seconds = 0.0
+        self.coming = 0  # accepted requests that are not laid out yet
+        self.window_seconds = self.call_seconds = 0.0  # recent averages
         self._most_requests = most_requests
         self._most_windows = most_windows
         self._coming_windows = 0.0
@@ -78,13 +70,12 @@ class Admission:
                 self._seen_windows /= 2
 
     def check_queue(self, own: int, before: int, left_seconds: float, waiting: int) -> None:
-        """Raise ``Overloaded`` if windows do not fit in the queue or would hardly run in time.
+        """Raise ``Overloaded`` if ``own`` windows do not fit or would hardly run in time.
 
-        A request has ``own`` windows, and ``before`` may have run when its last one has, its own
-        included. It is accepted if no windows of others wait.
+        ``before`` windows, its own included, may have run when the last one of the request has.
         """
         if not waiting:
-            return
+            return  # whatever its size
         if waiting + own > self._most_windows:
             what = (
                 f"{waiting} windows wait, and these are {own} more, but only "
@@ -98,7 +89,7 @@ class Admission:
                 f"{before - own} windows would run before the last of its {own}, for about "
                 f"{others:.1f} seconds, and {left_seconds:.1f} are left of its timeout"
             )
-            raise self._overloaded("time", what, before - own, ", or with a longer timeout")
+            raise self._overloaded("time", what, before - own)
 
     def note_call(self, windows: int, seconds: float, at_once: float = 1.0) -> None:
         """Learn from a call, which shared its time with others: ``at_once`` calls in all."""
@@ -110,12 +101,11 @@ class Admission:
             self.call_seconds = self._seconds / self._calls
             self.window_seconds = self._shared_seconds / self._windows
 
-    def _overloaded(
-        self, reason: OverloadReason, what: str, waiting: int, way_out: str = ""
-    ) -> Overloaded:
+    def _overloaded(self, reason: OverloadReason, what: str, waiting: int) -> Overloaded:
         """Return the refusal, with the time that the backend needs for all work before it."""
         seconds = _UNKNOWN_SECONDS
         if self._windows:
             seconds = (waiting + self._coming_windows) * self.window_seconds
             seconds = min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS)
+        way_out = ", or with a longer timeout" if reason == "time" else ""
         return Overloaded(f"{what}; ask again in {seconds:.1f} seconds{way_out}", reason, seconds)

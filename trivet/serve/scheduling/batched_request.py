@@ -4,111 +4,96 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
 
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.records import BackendError, Evaluation, RagExample
-from trivet.serve.scheduling.predictions import Predictions, StageSeconds
+from trivet.serve.scheduling.predictions import Expired, Overloaded, Predictions, StageSeconds
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class BatchedRequest:
-    """One request; its stages run in different threads, one after the other.
+    """One request; its stages run in different threads, one after the other."""
 
-    Attributes:
-        deadline: Time by ``time.monotonic`` after which nothing of it may run.
-        laid_out_at: Time at which its windows became known; infinite before.
-        accumulators: Answers to the windows of each example that passed preprocessing.
-        future: The answer. Once it is done or cancelled, nothing of the request needs to run.
-    """
-
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        examples: Sequence[RagExample],
-        allow_empty_contexts: bool,
-        deadline: float,
-    ) -> None:
-        self.deadline = deadline
-        self.laid_out_at = float("inf")
-        self.accumulators: list[WindowAccumulator] = []
-        self.future: Future[Predictions] = Future()
-        self._evaluator = evaluator
-        self._examples = tuple(examples)
-        self._allow_empty_contexts = allow_empty_contexts
-        self._preprocessed: list[PreprocessedExample | Refusal] = []
-        self._windows = 0
-        self._left = 0  # windows without an answer
-        self._lock = threading.Lock()
-        self._arrived = time.monotonic()
-        self._tokenize_seconds = self._infer_seconds = self._inferred_until = 0.0
+    evaluator: Evaluator
+    examples: Sequence[RagExample]
+    allow_empty_contexts: bool
+    deadline: float  # by time.monotonic; nothing of the request may run later
+    arrived: float = field(default_factory=time.monotonic)
+    laid_out_at: float = math.inf
+    # Once it is done or cancelled, nothing of the request needs to run.
+    future: Future[Predictions] = field(default_factory=Future)
+    preprocessed: list[PreprocessedExample | Refusal] = field(default_factory=list)
+    accumulators: list[WindowAccumulator] = field(default_factory=list)
+    windows: int = 0
+    windows_left: int = 0  # without an answer
+    tokenize_seconds: float = 0.0
+    infer_seconds: float = 0.0
+    inferred_until: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def preprocess(self) -> list[list[int]]:
         """Preprocess; return the tokens of each window, for each accumulator."""
         started = time.monotonic()
-        self._preprocessed = self._evaluator.preprocessor.preprocess(
-            self._examples, allow_empty_contexts=self._allow_empty_contexts
+        self.preprocessed = self.evaluator.preprocessor.preprocess(
+            self.examples, allow_empty_contexts=self.allow_empty_contexts
         )
-        self.accumulators = [
-            WindowAccumulator(each.layout)
-            for each in self._preprocessed
-            if isinstance(each, PreprocessedExample)
-        ]
+        prepared = [each for each in self.preprocessed if isinstance(each, PreprocessedExample)]
+        self.accumulators = [WindowAccumulator(each.layout) for each in prepared]
         self.laid_out_at = time.monotonic()
-        self._tokenize_seconds = self.laid_out_at - started
+        self.tokenize_seconds = self.laid_out_at - started
         lengths = [[len(row) for row in each.layout.rows] for each in self.accumulators]
-        self._windows = self._left = sum(map(len, lengths))
+        self.windows = self.windows_left = sum(map(len, lengths))
         return lengths
 
     def count_off(self, windows: int, began: float, ended: float) -> bool:
         """Note windows that were answered in a call, or dropped; return whether none is left."""
-        with self._lock:  # the time that two calls share counts once
-            self._left -= windows
-            self._infer_seconds += max(0.0, ended - max(began, self._inferred_until))
-            self._inferred_until = max(ended, self._inferred_until)
-            return self._left == 0
+        with self.lock:  # the time that two calls share counts once
+            self.windows_left -= windows
+            self.infer_seconds += max(0.0, ended - max(began, self.inferred_until))
+            self.inferred_until = max(ended, self.inferred_until)
+            return self.windows_left == 0
 
     def finish(self, failure: BackendError | None = None) -> None:
         """Postprocess and answer; with a ``failure``, answer every example with it."""
+        if self.future.done():
+            return
         started = time.monotonic()
-        outcomes: Sequence[Evaluation | Refusal]
-        if failure is None:
-            outcomes = self._evaluator.postprocess(
-                self._preprocessed, self.accumulators, to_evaluation
-            )
-        else:
-            outcomes = [failure] * len(self._examples)
-        results = tuple(map(to_result, outcomes, self._examples))
-        now = time.monotonic()
-        known = self._tokenize_seconds + self._infer_seconds + now - started
-        seconds = StageSeconds(
-            tokenize=self._tokenize_seconds,
-            queue=max(0.0, now - self._arrived - known),
-            infer=self._infer_seconds,
-            finish=now - started,
+        outcomes: Sequence[Evaluation | Refusal] = (
+            [failure] * len(self.examples)
+            if failure
+            else (self.evaluator.postprocess(self.preprocessed, self.accumulators, to_evaluation))
         )
-        self.answer(Predictions(results, seconds, self._windows))
+        results = tuple(map(to_result, outcomes, self.examples))
+        now = time.monotonic()
+        known = self.tokenize_seconds + self.infer_seconds + now - started
+        queued = max(0.0, now - self.arrived - known)
+        seconds = StageSeconds(self.tokenize_seconds, queued, self.infer_seconds, now - started)
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_result(Predictions(results, seconds, self.windows))
 
     def guard(self, step: Callable[..., None], *arguments: object) -> None:
-        """Run a step in a pool, where nobody would see an unexpected error."""
+        """Run a step in a pool; its error is the answer."""
         try:
             step(*arguments)
+        except (Expired, Overloaded) as refusal:
+            self.fail(refusal)
         except BaseException as error:  # a panic in a library written in Rust is no Exception
             logger.exception("a request could not be answered")
             panic = RuntimeError(f"{type(error).__name__}: {error}")
-            self.answer(error if isinstance(error, Exception) else panic)
+            self.fail(error if isinstance(error, Exception) else panic)
 
-    def answer(self, outcome: Predictions | Exception) -> None:
-        """Answer from any thread; only the first answer counts."""
+    def fail(self, error: Exception) -> None:
+        """Answer from any thread with an error, unless there is an answer."""
         with contextlib.suppress(InvalidStateError):
-            if isinstance(outcome, Predictions):
-                self.future.set_result(outcome)
-            else:
-                self.future.set_exception(outcome)
+            self.future.set_exception(error)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BackendCall
@@ -62,8 +62,7 @@ class Batcher:
             evaluator: Loaded evaluator; others may use it meanwhile.
             most_requests: Maximum accepted requests without an answer.
             most_windows: Maximum waiting windows; a larger request is accepted while none wait.
-            wait_ms: Maximum milliseconds that a call which is not full waits for requests that
-                are being preprocessed. If there are none, it starts at once.
+            wait_ms: Maximum wait of a call that is not full for requests being preprocessed.
             watch: Observer of answered calls and refusals.
         """
         self._evaluator = evaluator
@@ -73,14 +72,14 @@ class Batcher:
         self._admission = Admission(most_requests, most_windows, window_size)
         self._requests: set[BatchedRequest] = set()
         self._emptied = asyncio.Event()
+        self._emptied.set()
         self._draining = self._closing = False
         self._short = ThreadPoolExecutor(_SHORT_THREADS, "trivet-lay-out")
         self._long = ThreadPoolExecutor(_LONG_THREADS, "trivet-lay-out-long")
         self._finishers = ThreadPoolExecutor(_FINISHERS, "trivet-finish")
-        self._backend_threads: list[tuple[threading.Thread, asyncio.Event]] = []
+        self._backend_threads: list[tuple[threading.Thread, Future[None]]] = []
         self._running: dict[int, float] = {}  # begin of the running call of each thread
-        # The queue is changed under this lock alone.
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # held to change the queue
         self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.limits)
 
     async def start(self) -> None:
@@ -92,13 +91,11 @@ class Batcher:
         for _ in range(_FINISHERS):
             self._finishers.submit(met.wait)
         met.wait()
-        loop = asyncio.get_running_loop()
         for _ in range(self._evaluator.workers):
-            ended = asyncio.Event()
+            ended: Future[None] = Future()
+            ended.set_running_or_notify_cancel()  # from now on it cannot be cancelled
             # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
-            thread = threading.Thread(
-                target=self._serve, args=(loop, ended), name="trivet-backend", daemon=True
-            )
+            thread = threading.Thread(None, self._serve, "trivet-backend", (ended,), daemon=True)
             self._backend_threads.append((thread, ended))
             thread.start()
 
@@ -110,15 +107,6 @@ class Batcher:
         allow_empty_contexts: bool = False,
     ) -> Predictions:
         """Evaluate the examples of one request. Cancelling the task drops what has not run.
-
-        Args:
-            examples: Examples of the request.
-            timeout_seconds: Maximum time until the answer; windows that have not run by then never
-                run.
-            allow_empty_contexts: As in ``Evaluator.evaluate``.
-
-        Returns:
-            One result for each example, in order, also for failures.
 
         Raises:
             Overloaded: A limit is reached, or its time is too short for what waits.
@@ -135,8 +123,9 @@ class Batcher:
                 raise Expired(f"timeout_seconds ({timeout:g}) leaves no time at all")
             characters = sum(map(count_characters, examples))
             expected = self._admission.enter(characters, len(self._requests), self._queue.windows)
+            deadline = time.monotonic() + timeout
             request = BatchedRequest(
-                self._evaluator, examples, allow_empty_contexts, time.monotonic() + timeout
+                self._evaluator, tuple(examples), allow_empty_contexts, deadline
             )
             self._requests.add(request)
             self._emptied.clear()
@@ -164,22 +153,15 @@ class Batcher:
     def state(self) -> BatcherState:
         """Return the amount of work and the state of the backend."""
         began = min(list(self._running.values()), default=None)
-        return BatcherState(
-            requests=len(self._requests),
-            windows=self._queue.windows,
-            call_seconds=None if began is None else max(0.0, time.monotonic() - began),
-            draining=self._draining,
-        )
+        seconds = None if began is None else max(0.0, time.monotonic() - began)
+        return BatcherState(len(self._requests), self._queue.windows, seconds, self._draining)
 
     async def drain(self, grace_seconds: float) -> bool:
-        """Refuse new requests and finish the accepted ones.
+        """Refuse new requests and finish the accepted ones; return whether all were finished.
 
-        Those that are not finished after ``grace_seconds`` get ``Draining``; returns whether all
-        were finished.
+        Those that are not finished after ``grace_seconds`` get ``Draining``.
         """
         self._draining = True
-        if not self._requests:
-            return True
         try:
             async with asyncio.timeout(grace_seconds):
                 await self._emptied.wait()
@@ -197,7 +179,7 @@ class Batcher:
             self._closing = True
             self._changed.notify_all()
         for thread, ended in self._backend_threads:
-            await ended.wait()
+            await asyncio.wrap_future(ended)
             thread.join()
         for pool in (self._short, self._long, self._finishers):
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
@@ -208,7 +190,7 @@ class Batcher:
 
     def _give_up(self, why: str) -> None:
         for request in self._requests:
-            request.answer(Draining(why))
+            request.fail(Draining(why))
 
     @contextlib.contextmanager
     def _refusals_watched(self) -> Iterator[None]:
@@ -225,35 +207,28 @@ class Batcher:
         lengths: list[list[int]] = []
         try:
             if request.deadline <= time.monotonic():
-                request.answer(Expired("the time ran out before it was tokenized"))
+                raise Expired("the time ran out before it was tokenized")
             if not request.future.done():
                 lengths = request.preprocess()
         finally:
-            own = sum(map(len, lengths))
-            self._admission.leave(expected, characters, own)
+            self._admission.leave(expected, characters, request.windows)
         if not lengths:
-            if not request.future.done():
-                request.finish()
+            request.finish()
             return
         with self._changed:
-            now = time.monotonic()
+            now, own = time.monotonic(), request.windows
             if request.future.done() or request.deadline <= now:
-                request.answer(Expired("the time ran out before its windows could wait"))
-                return
+                raise Expired("the time ran out before its windows could wait")
             before = self._queue.windows_before(request.deadline, own)
-            try:
-                left_seconds = request.deadline - now
-                self._admission.check_queue(own, before, left_seconds, self._queue.windows)
-            except Overloaded as refusal:
-                request.answer(refusal)  # no fault of the server: not logged as an error
-                return
+            left_seconds = request.deadline - now
+            self._admission.check_queue(own, before, left_seconds, self._queue.windows)
             self._queue.add(request, lengths, now, request.deadline)
             self._changed.notify(own)
 
-    def _serve(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    def _serve(self, ended: Future[None]) -> None:
         """Run calls in a backend thread."""
         # Threads that tokenize and answer should get a core at once; they need it only briefly.
-        # Only Linux has a niceness for each thread; elsewhere it would be that of the process.
+        # Elsewhere the niceness would be that of the whole process.
         if sys.platform == "linux":
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
@@ -263,15 +238,13 @@ class Batcher:
                     self._run(taken)
             except Exception as error:
                 logger.exception("a backend thread met an error outside a call; it goes on")
-                with self._changed:
-                    # The contents of the queue may be what is broken in it.
+                with self._changed:  # the old queue may be broken
                     self._queue = WindowQueue(self._evaluator.limits)
                 lost = BackendError(f"a backend thread met {type(error).__name__}: {error}")
                 for request in list(self._requests):
                     if request.laid_out_at < float("inf"):
                         request.finish(lost)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(ended.set)
+        ended.set_result(None)
 
     def _next_call(self) -> list[tuple[BatchedRequest, list[WindowPlace]]]:
         """Wait for windows and take those of the next call; none when closing."""
@@ -281,7 +254,7 @@ class Batcher:
                 for request in list(self._queue):
                     if request.future.done() or request.deadline <= now:
                         self._queue.drop(request)
-                        request.answer(Expired("the time ran out before all windows had run"))
+                        request.fail(Expired("the time ran out before all windows had run"))
                 seconds: float | None = None
                 if self._queue.windows:
                     # A call that is not full waits for requests that are being laid out.
@@ -325,10 +298,10 @@ class Batcher:
                 if request.accumulators[example].error is not None:
                     with self._changed:  # its other windows need not run
                         gone += self._queue.drop(request, example)
-            if request.count_off(gone, began, ended) and not request.future.done():
+            if request.count_off(gone, began, ended):
                 self._finishers.submit(request.guard, request.finish)
-        if answered and self._watch is not None:
-            try:
+        try:
+            if answered and self._watch is not None:
                 self._watch.called(len(windows), ended - began)
-            except Exception:
-                logger.exception("the observer of the backend calls failed")
+        except Exception:
+            logger.exception("the observer of the backend calls failed")

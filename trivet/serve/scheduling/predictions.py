@@ -11,17 +11,12 @@ OverloadReason = Literal["requests", "windows", "time"]
 
 
 class Overloaded(RuntimeError):
-    """The queue has no room or no time for the request; nothing of it has run.
-
-    Attributes:
-        reason: Limit that was reached: requests, windows, or the request's own time.
-        retry_after_seconds: Approximate time that the backend needs for the waiting work.
-    """
+    """The queue has no room or no time for the request; nothing of it has run."""
 
     def __init__(self, message: str, reason: OverloadReason, retry_after_seconds: float) -> None:
         super().__init__(message)
         self.reason: OverloadReason = reason
-        self.retry_after_seconds = retry_after_seconds
+        self.retry_after_seconds = retry_after_seconds  # about what the waiting work needs
 
 
 class Expired(RuntimeError):
