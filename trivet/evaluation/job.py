@@ -1,7 +1,6 @@
 """Inference jobs: backend calls of many examples on a pool of worker threads.
 
-On a CPU there is one worker for each core, with one thread each: cores that share a call wait for
-one another after every matmul, and for the core that other work holds up.
+On a CPU each core is a worker: cores that share a call wait for one another after every matmul.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from trivet.data.windows import Layout
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
 
 T = TypeVar("T")
+C = TypeVar("C", bound="_Cancellable")
+_open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
 _Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 
 # Answers are added in groups: a thread that every call wakes up would delay the next call.
 _ADDED_TOGETHER = 16
-# How long the end of the process waits for running calls; a backend that hangs must not stop it.
-_AT_EXIT_SECONDS = 5.0
+_AT_EXIT_SECONDS = 5.0  # wait for each running call; a backend that hangs must not stop the end
 
 
 class InferenceJob:
@@ -57,21 +57,18 @@ class InferenceJob:
                 # The last calls may be too few for all workers.
                 at_once = rest if call.number >= len(calls) - rest else pool.count
                 work = functools.partial(run, call, at_once)
-                self._calls.append(pool.submit(work, owner=self))
+                self._calls.append(pool.submit(work, owner=run))
         except BaseException:
             self.cancel()
             raise
 
     def wait(self) -> list[WindowAccumulator]:
-        """Wait; return an accumulator for each layout. ``CancelledError`` if it was cancelled.
-
-        Answers are added in the order of the calls: of several errors the first one counts.
-        """
+        """Wait; return an accumulator for each layout. ``CancelledError`` if it was cancelled."""
         try:
             while self._calls:
                 group = list(itertools.islice(self._calls, _ADDED_TOGETHER))
                 group[-1].exception()  # waits
-                for future in group:
+                for future in group:  # in order: of several errors the first one counts
                     future.result().add()
                     self._calls.popleft()
         except BaseException:
@@ -86,9 +83,8 @@ class InferenceJob:
 
 
 class WorkerPool:
-    """A number (``count``) of threads that run work. Thread-safe.
+    """``count`` threads that run work, in order; submitting threads take turns. Thread-safe.
 
-    Work submitted by one thread runs in its order; threads that submit at the same time take turns.
     A pool of the standard library would run all waiting work when the process ends, and accept
     nothing more as soon as its main thread has ended.
     """
@@ -104,8 +100,7 @@ class WorkerPool:
     def submit(self, work: Callable[[int], T], owner: object) -> Future[T]:
         """Queue work, called with the amount of work of other owners that runs or waits.
 
-        Cancel the future to drop it. Owners are told apart by identity and must live as long as
-        their work.
+        Owners are told apart by identity and must live as long as their work.
         """
         if self._shared.process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from
@@ -113,7 +108,6 @@ class WorkerPool:
         future: Future[T] = Future()
         with shared.changed:
             if len(shared.threads) < self.count:
-                # A call that hangs cannot be ended; as a daemon it does not keep the process alive.
                 thread = threading.Thread(target=shared.serve, name="trivet-worker", daemon=True)
                 thread.start()
                 shared.threads.append(thread)
@@ -172,9 +166,6 @@ class _Shared:
             del future, work  # else an idle worker would keep its last answer
 
 
-_open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
-
-
 @atexit.register
 def _close_all() -> None:
     """End all pools before the interpreter ends under running calls."""
@@ -184,9 +175,6 @@ def _close_all() -> None:
 
 class _Cancellable(Protocol):
     def cancel(self) -> None: ...
-
-
-C = TypeVar("C", bound=_Cancellable)
 
 
 def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:

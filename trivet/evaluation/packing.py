@@ -1,7 +1,4 @@
-"""Packing windows of many examples into backend calls, and joining what the calls answer.
-
-``InferenceJob``, the server and Triton run these steps.
-"""
+"""Packing windows of many examples into backend calls, and joining what the calls answer."""
 
 from __future__ import annotations
 
@@ -21,10 +18,8 @@ from trivet.model.aggregate import Outputs, join, weakest
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError
 
-# Response tokens that are joined at once; the sentence pool of a block takes about 1 MB at most.
-_BLOCK = 512
-# Rounding may exceed [0, 1] by this much; anything further is a broken backend.
-_ROUNDING = 1e-3
+_BLOCK = 512  # response tokens that are joined at once; their sentence pool takes 1 MB at most
+_ROUNDING = 1e-3  # by how much a probability may leave [0, 1]; further, the backend is broken
 
 
 class BatchLimits(NamedTuple):
@@ -44,14 +39,6 @@ class BatchLimits(NamedTuple):
         return room if self.most_windows is None else min(room, self.most_windows)
 
 
-class WindowSlice(NamedTuple):
-    """Some windows of an example, laid out alone."""
-
-    layout: Layout
-    response: IntArray  # numbers of the response tokens that they show
-    context: IntArray  # numbers of the context tokens whose counting copy they hold
-
-
 class WindowAccumulator:
     """Token probabilities of one example, collected over several backend calls. Thread-safe."""
 
@@ -66,11 +53,8 @@ class WindowAccumulator:
         self._relevance: FloatArray = np.zeros(tokens, np.float32)
         self._utilization: FloatArray = np.zeros(tokens, np.float32)
 
-    def take(self, rows: Sequence[int]) -> WindowSlice:
-        """Return some windows with the response tokens that they show, as a single sentence.
-
-        A pool of all sentences of a very long response would not fit in memory.
-        """
+    def take(self, rows: Sequence[int]) -> tuple[Layout, IntArray, IntArray]:
+        """Return some windows, and the numbers of their response and context tokens."""
         part, context = take_windows(self.layout, rows)
         response = np.flatnonzero((part.response_row >= 0).any(axis=1))
         shown = dataclasses.replace(
@@ -79,40 +63,37 @@ class WindowAccumulator:
             response_column=part.response_column[response],
             context_overlap=part.context_overlap[response],
             response_sentence=np.zeros(len(response), dtype=np.int64),
-            sentences=1,
+            sentences=1,  # the pool of a very long response would not fit in memory
         )
-        return WindowSlice(shown, response, context)
+        return shown, response, context
 
     def fail(self, error: BackendError) -> None:
         """Keep the error of a call, unless there is one."""
         with self._lock:
             self.error = self.error or error
 
-    def add(self, part: WindowSlice, answer: Outputs, b: int) -> None:
-        """Add row ``b`` of an answer, for the windows of a slice; nothing after an error."""
+    def add(self, response: IntArray, context: IntArray, answer: Outputs, b: int) -> None:
+        """Add row ``b`` of an answer, for some response and context tokens, unless one failed."""
         with self._lock:
             if self.error is not None:
                 return
-            r, c = len(part.response), len(part.context)
+            r, c = len(response), len(context)
             try:
                 support = probabilities(answer.support_probs[b, :r], "support_probs")
                 relevance = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
                 utilization = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
                 # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-                self._support[part.response] = np.maximum(self._support[part.response], support)
-                self._relevance[part.context] = relevance
-                self._utilization[part.context] = utilization
+                self._support[response] = np.maximum(self._support[response], support)
+                self._relevance[context] = relevance
+                self._utilization[context] = utilization
             except BackendError as error:
                 self.error = error
 
     def join(self, faithfulness: Reduction) -> Outputs:
-        """Return the scores, with B = 1, or raise the error of a call.
-
-        A pool of sentences x tokens would grow with the square of a long response, so whole
-        sentences are joined block by block; a minimum of minima is the minimum.
-        """
+        """Return the scores, with B = 1, or raise the error of a call."""
         if self.error is not None:
             raise self.error
+        # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
             if end - cuts[-1] >= _BLOCK:
@@ -136,15 +117,9 @@ class WindowAccumulator:
         counts = np.bincount(numbers, minlength=1)
         pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
         pool[0, numbers, np.arange(real)] = 1.0 / counts[numbers]
-        return join(
-            support,
-            self._relevance[None],
-            self._utilization[None],
-            np.arange(tokens)[None] < real,
-            self.layout.context_weight[None],
-            pool,
-            faithfulness,
-        )
+        shares = self._relevance[None], self._utilization[None]
+        mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
+        return join(support, *shares, mask, weight, pool, faithfulness)
 
 
 class BackendCall:
@@ -154,7 +129,7 @@ class BackendCall:
         """Group windows by example; ``number`` is the position among the calls of a job."""
         self.number = number
         self.answer: Outputs | BackendError | None = None  # none before the call and if skipped
-        self._slices: list[WindowSlice] = []
+        self._tokens: list[tuple[IntArray, IntArray]] = []  # of the response, of the context
         self._rows: dict[WindowAccumulator, list[int]] = {}
         for example, row in windows:
             self._rows.setdefault(example, []).append(row)
@@ -162,21 +137,18 @@ class BackendCall:
     def is_needed(self) -> bool:
         """Return whether an example has not failed in an earlier call.
 
-        Such a call runs whole: the last digits of an int8 backend depend on all windows of a call,
-        and must not depend on which calls came first.
+        Such a call runs whole: the last digits of an int8 backend depend on all its windows.
         """
         return any(each.error is None and each.failed_call >= self.number for each in self._rows)
 
     def collate(self, pad: int) -> Windows:
         """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
-        self._slices = [example.take(sorted(rows)) for example, rows in self._rows.items()]
-        return collate([part.layout for part in self._slices], pad)
+        parts = [example.take(sorted(rows)) for example, rows in self._rows.items()]
+        self._tokens = [(response, context) for _, response, context in parts]
+        return collate([layout for layout, _, _ in parts], pad)
 
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
-        """Run the backend once and keep its answer or its error.
-
-        On all threads if ``at_once`` calls, this one included, leave half of its workers idle.
-        """
+        """Run the backend and keep its answer or error; ``at_once`` calls run, with this one."""
         run = backend.run
         if isinstance(backend, AllThreadsBackend) and 2 * at_once <= backend.workers:
             run = backend.run_all_threads
@@ -194,8 +166,8 @@ class BackendCall:
             for example in self._rows:
                 example.fail(self.answer)
         elif self.answer is not None:
-            for b, (example, part) in enumerate(zip(self._rows, self._slices, strict=True)):
-                example.add(part, self.answer, b)
+            for b, (example, tokens) in enumerate(zip(self._rows, self._tokens, strict=True)):
+                example.add(*tokens, self.answer, b)
 
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:

@@ -22,9 +22,9 @@ LONG = [[500] * 20]
 def test_urgent_requests_lead_two_calls_of_three() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits())
     for number in range(20):
-        queue.add(f"patient {number}", [[500, 500]], 0.0, deadline_seconds=60.0)
-    queue.add("urgent", LONG, 0.0, deadline_seconds=2.0)
-    queue.add("later", LONG, 0.0, deadline_seconds=2.1)
+        queue.add(f"patient {number}", [[500, 500]], 0.0, deadline=60.0)
+    queue.add("urgent", LONG, 0.0, deadline=2.0)
+    queue.add("later", LONG, 0.0, deadline=2.1)
     leaders = [queue.take(0.0, window_seconds=0.05)[0][0] for _ in range(7)]
     assert [name.split()[0] for name in leaders] == ["urgent", "urgent", "patient"] * 2 + ["urgent"]
 
@@ -32,13 +32,13 @@ def test_urgent_requests_lead_two_calls_of_three() -> None:
 def test_no_request_is_urgent_while_there_is_time() -> None:
     queue: WindowQueue[str] = WindowQueue(BatchLimits(positions=1024))
     queue.add("patient", [[500]], 0.0)
-    queue.add("hasty", [[500]], 0.0, deadline_seconds=3.0)
-    queue.add("hasty, too", [[500]], 0.0, deadline_seconds=2.0)
+    queue.add("hasty", [[500]], 0.0, deadline=3.0)
+    queue.add("hasty, too", [[500]], 0.0, deadline=2.0)
     assert [owner for owner, _ in queue.take(0.0, 0.05)] == ["patient", "hasty"]
     # Of urgent ones, those that can still be in time go first.
     queue = WindowQueue(BatchLimits())
-    queue.add("lost", LONG, 0.0, deadline_seconds=0.5)
-    queue.add("saved", LONG, 0.0, deadline_seconds=1.5)
+    queue.add("lost", LONG, 0.0, deadline=0.5)
+    queue.add("saved", LONG, 0.0, deadline=1.5)
     assert queue.take(0.0, window_seconds=0.05)[0][0] == "saved"
 
 
@@ -62,10 +62,10 @@ def test_a_long_request_keeps_no_short_one_out() -> None:
     admission = Admission(most_requests=99, most_windows=9999, window_size=512)
     admission.note_call(windows=1, seconds=0.05)
     queue: WindowQueue[str] = WindowQueue(BatchLimits())
-    queue.add("long", [[500] * 400], 0.0, deadline_seconds=30.0)
+    queue.add("long", [[500] * 400], 0.0, deadline=30.0)
     before = queue.windows_before(31.0, own=1)
     admission.check_queue(own=1, before=before, left_seconds=3.0, waiting=400)
-    queue.add("short", [[500]], 0.0, deadline_seconds=31.0)
+    queue.add("short", [[500]], 0.0, deadline=31.0)
     calls = [[owner for owner, _ in queue.take(0.0, 0.05)] for _ in range(before)]
     assert any("short" in owners for owners in calls)
 

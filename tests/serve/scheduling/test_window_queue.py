@@ -24,7 +24,8 @@ fillings = st.builds(
     most_windows=st.none() | st.integers(1, 16),
 )
 requests = st.lists(
-    st.lists(st.lists(st.integers(1, 512), max_size=6), min_size=1, max_size=3), max_size=12
+    st.lists(st.lists(st.integers(1, 512), min_size=1, max_size=6), min_size=1, max_size=3),
+    max_size=12,
 )
 
 

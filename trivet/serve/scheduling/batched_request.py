@@ -15,7 +15,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
-from trivet.records import BackendError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 from trivet.serve.scheduling.predictions import Expired, Overloaded, Predictions, StageSeconds
 
 logger = logging.getLogger(__name__)
@@ -64,15 +64,13 @@ class BatchedRequest:
             self.inferred_until = max(ended, self.inferred_until)
             return self.windows_left == 0
 
-    def finish(self, failure: BackendError | None = None) -> None:
-        """Postprocess and answer; with a ``failure``, answer every example with it."""
+    def finish(self, outcomes: Sequence[Evaluation | Refusal] = ()) -> None:
+        """Answer with the outcomes of the examples; without any, postprocess first."""
         if self.future.done():
             return
         started = time.monotonic()
-        outcomes: Sequence[Evaluation | Refusal] = (
-            [failure] * len(self.examples)
-            if failure
-            else (self.evaluator.postprocess(self.preprocessed, self.accumulators, to_evaluation))
+        outcomes = outcomes or self.evaluator.postprocess(
+            self.preprocessed, self.accumulators, to_evaluation
         )
         results = tuple(map(to_result, outcomes, self.examples))
         now = time.monotonic()

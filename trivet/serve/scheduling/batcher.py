@@ -1,8 +1,7 @@
 """The batcher: windows of many requests share backend calls.
 
-Requests are preprocessed on arrival and postprocessed in threads of their own, while the backend
-runs: in one thread for each of its workers, which no error in a call ends. If a limit is reached, a
-request is refused at once: a queue that only grows helps nobody.
+Threads preprocess and postprocess while the backend runs, in one thread for each of its workers,
+which no error in a call ends. If a limit is reached, a request is refused at once.
 """
 
 from __future__ import annotations
@@ -87,10 +86,8 @@ class Batcher:
         if self._backend_threads:
             raise RuntimeError("a batcher is started once; build another one")
         # Started by a backend thread, the finishers would inherit its niceness.
-        met = threading.Barrier(_FINISHERS + 1)
-        for _ in range(_FINISHERS):
-            self._finishers.submit(met.wait)
-        met.wait()
+        met = threading.Barrier(_FINISHERS)
+        list(self._finishers.map(lambda _: met.wait(), range(_FINISHERS)))
         for _ in range(self._evaluator.workers):
             ended: Future[None] = Future()
             ended.set_running_or_notify_cancel()  # from now on it cannot be cancelled
@@ -116,16 +113,14 @@ class Batcher:
         """
         if not self._backend_threads:
             raise RuntimeError("the batcher was not started; await batcher.start() first")
-        with self._refusals_watched():
-            self._check_draining()
+        with self._refusing():
             timeout = float("inf") if timeout_seconds is None else timeout_seconds
             if timeout <= 0:
                 raise Expired(f"timeout_seconds ({timeout:g}) leaves no time at all")
             characters = sum(map(count_characters, examples))
             expected = self._admission.enter(characters, len(self._requests), self._queue.windows)
-            deadline = time.monotonic() + timeout
             request = BatchedRequest(
-                self._evaluator, tuple(examples), allow_empty_contexts, deadline
+                self._evaluator, tuple(examples), allow_empty_contexts, time.monotonic() + timeout
             )
             self._requests.add(request)
             self._emptied.clear()
@@ -146,8 +141,7 @@ class Batcher:
 
     def check_room(self) -> None:
         """Raise ``Overloaded`` or ``Draining`` before the body of a request is read."""
-        with self._refusals_watched():
-            self._check_draining()
+        with self._refusing():
             self._admission.check_requests(len(self._requests), self._queue.windows)
 
     def state(self) -> BatcherState:
@@ -184,18 +178,16 @@ class Batcher:
         for pool in (self._short, self._long, self._finishers):
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
-    def _check_draining(self) -> None:
-        if self._draining:
-            raise Draining("the server is being stopped; ask another one")
-
     def _give_up(self, why: str) -> None:
         for request in self._requests:
             request.fail(Draining(why))
 
     @contextlib.contextmanager
-    def _refusals_watched(self) -> Iterator[None]:
-        """Tell the observer about a refusal."""
+    def _refusing(self) -> Iterator[None]:
+        """Refuse requests while draining; tell the observer about every refusal."""
         try:
+            if self._draining:
+                raise Draining("the server is being stopped; ask another one")
             yield
         except (Overloaded, Expired, Draining, asyncio.CancelledError) as error:
             if self._watch is not None:
@@ -228,8 +220,7 @@ class Batcher:
     def _serve(self, ended: Future[None]) -> None:
         """Run calls in a backend thread."""
         # Threads that tokenize and answer should get a core at once; they need it only briefly.
-        # Elsewhere the niceness would be that of the whole process.
-        if sys.platform == "linux":
+        if sys.platform == "linux":  # elsewhere niceness is that of the process
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
         while not self._closing:
@@ -243,7 +234,7 @@ class Batcher:
                 lost = BackendError(f"a backend thread met {type(error).__name__}: {error}")
                 for request in list(self._requests):
                     if request.laid_out_at < float("inf"):
-                        request.finish(lost)
+                        request.finish([lost] * len(request.examples))
         ended.set_result(None)
 
     def _next_call(self) -> list[tuple[BatchedRequest, list[WindowPlace]]]:

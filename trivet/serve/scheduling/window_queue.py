@@ -1,14 +1,13 @@
 """The order in which windows run when many requests compete for one backend.
 
-Requests take turns, in two lines. New requests are served in order of arrival for one turn; a
-request that has not finished by then continues in the second line, turn by turn. The second line
-gets at least every fourth call, and every call that the first one leaves. A turn is as long as two
-of the smallest recent requests, and at least half a call. So the windows of a long request among
-short ones spread over many calls, and under any load every request finishes.
+Requests take turns, in two lines. New requests are served in order of arrival for one turn; one
+that has not finished by then continues in the second line, turn by turn, which gets at least every
+fourth call, and every call that the first one leaves. A turn is as long as two of the smallest
+recent requests, and at least half a call. So long requests among short ones spread over many calls,
+and under any load every request finishes.
 
-Deadlines come before turns. A request is urgent once its remaining time is less than three times
-what its windows take. Two of three calls are for urgent requests, first those that can still be
-saved, earliest deadline first; not all three, since some may be impossible to save.
+Deadlines come before turns: two of three calls are for urgent requests, first those that can still
+be saved, earliest deadline first; not all three, since some may be impossible to save.
 
 A call starts with windows of the request whose turn it is, and is filled up with windows of others
 of similar length, so that little is computed for padding; what they get ahead of their turn counts
@@ -28,17 +27,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from trivet.evaluation.packing import BatchLimits
 
-# Length of the other windows of a call, relative to its first one.
-_SHORTER, _LONGER = 0.75, 1.125
-# How long the size of a request counts for the length of a turn.
-_RECENT_SECONDS = 5.0
-# Maximum calls in a row for the first line while the second one waits.
-_MOST_IN_A_ROW = 3
-# A turn is as long as so many of the smallest requests.
+_SHORTER, _LONGER = 0.75, 1.125  # length of the other windows of a call, relative to its first one
+_RECENT_SECONDS = 5.0  # how long the size of a request counts for the length of a turn
+_MOST_IN_A_ROW = 3  # calls for the first line while the second one waits
 _REQUESTS_A_TURN = 2
 # A request is urgent below this multiple of its work, plus some seconds.
 _URGENT_TIMES, _URGENT_SECONDS = 3.0, 0.3
-# Maximum calls in a row for urgent requests while others wait.
 _MOST_URGENT_IN_A_ROW = 2
 # A new request gets at least every so many-th call, and a turn is about so many windows.
 _CALLS_A_TURN, _WINDOWS_A_TURN = 4, 2
@@ -67,31 +61,21 @@ class _Waiting(Generic[T]):
 
 
 class WindowQueue(Generic[T]):
-    """The waiting requests, by owner. Not thread-safe. Times are seconds of one monotonic clock.
-
-    Attributes:
-        windows: Number of waiting windows.
-    """
+    """The waiting requests, by owner. Not thread-safe. Times are seconds of one monotonic clock."""
 
     def __init__(self, limits: BatchLimits) -> None:
-        self.windows = 0
+        self.windows = 0  # that wait
         self._limits = limits
         self._waiting: OrderedDict[T, _Waiting[T]] = OrderedDict()  # each line in its order
-        self._in_a_row = 0
-        self._urgent_in_a_row = 0
+        self._in_a_row = self._urgent_in_a_row = 0
         # Times and sizes of arrivals, both increasing: the first is the smallest recent size.
         self._recent: deque[tuple[float, int]] = deque()
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over the owners of waiting windows."""
         return iter(self._waiting)
 
     def add(
-        self,
-        owner: T,
-        lengths: Sequence[Sequence[int]],
-        now_seconds: float,
-        deadline_seconds: float = math.inf,
+        self, owner: T, lengths: Sequence[Sequence[int]], now: float, deadline: float = math.inf
     ) -> None:
         """Append a request to the first line; ``lengths`` has the tokens of windows by example."""
         places = sorted(
@@ -99,14 +83,12 @@ class WindowQueue(Generic[T]):
             for example, rows in enumerate(lengths)
             for row, length in enumerate(rows)
         )
-        if not places:
-            return
         size = sum([self._limits.padded(place.length) for place in places])
-        self._waiting[owner] = _Waiting(owner, places, size, deadline_seconds)
+        self._waiting[owner] = _Waiting(owner, places, size, deadline)
         self.windows += len(places)
         while self._recent and self._recent[-1][1] >= size:
             self._recent.pop()
-        self._recent.append((now_seconds, size))
+        self._recent.append((now, size))
 
     def drop(self, owner: T, example: int | None = None) -> int:
         """Drop the windows of a request, or of one of its examples; return their number."""
@@ -119,46 +101,41 @@ class WindowQueue(Generic[T]):
 
     def fills_a_call(self) -> bool:
         """Return whether enough windows wait for a full call."""
-        most = self._limits.most_windows
-        if most is not None and self.windows >= most:
+        if self.windows >= (self._limits.most_windows or math.inf):
             return True
         places = itertools.chain.from_iterable(each.places for each in self._waiting.values())
         sizes = itertools.accumulate(self._limits.padded(place.length) for place in places)
         return any(size >= self._limits.positions for size in sizes)
 
-    def windows_before(self, deadline_seconds: float, own: int) -> int:
-        """Return how many windows may have run when the last of a new request has.
+    def windows_before(self, deadline: float, own: int) -> int:
+        """Return how many windows may have run when the last of ``own`` new ones has.
 
-        At most the windows with an earlier deadline, and as many again of the others, which get
-        their turns meanwhile. And at most what its turns let pass: however long another request
-        is, a new one waits for about as many windows of it as it has itself (``own``).
+        At most those with an earlier deadline, and as many of the others, which get their turns
+        meanwhile. And at most what turns let pass: about ``own`` windows of any other request.
         """
         due = turns = own
         for waiting in self._waiting.values():
             theirs = len(waiting.places)
-            due += theirs if waiting.deadline <= deadline_seconds else 0
+            due += theirs if waiting.deadline <= deadline else 0
             turns += min(theirs, own + _WINDOWS_A_TURN)
         return min(due + min(due, self.windows + own - due), _CALLS_A_TURN * turns)
 
     def take(
-        self, now_seconds: float, window_seconds: float = 0.0, call_seconds: float = 0.0
+        self, now: float, window_seconds: float = 0.0, call_seconds: float = 0.0
     ) -> list[tuple[T, list[WindowPlace]]]:
-        """Take the windows of the next call, by owner; empty if none wait.
-
-        What is urgent depends on the approximate time for a window, and for a call, which is
-        longer if several run at once.
-        """
+        """Take the windows of the next call, by owner; empty if none wait."""
         if not self.windows:
             return []
-        turn, limits = self._turn(now_seconds), self._limits
-        leader, share = self._most_urgent(now_seconds, window_seconds, call_seconds), math.inf
+        turn, limits = self._turn(now), self._limits
+        leader, share = self._most_urgent(now, window_seconds, call_seconds), math.inf
         if leader is None:
             leader, share = self._next_in_turn(turn), turn
             if leader.again:
                 limits = limits._replace(positions=min(turn, limits.positions))
+        lines = sorted(self._waiting.values(), key=operator.attrgetter("again"))
         taken: dict[T, list[WindowPlace]] = {}
         first, longest, windows, room = leader.places[-1].length, 0, 0, 1
-        for waiting, most in [(leader, share), *((each, turn) for each in self._in_order())]:
+        for waiting, most in [(leader, share), *((each, turn) for each in lines)]:
             while windows < room:
                 at = _find_place(waiting.places, first, windows, limits)
                 if at < 0:
@@ -176,32 +153,28 @@ class WindowQueue(Generic[T]):
             self._count_off(self._waiting[owner], len(places))
         return list(taken.items())
 
-    def _in_order(self) -> list[_Waiting[T]]:
-        """Return the first line, and behind it the second one."""
-        return sorted(self._waiting.values(), key=operator.attrgetter("again"))
-
-    def _turn(self, now_seconds: float) -> int:
+    def _turn(self, now: float) -> int:
         """Return how many positions a request may use before it is the next one's turn."""
-        while self._recent and self._recent[0][0] < now_seconds - _RECENT_SECONDS:
+        while self._recent and self._recent[0][0] < now - _RECENT_SECONDS:
             self._recent.popleft()
         sizes = [waiting.size for waiting in self._waiting.values()]
         smallest = min([*sizes, self._recent[0][1]] if self._recent else sizes)
         return max(_REQUESTS_A_TURN * smallest, self._limits.positions // 2)
 
     def _most_urgent(
-        self, now_seconds: float, window_seconds: float, call_seconds: float
+        self, now: float, window_seconds: float, call_seconds: float
     ) -> _Waiting[T] | None:
         """Return the urgent request with the earliest deadline that can be met, if any."""
-        urgent: list[tuple[bool, float, _Waiting[T]]] = []
-        for waiting in self._in_order():
-            work, left = window_seconds * len(waiting.places), waiting.deadline - now_seconds
+        urgent: list[tuple[bool, float, bool, _Waiting[T]]] = []
+        for waiting in self._waiting.values():
+            work, left = window_seconds * len(waiting.places), waiting.deadline - now
             if left < max(_URGENT_TIMES * work, call_seconds) + _URGENT_SECONDS:
-                urgent.append((left < work, waiting.deadline, waiting))
+                urgent.append((left < work, waiting.deadline, waiting.again, waiting))
         if not urgent or self._urgent_in_a_row >= _MOST_URGENT_IN_A_ROW:
             self._urgent_in_a_row = 0
             return None
         self._urgent_in_a_row += 1
-        return min(urgent, key=lambda each: each[:2])[2]
+        return min(urgent, key=lambda each: each[:3])[3]
 
     def _next_in_turn(self, turn: int) -> _Waiting[T]:
         """Return the request whose turn it is."""
@@ -232,13 +205,8 @@ class WindowQueue(Generic[T]):
         return windows
 
 
-def _find_place(
-    places: Sequence[WindowPlace], first: int, windows: int, limits: BatchLimits
-) -> int:
-    """Return the index of the longest window that a call takes next; -1 if there is none.
-
-    ``first`` has the tokens of the call's first window; the others are of similar length.
-    """
+def _find_place(places: list[WindowPlace], first: int, windows: int, limits: BatchLimits) -> int:
+    """Return the index of the longest window that a call with a ``first`` one takes next, or -1."""
     at = len(places) - 1
     if windows:  # the first window fits, however long it is
         per_window = limits.positions // (windows + 1) // limits.step * limits.step
