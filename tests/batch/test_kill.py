@@ -1,4 +1,4 @@
-"""A log of 100,000 rows whose run is killed twenty times: no row is lost or doubled."""
+"""A log of 30,000 rows whose run is killed twenty times: no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def finish(process: subprocess.Popen[str]) -> int:
 
 
 def test_kills_lose_nothing(toy_bundle: Path, write_log: WriteLog, tmp_path: Path) -> None:
-    rows = 100_000
+    rows = 30_000
     log, whole, out = write_log(range(rows)), tmp_path / "whole.jsonl", tmp_path / "v.jsonl"
     assert finish(start(toy_bundle, log, whole)) == 0
     random_, size = random.Random(0), whole.stat().st_size
