@@ -34,13 +34,13 @@ verdict = evaluator.evaluate(
     ["The stone bridge over the river was built in 1884."],
     "It was built in 1894.",
 )
-judged = time.perf_counter()
+evaluated = time.perf_counter()
 import json, resource
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({
     "import": imported - started,
     "load": loaded - imported,
-    "first_verdict": judged - loaded,
+    "first_verdict": evaluated - loaded,
     "peak_mb": peak * (1 if sys.platform == "darwin" else 1024) / 1e6,
     "torch": "torch" in sys.modules,
 }))

@@ -164,7 +164,7 @@ def gated(formula: FormulaBackend) -> GatedBackend:
 
 @pytest.fixture
 def gated_judge(judge: Evaluator, gated: GatedBackend) -> Evaluator:
-    """Return an evaluator whose engine is ``gated``: four windows of 48 a call."""
+    """Return an evaluator whose backend is ``gated``: four windows of 48 a call."""
     return Evaluator(judge.bundle.folder, backend=gated, positions=192)
 
 
@@ -191,7 +191,7 @@ def judge(
     tiny_info: TinyInfo,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Evaluator:
-    """Return an evaluator whose engine is ``formula``, on the tiny BERT tokenizer."""
+    """Return an evaluator whose backend is ``formula``, on the tiny BERT tokenizer."""
     return formula_judge(formula, tmp_path / "bundle", wordpiece_file, tiny_info, monkeypatch)
 
 
@@ -203,7 +203,7 @@ def each_judge(
     tiny_info: TinyInfo,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Evaluator:
-    """Return evaluators whose engine is ``formula``, on either tiny tokenizer in turn."""
+    """Return evaluators whose backend is ``formula``, on either tiny tokenizer in turn."""
     file: Path = request.getfixturevalue(request.param)
     return formula_judge(formula, tmp_path / "bundle", file, tiny_info, monkeypatch)
 

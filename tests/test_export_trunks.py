@@ -24,7 +24,7 @@ from trivet.model.rag_model import HEADS, RagModel
 from trivet.model.trunk import Trunk
 from trivet.records import BackendError
 
-# Two layers an encoder, four integer products a layer: projections, output, widen, narrow.
+# Two layers an encoder, four integer matmuls a layer: projections, output, widen, narrow.
 OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
 PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
 

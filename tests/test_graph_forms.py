@@ -41,8 +41,8 @@ def test_a_layer_stays_within_its_budget(kind: str, form: Form) -> None:
     gathers = sum(count for name, count in kinds.items() if name.startswith("Gather"))
     assert gathers == (2 if kind == "deberta-v2" else 0)
     # Fused projections, output, widen, narrow; scores and values; and the two position tables.
-    products = 4 + 2 * (form == "portable") + 2 * (kind == "deberta-v2")
-    assert kinds["MatMul"] == products
+    matmuls = 4 + 2 * (form == "portable") + 2 * (kind == "deberta-v2")
+    assert kinds["MatMul"] == matmuls
     assert kinds["Attention"] == (form == "attention")
 
 

@@ -69,7 +69,7 @@ def test_a_difference_is_paired_over_rows_and_over_seeds() -> None:
     apart = (0.2 - both, 0.1)
     assert second.difference == pytest.approx(sum(apart) / 2)
     assert (second.seeds_low, second.seeds_high) == pytest.approx(t_interval(apart)[1:])
-    # Of the first document alone 0.1 and 0.1, of the second -0.1 and 0.1.
+    # The first document alone gives 0.1 and 0.1, the second -0.1 and 0.1.
     assert (second.rows_low, second.rows_high) == pytest.approx((0.0, 0.1))
 
 

@@ -77,8 +77,8 @@ def test_no_other_kernels_are_asked_for_where_sums_are_known_to_fit(
 def test_sums_of_the_shipped_graph_fit() -> None:
     graph = onnx.load(EMBEDDED_BUNDLE / "model.int8.onnx").graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
-    assert len(products) == 24
-    for node in products:
+    matmuls = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    assert len(matmuls) == 24
+    for node in matmuls:
         weights = numpy_helper.to_array(constants[node.input[1]])
         assert 2 * 255 * int(np.abs(weights.astype(int)).max()) < 2**15, node.name

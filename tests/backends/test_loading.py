@@ -112,7 +112,7 @@ def test_threads_below_one_are_refused(tiny_bundle: Path) -> None:
         Evaluator(tiny_bundle, threads=0)
 
 
-def test_ids_beyond_the_vocabulary_are_an_engine_error(tiny_bundle: Path) -> None:
+def test_ids_beyond_the_vocabulary_are_a_backend_error(tiny_bundle: Path) -> None:
     bundle = read_bundle(tiny_bundle)
     backend = load_backend(bundle, 1, "fp32").backend
     windows = Windows(**read_self_test(bundle.path("self_test.json")).arrays())

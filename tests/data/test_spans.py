@@ -109,7 +109,7 @@ ACCENTS = ["un", "re", "\u0301", "gle", "\u0300s"]
         # é and è as a letter and an accent of its own: nothing is torn, the word goes on behind it.
         ("un re\u0301gle\u0300s ici", ACCENTS, [1], ["re\u0301gle\u0300s"]),
         ("un re\u0301gle\u0300s ici", ACCENTS, [4], ["re\u0301gle\u0300s"]),
-        # Vowel signs stand beside their letters without being letters.
+        # Vowel signs follow their letters without being letters.
         ("एक हिन्दी शब्द", ["एक", "हि", "न्", "दी", "शब्द"], [2], ["हिन्दी"]),
         # A farmer is a woman, a joiner and an ear of rice; with a tone of skin between.
         ("so 👩\u200d🌾 ok", ["so", "👩", "\u200d", "🌾", "ok"], [3, 4], ["👩\u200d🌾 ok"]),

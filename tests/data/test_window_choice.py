@@ -13,7 +13,7 @@ from trivet.data.windows import SLACK, WindowSettings, lay_out, take_windows
 from trivet.records import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
-# Of a large DeBERTa: twice the width, the inner width, 512 rows of position tables.
+# A large DeBERTa: twice the width, the inner width, 512 rows of position tables.
 LARGE = 2 * 1024 + 4096 + 512
 EITHER = WindowSettings(1024, sizes=(512, 1024), break_even=LARGE)
 

@@ -109,7 +109,7 @@ def export(
     """Export with times and bounds that let one candidate win."""
 
     def timed(backends: Sequence[Backend], calls: Sequence[Windows]) -> list[float]:
-        assert calls, "the calls of the fp32 engine"
+        assert calls, "the calls of the fp32 backend"
         return [0.01 if method == fastest else 0.02 for method in openvino_export.METHODS]
 
     monkeypatch.setattr(openvino_export, "time_windows", timed)
@@ -173,12 +173,12 @@ def test_rows_that_measure_nothing_are_refused(
     tiny_bundle: Path, rows: list[LabelledExample]
 ) -> None:
     bundle = read_bundle(tiny_bundle)
-    engine = OnnxRuntimeBackend(tiny_bundle / "model.onnx", 1)
-    values = measure_rows(bundle, engine, rows, "tiny")
+    backend = OnnxRuntimeBackend(tiny_bundle / "model.onnx", 1)
+    values = measure_rows(bundle, backend, rows, "tiny")
     assert ("hallucination_auroc", "tiny/set") in values
     bare = [dataclasses.replace(row, labels=Labels(adherent=True)) for row in rows]
     with pytest.raises(DataError, match=r"tiny: AUROC and RMSE cannot .* 3 rows \(found: none\)"):
-        measure_rows(bundle, engine, bare, "tiny")
+        measure_rows(bundle, backend, bare, "tiny")
 
 
 def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:

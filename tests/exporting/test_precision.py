@@ -70,21 +70,21 @@ def test_matmuls_are_in_16_bits_and_delicate_operators_are_not(
     half = mixed(graph, precision)
     onnx.checker.check_model(half, full_check=True)
     types = types_of(half)
-    products = 0
+    matmuls = 0
     for node in half.graph.node:
         kinds = {types[name] for name in node.input if name}
         if node.op_type in FP32_ONLY or node.name.startswith("heads."):
             assert KIND_OF[precision] not in kinds, node.name
         elif node.op_type in ("MatMul", "Attention"):
             assert kinds == {KIND_OF[precision]}, node.name
-            products += 1
+            matmuls += 1
         elif node.op_type == "GatherElements":
             assert types[node.input[0]] == KIND_OF[precision], node.name
             assert types[node.input[1]] == TensorProto.INT32, node.name
     attention = any(node.op_type == "Attention" for node in half.graph.node)
     deberta = any(node.op_type == "GatherElements" for node in half.graph.node)
-    # Four products a layer, two of attention, two of positions.
-    assert products == 2 * (4 + (1 if attention else 2) + (2 if deberta else 0))
+    # Four matmuls a layer, two of attention, two of positions.
+    assert matmuls == 2 * (4 + (1 if attention else 2) + (2 if deberta else 0))
     for value in (*half.graph.input, *half.graph.output):
         assert value.type.tensor_type.elem_type in (TensorProto.INT64, TensorProto.FLOAT)
     names = [node.name for node in half.graph.node]
@@ -159,9 +159,9 @@ def kinds_of(graph: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in graph.graph.node]
 
 
-def test_a_bias_belongs_to_its_product_and_a_residual_sum_does_not() -> None:
+def test_a_bias_belongs_to_its_matmul_and_a_residual_sum_does_not() -> None:
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="matmul"),
         helper.make_node("Add", ["a", "b"], ["c"], name="bias"),
         helper.make_node("Add", ["c", "x"], ["y"], name="residual"),
     ]
@@ -174,7 +174,7 @@ def test_a_bias_belongs_to_its_product_and_a_residual_sum_does_not() -> None:
 
 def test_a_constant_that_both_read_is_kept_twice() -> None:
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="matmul"),
         helper.make_node("Mul", ["a", "w"], ["y"], name="other"),
     ]
     half = mixed(small(nodes, w=np.eye(2)), "fp16")
@@ -182,14 +182,14 @@ def test_a_constant_that_both_read_is_kept_twice() -> None:
 
 
 def test_an_output_in_16_bits_is_refused() -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="matmul")]
     with pytest.raises(BackendError, match="y would be in bf16"):
         mixed(small(nodes, w=np.eye(2)), "bf16")
 
 
 def test_a_weight_too_large_for_fp16_is_named() -> None:
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="matmul"),
         helper.make_node("Softmax", ["a"], ["y"], name="end"),
     ]
     graph = small(nodes, w=[[1e5, 0], [0, 1]])

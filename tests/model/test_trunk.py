@@ -35,7 +35,7 @@ def test_padding_changes_nothing(trunk: Trunk) -> None:
     ids, mask, segments = some_windows(trunk)
     hidden = trunk.encode(ids, mask, segments)
     assert hidden.shape == (3, 9, trunk.hidden)
-    # What stands under the mask must not matter, however much of it there is.
+    # Text under the mask must not matter, however much of it there is.
     wider = [torch.nn.functional.pad(tensor, (0, 6)) for tensor in (ids, mask, segments)]
     wider[0] = torch.where(wider[1] > 0, wider[0], 11)
     wider[2] = torch.where(wider[1] > 0, wider[2], 1)

@@ -55,7 +55,7 @@ def test_each_kind_of_supervision_has_its_loss(
 def test_what_is_unknown_trains_nothing(start: tuple[RagModel, SegmentTokenizer]) -> None:
     example = RagExample("Who?", ("The mill is old.",), "The mill is old.")
     unanswered = RagExample("Who?", ("The mill is old.",), "")
-    # Of an empty response no verdict can be learnt, whatever its label says.
+    # An empty response teaches no verdict, whatever its label says.
     rows = [
         LabelledExample(example, Labels(), "a", "a"),
         LabelledExample(unanswered, Labels(adherent=True, unsupported=()), "a", "b"),

@@ -10,7 +10,7 @@ import pytest
 from tests.training.conftest import ConfigOf
 from trivet.train import train
 
-# What these libraries warn of is theirs.
+# Warnings of these libraries are not ours.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
 
 

@@ -60,8 +60,8 @@ class EngineCache:
         """Store an engine; its description is written last, so that half of it is never found."""
         path = self.folder / f"{info.key}.engine"
         path.with_suffix(".json").unlink(missing_ok=True)  # of the engine that is replaced
-        self._write(path, plan)
-        self._write(path.with_suffix(".json"), info.model_dump_json(indent=1).encode())
+        self.write(path, plan)
+        self.write(path.with_suffix(".json"), info.model_dump_json(indent=1).encode())
         return path
 
     def get(self, key: str) -> tuple[bytes, EngineInfo] | None:
@@ -90,9 +90,9 @@ class EngineCache:
 
     def put_timing(self, measured: bytes) -> None:
         """Store the kernel timings of a build, which make the next one faster."""
-        self._write(self.folder / "timing.cache", measured)
+        self.write(self.folder / "timing.cache", measured)
 
-    def _write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, content: bytes) -> None:
         """Write a file atomically with mode 0600."""
         handle, scratch = tempfile.mkstemp(dir=self.folder)  # made with mode 0600
         try:

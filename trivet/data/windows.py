@@ -236,7 +236,7 @@ def lay_out(
         head = np.full(width, special.sep, dtype=np.int64)
         head[0] = special.cls
         head[columns] = tokenized.context.ids[start:stop]
-        # Of a token in two slices, the copy nearer the middle of its slice counts.
+        # If two slices show a token, the copy nearer the middle of its slice counts.
         distance = np.abs(np.arange(start, stop) - (start + stop - 1) / 2)
         owned = np.flatnonzero(distance < nearest[start:stop])
         nearest[start + owned] = distance[owned]

@@ -169,14 +169,14 @@ def test_a_half_replaced_engine_is_not_found(
     engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info, cache = export_tensorrt(engine_bundle, "bf16"), EngineCache()
-    write = cache._write
+    write = cache.write
 
     def write_plan_alone(path: Path, content: bytes) -> None:
         if path.suffix == ".json":
             raise OSError("disk full")
         write(path, content)
 
-    monkeypatch.setattr(cache, "_write", write_plan_alone)
+    monkeypatch.setattr(cache, "write", write_plan_alone)
     with pytest.raises(OSError, match="disk full"):
         cache.put(b"another", info)
     assert cache.get(info.key) is None

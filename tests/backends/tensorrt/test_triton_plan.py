@@ -38,7 +38,7 @@ def test_the_plan_is_the_one_in_the_cache(
     said = {name: value.string_value for name, value in judge.parameters.items()}
     assert (said["encoder_kind"], said["graph"]) == ("tensorrt", "model.bf16.onnx")
     assert said["encoder_inputs"].split(",") == [each.name for each in config.input]
-    # What trivet needs to pad windows to the profiles stands in its own bundle.
+    # The bundle tells trivet how to pad windows to the profiles.
     copied = read_bundle(out / "trivet" / "1" / "bundle")
     assert copied.info.engines == (info,)
     assert [graph.file for graph in copied.info.graphs] == ["model.bf16.onnx"]

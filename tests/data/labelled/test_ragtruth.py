@@ -71,7 +71,7 @@ def test_spans_question_and_passages(tmp_path: Path) -> None:
     (example,), report = read(tmp_path, response(labels=labels))
     assert example.example.question == "how long does clay rest"
     assert example.example.contexts == ("Clay rests a day.", "See passage 3: it is wet.")
-    # What is true in the world but stands in no passage is unsupported.
+    # A span that is true in the world but in no passage is unsupported.
     assert example.labels == Labels(unsupported=(Span(0, 4), Span(22, 31)), adherent=False)
     assert (example.source, example.group) == ("ragtruth/qa", "ragtruth/1")
     assert (example.generator, example.split, example.example.id) == ("potter-7b", "train", "r1")

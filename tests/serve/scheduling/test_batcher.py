@@ -62,7 +62,7 @@ def test_mixed_requests_answer_as_each_would_alone(
     judged = evaluate_together(evaluator, requests, watch=tally)
     for request, answer in zip(requests, judged, strict=True):
         for example, found in zip(request, answer.results, strict=True):
-            # One by one: what stands beside it in a call must not show.
+            # One by one: the other examples of a call must not show.
             (alone,) = evaluator.evaluate_many([example])
             check_equal(found, alone)
     windows = [

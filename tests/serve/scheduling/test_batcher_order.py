@@ -47,7 +47,7 @@ async def test_an_expired_request_is_answered_at_once_and_never_runs(at: GatedBa
     patient = at.ask(example(SHORT), timeout_seconds=60)
     with pytest.raises(Expired, match=r"not answered within 0\.02 seconds"):
         await late
-    assert at.gated.calls == at.gated.calls[:1]  # the engine is still held
+    assert at.gated.calls == at.gated.calls[:1]  # the backend is still held
     at.gated.let(10_000)
     await asyncio.gather(held, patient)
     assert sum(at.windows_with(LONG)) == 0
@@ -64,7 +64,7 @@ async def test_a_backend_thread_checks_deadlines_before_each_call(at: GatedBatch
     await at.gated.begun(1)
     also_late = at.ask(example(OTHER), timeout_seconds=600)
     await at.waiting(at.count_windows(example(LONG, 40)) - 4 + 1)
-    for request in at.batcher._requests:
+    for request in at.batcher.requests:
         request.deadline = time.monotonic()
     at.gated.let(10_000)
     for task in (late, also_late):

@@ -35,7 +35,7 @@ def test_no_request_is_urgent_while_there_is_time() -> None:
     queue.add("hasty", [[500]], 0.0, deadline=3.0)
     queue.add("hasty, too", [[500]], 0.0, deadline=2.0)
     assert [owner for owner, _ in queue.take(0.0, 0.05)] == ["patient", "hasty"]
-    # Of urgent ones, those that can still be in time go first.
+    # Among urgent requests, those that can still be in time go first.
     queue = WindowQueue(BatchLimits())
     queue.add("lost", LONG, 0.0, deadline=0.5)
     queue.add("saved", LONG, 0.0, deadline=1.5)

@@ -27,7 +27,7 @@ def calls(serve: Any, repository: Any) -> Any:
 
     server = serve(repository)
     encoder = server.models["encoder"]
-    real, asked = encoder._backend.run, []
+    real, asked = encoder.backend.run, []
 
     def run(windows: Any) -> Any:
         sizes = sizes_of(windows)
@@ -36,7 +36,7 @@ def calls(serve: Any, repository: Any) -> Any:
         asked.append(sizes)
         return real(windows)
 
-    encoder._backend.run = run
+    encoder.backend.run = run
     inputs = tuple(info.name for info in server.configs["encoder"].input)
     return EncoderCalls("encoder", inputs, PROFILES), asked, real
 

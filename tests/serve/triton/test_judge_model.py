@@ -26,9 +26,9 @@ def serve_slowly(serve: Any, repository: Path, calls_in_flight: int) -> Any:
     """Serve with calls of one window each, so that ``LONG`` takes several, after the self-test."""
     server = serve(repository)
     judge = server.models["trivet"]
-    judge._evaluator.limits = BatchLimits(512)
-    judge._calls_in_flight = calls_in_flight
-    judge._passed = True
+    judge.evaluator.limits = BatchLimits(512)
+    judge.calls_in_flight = calls_in_flight
+    judge.self_tested = True
     return server
 
 
@@ -78,13 +78,13 @@ def test_verdicts_are_those_of_the_evaluator(
 def test_calls_of_a_request_run_at_once(serve: Any, repository: Path, embedded: Evaluator) -> None:
     server = serve_slowly(serve, repository, calls_in_flight=2)
     encoder, pair = server.models["encoder"], threading.Barrier(2)
-    real = encoder._backend.run
+    real = encoder.backend.run
 
     def run(windows: Any) -> Any:
         pair.wait(timeout=60)  # breaks where no second call comes
         return real(windows)
 
-    encoder._backend.run = run
+    encoder.backend.run = run
     found = json.loads(answer(server.infer("trivet", tensors(LONG)))["verdict"][0])
     assert found["windows"] == 4
     assert [shape[0] for shape in server.asked] == [1, 1, 1, 1]
@@ -100,18 +100,18 @@ def test_calls_of_a_request_run_at_once(serve: Any, repository: Path, embedded: 
 def test_one_bad_window_is_the_error_of_its_request(serve: Any, repository: Path) -> None:
     server = serve_slowly(serve, repository, calls_in_flight=1)
     encoder, calls = server.models["encoder"], 0
-    real = encoder._backend.run
+    real = encoder.backend.run
 
     def run(windows: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
-            raise BackendError("the engine was made to fail")
+            raise BackendError("the backend was made to fail")
         return real(windows)
 
-    encoder._backend.run = run
+    encoder.backend.run = run
     code, message = error(server.infer("trivet", tensors(LONG)))
-    assert (code, message) == (1, "backend_failed: encoder: the engine was made to fail")
+    assert (code, message) == (1, "backend_failed: encoder: the backend was made to fail")
     # The waiting calls never ran, and the next request is answered.
     assert calls == 2
     assert answer(server.infer("trivet", tensors(LONG)))
@@ -159,15 +159,15 @@ def test_a_missing_encoder_is_unavailable(serve: Any, repository: Path) -> None:
 def test_an_encoder_that_fails_the_self_test_answers_nobody(serve: Any, repository: Path) -> None:
     server = serve(repository)
     encoder = server.models["encoder"]
-    real = encoder._backend.run
-    encoder._backend.run = lambda windows: real(windows)._replace(
+    real = encoder.backend.run
+    encoder.backend.run = lambda windows: real(windows)._replace(
         support_probs=real(windows).support_probs * 0.5
     )
     example = tensors(SHORT)
     code, message = error(server.infer("trivet", example))
     assert code == 1
     assert "model.int8.onnx: self-test: answers differ by" in message
-    encoder._backend.run = real
+    encoder.backend.run = real
     assert answer(server.infer("trivet", example))
     # Tested once, and not before every request.
     before = len(server.asked)
@@ -184,7 +184,7 @@ def test_a_cancelled_request_runs_no_further(serve: Any, repository: Path) -> No
 
     code, _ = error(server.infer("trivet", tensors(LONG), is_cancelled))
     assert code == 7
-    # What was under way came to its end, the rest was never asked.
+    # Running calls came to their end, the others never started.
     assert 1 <= len(server.asked) - before <= 2
 
 

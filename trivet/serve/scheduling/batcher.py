@@ -69,7 +69,7 @@ class Batcher:
         self._watch = watch
         window_size = evaluator.bundle.info.window.size
         self._admission = Admission(most_requests, most_windows, window_size)
-        self._requests: set[BatchedRequest] = set()
+        self.requests: set[BatchedRequest] = set()
         self._emptied = asyncio.Event()
         self._emptied.set()
         self._draining = self._closing = False
@@ -118,11 +118,11 @@ class Batcher:
             if timeout <= 0:
                 raise Expired(f"timeout_seconds ({timeout:g}) leaves no time at all")
             characters = sum(map(count_characters, examples))
-            expected = self._admission.enter(characters, len(self._requests), self._queue.windows)
+            expected = self._admission.enter(characters, len(self.requests), self._queue.windows)
             request = BatchedRequest(
                 self._evaluator, tuple(examples), allow_empty_contexts, time.monotonic() + timeout
             )
-            self._requests.add(request)
+            self.requests.add(request)
             self._emptied.clear()
             try:
                 pool = self._short if characters <= _SHORT_CHARACTERS else self._long
@@ -135,20 +135,20 @@ class Batcher:
                 request.future.cancel()
                 with self._changed:
                     self._queue.drop(request)
-                self._requests.discard(request)
-                if not self._requests:
+                self.requests.discard(request)
+                if not self.requests:
                     self._emptied.set()
 
     def check_room(self) -> None:
         """Raise ``Overloaded`` or ``Draining`` before the body of a request is read."""
         with self._refusing():
-            self._admission.check_requests(len(self._requests), self._queue.windows)
+            self._admission.check_requests(len(self.requests), self._queue.windows)
 
     def state(self) -> BatcherState:
         """Return the amount of work and the state of the backend."""
         began = min(list(self._running.values()), default=None)
         seconds = None if began is None else max(0.0, time.monotonic() - began)
-        return BatcherState(len(self._requests), self._queue.windows, seconds, self._draining)
+        return BatcherState(len(self.requests), self._queue.windows, seconds, self._draining)
 
     async def drain(self, grace_seconds: float) -> bool:
         """Refuse new requests and finish the accepted ones; return whether all were finished.
@@ -179,7 +179,7 @@ class Batcher:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     def _give_up(self, why: str) -> None:
-        for request in self._requests:
+        for request in self.requests:
             request.fail(Draining(why))
 
     @contextlib.contextmanager
@@ -232,7 +232,7 @@ class Batcher:
                 with self._changed:  # the old queue may be broken
                     self._queue = WindowQueue(self._evaluator.limits)
                 lost = BackendError(f"a backend thread met {type(error).__name__}: {error}")
-                for request in list(self._requests):
+                for request in list(self.requests):
                     if request.laid_out_at < float("inf"):
                         request.finish([lost] * len(request.examples))
         ended.set_result(None)

@@ -28,7 +28,7 @@ class TritonPythonModel:
         precision = cast(Precision, parameters["precision"])
         threads = int(parameters["threads"]) or None
         # One worker: Triton runs one request at a time.
-        self._backend = load_backend(bundle, threads, precision, workers=1).backend
+        self.backend = load_backend(bundle, threads, precision, workers=1).backend
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Run the graph once for each request."""
@@ -40,7 +40,7 @@ class TritonPythonModel:
             for name in Windows._fields
         }
         try:
-            outputs = self._backend.run(Windows(**tensors))
+            outputs = self.backend.run(Windows(**tensors))
         except BackendError as error:
             failed = pb_utils.TritonError(str(error), pb_utils.TritonError.INTERNAL)
             return pb_utils.InferenceResponse(output_tensors=[], error=failed)

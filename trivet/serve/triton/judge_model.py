@@ -52,13 +52,13 @@ class TritonPythonModel:
             parameters["encoder_inputs"].split(","),
             info.engines[0].profiles if on_gpu else (),
         )
-        self._evaluator = Evaluator(
+        self.evaluator = Evaluator(
             folder, backend=self._encoder, max_windows=int(parameters["max_windows"])
         )
         self._graph = parameters["graph"]
         self._test = read_self_test(folder / SELF_TEST_NAME)
-        self._passed = False
-        self._calls_in_flight = int(parameters["calls_in_flight"])
+        self.self_tested = False
+        self.calls_in_flight = int(parameters["calls_in_flight"])
 
     async def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Answer requests; Triton passes one at a time."""
@@ -88,13 +88,13 @@ class TritonPythonModel:
         names = ("question", "contexts", "response", "options_json")
         asked, options = read_request(*(_tensor(request, name) for name in names))
         await self._test_encoder()
-        (example,) = self._evaluator.preprocessor.preprocess(
+        (example,) = self.evaluator.preprocessor.preprocess(
             [asked], allow_empty_contexts=options.allow_empty_contexts
         )
         if not isinstance(example, PreprocessedExample):
             raise example
         accumulator = WindowAccumulator(example.layout)
-        gate = asyncio.Semaphore(self._calls_in_flight)
+        gate = asyncio.Semaphore(self.calls_in_flight)
 
         async def run(call: BackendCall) -> None:
             async with gate:
@@ -103,29 +103,29 @@ class TritonPythonModel:
                 if request.is_cancelled():
                     raise Cancelled
                 try:
-                    call.answer = await self._encoder.ask(call.collate(self._evaluator.pad))
+                    call.answer = await self._encoder.ask(call.collate(self.evaluator.pad))
                 except BackendError as error:
                     call.answer = error
                 call.add()
 
         # Wait for all calls, also after a failure: none may outlive its request.
-        calls = pack_calls([accumulator], self._evaluator.limits)
+        calls = pack_calls([accumulator], self.evaluator.limits)
         for ended in await asyncio.gather(*map(run, calls), return_exceptions=True):
             if ended is not None:
                 raise ended
-        (verdict,) = self._evaluator.postprocess([example], [accumulator], to_evaluation)
+        (verdict,) = self.evaluator.postprocess([example], [accumulator], to_evaluation)
         if not isinstance(verdict, Evaluation):
             raise verdict
         return verdict
 
     async def _test_encoder(self) -> None:
         """Run the self-test before the first answer; in ``initialize`` no model can be called."""
-        if self._passed:
+        if self.self_tested:
             return
         answer = await self._encoder.ask(Windows(**self._test.arrays()))
         worst = self._test.check(self._graph, answer._asdict())
         logger.info("%s: self-test of %s within %.2g", self._encoder_model, self._graph, worst)
-        self._passed = True
+        self.self_tested = True
 
 
 def _tensor(request: Any, name: str) -> Any:

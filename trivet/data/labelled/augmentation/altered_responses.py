@@ -27,7 +27,7 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
     unclear = subtract_spans(response, general, theirs.unsupported or ())
     unsupported = subtract_spans(response, [Span(0, len(response))], unclear)
     answered = bool(response.strip())
-    judged = theirs.relevant is not None and bool(asked.question.strip())
+    known = theirs.relevant is not None and bool(asked.question.strip())
     same = bool(asked.question.strip()) and asked.question == labelled.example.question
     return replace(
         labelled,
@@ -41,7 +41,7 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
             unsupported=unsupported or None,
             unclear=unclear if unsupported else (),
             adherent=False if unsupported else None,
-            relevant=labelled.labels.relevant if same else () if judged else None,
+            relevant=labelled.labels.relevant if same else () if known else None,
             relevance=labelled.labels.relevance if same else None,
             utilized=() if answered else None,
             evidence=() if answered else None,
