@@ -91,12 +91,10 @@ class _Items(Dataset[list[Item]]):
         given = [item.labelled for item in items]
         seed, epoch = self._batches.seed or 0, self._batches.epoch
         examples = augment_batch(given, indices, self._augmentation, seed, epoch, self._examples)
-        altered = [new for new, old in zip(examples, given, strict=True) if new is not old]
+        unaltered = {id(item.labelled): item for item in items}
+        altered = [example for example in examples if id(example) not in unaltered]
         prepared = iter(self._prepare_altered(altered) if altered else ())
-        return [
-            item if example is item.labelled else next(prepared)
-            for item, example in zip(items, examples, strict=True)
-        ]
+        return [unaltered.get(id(example)) or next(prepared) for example in examples]
 
 
 class ResumableLoader(DataLoader[list[Item]]):

@@ -1,7 +1,7 @@
 """Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
 After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
-responses exchanged. Our own: contexts reordered, responses cut or removed.
+responses exchanged. Our own: contexts reordered, responses cut or removed, twins added.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import asdict, astuple, dataclass
 import numpy as np
 
 from trivet.data.labelled.augmentation import altered_contexts, altered_responses
+from trivet.data.labelled.augmentation.twins import make_twin
 from trivet.data.sentences import split_sentences
 from trivet.records import LabelledExample, Labels
 
@@ -36,6 +37,7 @@ class Augmentation:
         permute_contexts: Reorder the contexts.
         cut_response: Keep the first sentences of the response.
         empty_response: Remove the response.
+        twins: Add a copy of the row with one small change (``twins``) to its batch.
     """
 
     drop_contexts: float = 0.0
@@ -44,6 +46,7 @@ class Augmentation:
     permute_contexts: float = 0.0
     cut_response: float = 0.0
     empty_response: float = 0.0
+    twins: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -74,13 +77,15 @@ def augment_batch(
     epoch: int,
     pool: Sequence[LabelledExample],
 ) -> list[LabelledExample]:
-    """Alter the examples of one batch; ``rows`` are their indices in the training data.
+    """Alter the examples of one batch and append the twins of some.
+
+    ``rows`` are the examples' indices in the training data.
 
     An alteration is skipped if it is impossible (one context, one sentence, no unrelated row) or
     if it would leave no label; a row that is not altered is returned as the same object. Foreign
     contexts come from ``pool``, and pairs too if the batch has no unrelated row.
     """
-    altered = []
+    altered, twins = [], []
     for example, row in zip(examples, rows, strict=True):
         draw = _Draw(examples, pool, np.random.default_rng((seed, epoch, row)), [example])
         # Drawn at once, so that no probability affects another draw.
@@ -90,7 +95,9 @@ def augment_batch(
                 new = _alter(name, example, draw)
                 example = new if new.labels != Labels() else example
         altered.append(example)
-    return altered
+        if draw.random.random() < augmentation.twins:
+            twins.append(make_twin(example, draw.random))
+    return [*altered, *(twin for twin in twins if twin is not None)]
 
 
 def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:

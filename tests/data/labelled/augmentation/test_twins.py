@@ -1,0 +1,170 @@
+"""Twins: one small change, exact labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
+from trivet.data.labelled.augmentation.removed_sentences import remove_evidence, remove_sentences
+from trivet.data.labelled.augmentation.twins import TWINS, make_twin
+from trivet.data.labelled.augmentation.values import find_values, form_of, other_form
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
+
+TOWER = "The tower is 330 metres tall. Gustave Eiffel opened it on March 31, 1889."
+MAST = "The mast near Lyon is 212 metres tall. Its last owner sold it in May 1952 to a museum."
+RESPONSE = "Yes. The tower is 330 metres tall and was opened by Gustave Eiffel on March 31, 1889."
+OPENED = "Gustave Eiffel opened it on March 31, 1889."
+
+
+def row(**labels: object) -> LabelledExample:
+    """A row whose second sentence is supported by both sentences of the first context."""
+    supported = Span(5, len(RESPONSE))
+    both = (ContextSpan(0, 0, 29), ContextSpan(0, 30, len(TOWER)))
+    known = Labels(
+        unsupported=(),
+        adherent=True,
+        relevant=both,
+        utilized=both,
+        evidence=(Evidence(Span(0, 4), ()), Evidence(supported, both)),
+    )
+    return LabelledExample(
+        example=RagExample("How tall is it?", (TOWER, MAST), RESPONSE),
+        labels=replace(known, **labels),  # type: ignore[arg-type]
+        source="towers",
+        group="1",
+    )
+
+
+def marked(twin: LabelledExample) -> list[str]:
+    """Return the texts of the unsupported spans."""
+    return [twin.example.response[s.start : s.end] for s in twin.labels.unsupported or ()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        ("number", ["212"]),
+        ("entity", ["Lyon"]),
+        ("unit", None),
+        ("negation", ["is not", "was not"]),
+    ],
+)
+def test_a_wrong_value_is_marked_exactly(kind: str, wrong: list[str] | None) -> None:
+    for labels in ({}, {"unsupported": None, "evidence": None}):
+        twin = TWINS[kind](row(**labels), np.random.default_rng(0))
+        assert twin is not None
+        (span,) = twin.labels.unsupported or ()
+        (text,) = marked(twin)
+        assert wrong is None or text in wrong
+        assert twin.labels.adherent is False
+        after = twin.example.response[span.end :]
+        assert RESPONSE.startswith(twin.example.response[: span.start])
+        assert RESPONSE.endswith(after)
+        assert text not in RESPONSE
+        for each in twin.labels.evidence or ():
+            assert each.response.end <= span.start or span.end <= each.response.start
+
+
+def test_a_date_needs_another_of_the_same_form() -> None:
+    assert TWINS["date"](row(), np.random.default_rng(0)) is None
+    example = replace(row().example, contexts=(TOWER, "It closed on April 2, 1901."))
+    twin = TWINS["date"](replace(row(), example=example), np.random.default_rng(0))
+    assert twin is not None
+    assert marked(twin) == ["April 2, 1901"]
+
+
+def test_a_right_twin_keeps_its_labels() -> None:
+    twin = TWINS["rewrite"](row(), np.random.default_rng(0))
+    assert twin is not None
+    assert "31 March 1889" in twin.example.response
+    assert (twin.labels.adherent, twin.labels.unsupported) == (True, ())
+    assert (twin.labels.evidence or ())[1].response.end == len(twin.example.response)
+
+
+def test_removed_evidence_leaves_its_sentence_unsupported() -> None:
+    repeated = replace(row().example, contexts=(TOWER, f"{MAST} {OPENED}"))
+    twin = TWINS["evidence"](replace(row(), example=repeated), np.random.default_rng(0))
+    assert twin is not None
+    assert twin.example.contexts == (MAST,)
+    assert marked(twin) == [RESPONSE[5:]]
+    assert twin.labels.relevant == twin.labels.utilized == ()
+
+
+def test_evidence_is_not_removed_if_the_rest_may_support() -> None:
+    close = "In 1889 Gustave Eiffel had opened the tower, 330 metres tall."
+    example = replace(row().example, contexts=(TOWER, close))
+    assert remove_evidence(replace(row(), example=example), Span(5, len(RESPONSE))) is None
+    assert TWINS["evidence"](row(evidence=None), np.random.default_rng(0)) is None
+    alone = replace(row().example, contexts=(TOWER,))
+    assert TWINS["evidence"](replace(row(), example=alone), np.random.default_rng(0)) is None
+
+
+def test_partly_removed_evidence_is_unclear() -> None:
+    twin = remove_sentences(row(), [ContextSpan(0, 0, 29)])
+    assert twin is not None
+    assert twin.example.contexts == (OPENED, MAST)
+    assert twin.labels.unclear == (Span(5, len(RESPONSE)),)
+    assert (twin.labels.unsupported, twin.labels.adherent) == ((), None)
+    assert twin.labels.utilized == (ContextSpan(0, 0, len(OPENED)),)
+    unknown = remove_sentences(row(evidence=None), [ContextSpan(0, 0, 29)])
+    assert unknown is not None
+    assert (unknown.labels.unsupported, unknown.labels.adherent) == (None, None)
+
+
+def test_a_hard_neutral_moves_from_the_contexts_to_the_response() -> None:
+    for labels in ({}, {"evidence": None}):
+        twin = TWINS["neutral"](row(**labels), np.random.default_rng(0))
+        assert twin is not None
+        (moved,) = marked(twin)
+        assert moved in MAST
+        assert twin.example.contexts == (TOWER, MAST.replace(moved, "").strip())
+        assert twin.example.response == f"{RESPONSE} {moved}"
+
+
+def test_unsupported_text_is_not_changed() -> None:
+    whole = (Span(0, len(RESPONSE)),)
+    wrong = row(unsupported=whole, adherent=False, evidence=())
+    for kind in ("number", "date", "entity", "unit", "negation", "evidence"):
+        assert TWINS[kind](wrong, np.random.default_rng(0)) is None
+
+
+def test_values_and_positions() -> None:
+    text = "1. Heat 250 g for two hours (passage 3).\n2. In May 2014 Anna Ray paid 1,000.50."
+    found = [(value.kind, value.normal) for value in find_values(text)]
+    assert found == [
+        *(("number", "250"), ("unit", "g"), ("number", "2")),
+        *(("date", "may 2014"), ("entity", "anna ray"), ("number", "1000.50")),
+    ]
+    assert form_of("1,000") == form_of("23,456") != form_of("1000")
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        *(("1,000", "1000"), ("25000", "25,000"), ("twelve", "12"), ("12", "twelve")),
+        *(("May 8, 1994", "8 May 1994"), ("8 May 1994", "May 8, 1994")),
+        *(("1", None), ("1994", None), ("1.5", None), ("Anna", None)),
+    ],
+)
+def test_other_forms_of_a_value(value: str, other: str | None) -> None:
+    assert other_form(value) == other
+
+
+def test_twins_follow_the_rows_of_their_batch() -> None:
+    rows = [row(), replace(row(), group="2")]
+    twins = Augmentation(twins=1.0)
+    batch = augment_batch(rows, [0, 1], twins, 0, 0, rows)
+    assert batch[:2] == rows
+    assert len(batch) == 4
+    assert [twin.group for twin in batch[2:]] == ["1", "2"]
+    assert batch == augment_batch(rows, [0, 1], twins, 0, 0, rows)
+    assert augment_batch(rows, [0, 1], Augmentation(), 0, 0, rows) == rows
+
+
+def test_a_row_without_a_twin_has_none() -> None:
+    plain = replace(row().example, contexts=("Nothing.",), response="No idea.")
+    unknown = replace(row(), example=plain, labels=Labels(relevant=()))
+    assert make_twin(unknown, np.random.default_rng(0)) is None

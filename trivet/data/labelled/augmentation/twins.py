@@ -1,0 +1,274 @@
+"""Twins for training: a copy of a row with one small change, made without a language model.
+
+A wrong twin has a number, date, unit, name or negation changed in the response, or the evidence
+removed from the contexts, or one more sentence that the contexts no longer hold; exactly the
+changed characters become unsupported. A right twin has a value in another form ("1,000" and
+"1000"), so that digits alone say nothing. After FactCC (arXiv 1910.12840, 3.1) and BUMP (arXiv
+2212.09955).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from trivet.data.labelled.augmentation.removed_sentences import (
+    NEAR_DUPLICATE,
+    context_sentences,
+    distinct_words,
+    remove_evidence,
+    remove_sentences,
+    share_held,
+)
+from trivet.data.labelled.augmentation.values import (
+    UNITS,
+    Kind,
+    Value,
+    find_values,
+    form_of,
+    other_form,
+    words_before,
+)
+from trivet.data.sentences import split_sentences
+from trivet.data.spans import subtract_spans
+from trivet.records import Evidence, LabelledExample, Span
+
+_NEGATED = re.compile(
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|does|did|do) not\b", re.IGNORECASE
+)
+_NEGATABLE = re.compile(r"\b(?:is|are|was|were|can|could|will|would|should|must)\b(?! not\b)")
+_JOINED = re.compile(r"[%/\u00b0-]")
+_FEWEST_WORDS, _MOST_WORDS = 5, 40  # of a sentence that becomes a hard neutral
+_UNRELATED = 0.34  # share of a response sentence's words up to which a sentence is not its source
+
+MakeTwin = Callable[[LabelledExample, np.random.Generator], LabelledExample | None]
+
+
+def make_twin(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Make a twin of a random kind, or ``None`` if no kind is possible."""
+    kinds, weights = list(TWINS), np.asarray(list(_WEIGHTS.values()))
+    order = random.choice(len(kinds), len(kinds), replace=False, p=weights / weights.sum())
+    for place in order.tolist():
+        twin = TWINS[kinds[place]](labelled, random)
+        if twin is not None:
+            return twin
+    return None
+
+
+def swap_value(
+    labelled: LabelledExample, random: np.random.Generator, kind: Kind
+) -> LabelledExample | None:
+    """Replace a value that the contexts hold by another value of the contexts.
+
+    The new value is not in the same sentence of the response, and the contexts do not have it
+    after the same words.
+    """
+    response = labelled.example.response
+    candidates = [
+        (value, words_before(text, value))
+        for text in labelled.example.contexts
+        for value in find_values(text)
+        if value.kind == kind
+    ]
+    known = {value.normal for value, _ in candidates}
+    values = [value for value in find_values(response) if value.kind == kind]
+    own = [v for v in values if v.normal in known and _is_supported(labelled, v.span)]
+    for place in random.permutation(len(own)).tolist():
+        value = own[place]
+        sentence = _sentence_at(labelled, value.span)
+        near = {v.normal for v in values if sentence.start <= v.span.start < sentence.end}
+        after = words_before(response, value)
+        true = {other.normal for other, before in candidates if before == after} | near
+        others = sorted(
+            {c.text for c, _ in candidates if _differ(value, c) and c.normal not in true}
+        )
+        if others:
+            new = others[int(random.integers(len(others)))]
+            return _replace(labelled, value.span, new, supported=False)
+    return None
+
+
+def _differ(old: Value, new: Value) -> bool:
+    """Tell whether one value can be mistaken for the other: not equal, written alike."""
+    if old.kind == "entity":
+        return old.normal not in new.normal and new.normal not in old.normal
+    return old.normal != new.normal and form_of(old.text) == form_of(new.text)
+
+
+def swap_unit(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Replace a unit by another one of its dimension."""
+    values = find_values(labelled.example.response)
+    units = [v for v in values if v.kind == "unit" and _is_supported(labelled, v.span)]
+    if not units:
+        return None
+    unit = units[int(random.integers(len(units)))]
+    line = next(line for line in UNITS if unit.normal in line)
+    others = [other for other in line if other != unit.normal]
+    new = others[int(random.integers(len(others)))]
+    return _replace(labelled, unit.span, new, supported=False)
+
+
+def negate(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Add or remove a "not"."""
+    response = labelled.example.response
+    edits = [(Span(*match.span()), match[1]) for match in _NEGATED.finditer(response)]
+    edits += [(Span(*m.span()), f"{m[0]} not") for m in _NEGATABLE.finditer(response)]
+    edits = [edit for edit in edits if _is_supported(labelled, edit[0])]
+    if not edits:
+        return None
+    span, new = edits[int(random.integers(len(edits)))]
+    return _replace(labelled, span, new, supported=False)
+
+
+def without_evidence(
+    labelled: LabelledExample, random: np.random.Generator
+) -> LabelledExample | None:
+    """Remove the evidence of a sentence from the contexts."""
+    named = [each.response for each in labelled.labels.evidence or () if each.contexts]
+    return remove_evidence(labelled, named[int(random.integers(len(named)))]) if named else None
+
+
+def with_hard_neutral(
+    labelled: LabelledExample, random: np.random.Generator
+) -> LabelledExample | None:
+    """Move a sentence that the response does not use from the contexts to the response's end."""
+    labels, example = labelled.labels, labelled.example
+    if labels.unsupported is None or not example.response.strip():
+        return None
+    claims = [distinct_words(example.response[s.start : s.end]) for s in _sentences(labelled)]
+    sentences = context_sentences(labelled)
+    held = [distinct_words(example.contexts[s.context][s.start : s.end]) for s in sentences]
+    for place in random.permutation(len(held)).tolist():
+        own = held[place]
+        if not _FEWEST_WORDS <= len(own) <= _MOST_WORDS:
+            continue
+        if any(share_held(claim, own) > _UNRELATED for claim in claims):
+            continue
+        others = [*held[:place], *held[place + 1 :]]
+        if any(share_held(own, other) >= NEAR_DUPLICATE for other in others):
+            continue
+        removed = sentences[place]
+        shortened = remove_sentences(labelled, [removed], used=False)
+        if shortened is None or shortened.labels.unsupported != labels.unsupported:
+            continue
+        moved = " ".join(example.contexts[removed.context][removed.start : removed.end].split())
+        return _append(shortened, moved)
+    return None
+
+
+def rewrite(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Write a number or date of the response in another form; all labels stay true."""
+    response = labelled.example.response
+    found = [(value.span, other_form(value.text)) for value in find_values(response)]
+    edits = [
+        (span, new)
+        for span, new in found
+        if new is not None and not _JOINED.match(response, span.end)  # "11%", "24/7"
+    ]
+    if not edits:
+        return None
+    span, new = edits[int(random.integers(len(edits)))]
+    return _replace(labelled, span, new, supported=True)
+
+
+TWINS: dict[str, MakeTwin] = {
+    "number": partial(swap_value, kind="number"),
+    "date": partial(swap_value, kind="date"),
+    "entity": partial(swap_value, kind="entity"),
+    "unit": swap_unit,
+    "negation": negate,
+    "evidence": without_evidence,
+    "neutral": with_hard_neutral,
+    "rewrite": rewrite,
+}
+"""The kinds of twins; each function returns ``None`` if the row has no such twin."""
+
+
+# Values are rare, while nearly every row can be negated: those that are rare are tried first.
+_WEIGHTS = dict.fromkeys(TWINS, 1) | {"number": 6, "date": 6, "unit": 3, "entity": 2, "rewrite": 3}
+
+
+def _sentences(labelled: LabelledExample) -> tuple[Span, ...]:
+    example = labelled.example
+    return example.response_sentences or split_sentences(example.response)
+
+
+def _sentence_at(labelled: LabelledExample, span: Span) -> Span:
+    """Return the sentence of the response in which a span begins."""
+    held = (s for s in _sentences(labelled) if s.start <= span.start < s.end)
+    return next(held, Span(0, len(labelled.example.response)))
+
+
+def _is_supported(labelled: LabelledExample, span: Span) -> bool:
+    """Tell whether the labels say that these characters of the response are supported."""
+    labels = labelled.labels
+    if labels.unsupported is None:
+        return labels.adherent is True
+    return not any(
+        other.start < span.end and span.start < other.end
+        for other in (*labels.unsupported, *labels.unclear)
+    )
+
+
+def _append(labelled: LabelledExample, sentence: str) -> LabelledExample:
+    """Append an unsupported sentence to the response."""
+    example, labels = labelled.example, labelled.labels
+    before = example.response.rstrip()
+    span = Span(len(before) + 1, len(before) + 1 + len(sentence))
+    given = example.response_sentences and (*example.response_sentences, span)
+    return replace(
+        labelled,
+        example=replace(example, response=f"{before} {sentence}", response_sentences=given),
+        labels=replace(labels, unsupported=(*(labels.unsupported or ()), span), adherent=False),
+    )
+
+
+def _replace(
+    labelled: LabelledExample, span: Span, new: str, *, supported: bool
+) -> LabelledExample:
+    """Replace characters of the response; if the new ones are not ``supported``, mark them."""
+    example, labels = labelled.example, labelled.labels
+    shift = len(new) - (span.end - span.start)
+
+    def move(old: Span) -> Span:
+        start = old.start + shift if old.start >= span.end else old.start
+        return Span(start, old.end + shift if old.end >= span.end else old.end)
+
+    def move_all(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        return tuple(move(old) for old in spans)
+
+    response = example.response[: span.start] + new + example.response[span.end :]
+    changed = Span(span.start, span.start + len(new))
+    evidence = labels.evidence and tuple(
+        Evidence(move(each.response), each.contexts) for each in labels.evidence
+    )
+    unsupported = None if labels.unsupported is None else move_all(labels.unsupported)
+    unclear, adherent = move_all(labels.unclear), labels.adherent
+    if not supported:
+        known = unsupported if unsupported is not None else ()
+        unsupported = tuple(sorted([*known, changed], key=lambda one: one.start))
+        adherent = False
+        evidence = evidence and tuple(
+            Evidence(piece, each.contexts)
+            for each in evidence
+            for piece in subtract_spans(response, [each.response], [changed])
+        )
+    return replace(
+        labelled,
+        example=replace(
+            example,
+            response=response,
+            response_sentences=example.response_sentences and move_all(example.response_sentences),
+        ),
+        labels=replace(
+            labels,
+            unsupported=unsupported,
+            unclear=unclear,
+            evidence=evidence,
+            adherent=adherent,
+        ),
+    )

@@ -1,0 +1,152 @@
+"""Values in a text that a response can get wrong: numbers, dates, units and names.
+
+Regular expressions for English; a value that is not found is only not altered.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from trivet.records import Span
+
+Kind = Literal["number", "date", "unit", "entity"]
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_MONTH = "(?:" + "|".join(name.capitalize() for name in _MONTHS) + ")"
+NUMBER_WORDS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
+)
+# Units of one dimension; a wrong unit is drawn from the same line.
+UNITS = (
+    ("seconds", "minutes", "hours", "days", "weeks", "months", "years", "decades", "centuries"),
+    ("millimetres", "centimetres", "metres", "kilometres", "inches", "feet", "yards", "miles"),
+    ("millimeters", "centimeters", "meters", "kilometers", "inches", "feet", "yards", "miles"),
+    ("mm", "cm", "km", "ft"),
+    ("milligrams", "grams", "kilograms", "tons", "ounces", "pounds"),
+    ("mg", "g", "kg", "lb", "oz"),
+    ("thousand", "million", "billion", "trillion"),
+    ("teaspoons", "tablespoons", "cups", "pints", "quarts", "gallons", "litres", "liters"),
+    ("acres", "hectares"),
+    ("kb", "mb", "gb", "tb"),
+)
+_UNIT = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
+
+_DATES = re.compile(
+    rf"\b(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, ?\d{{4}}|\b)(?!\d)"
+    rf"|{_MONTH} \d{{4}}|(?:1\d|20)\d\d)(?![\w%]|[.,]\d)"
+)
+_NUMBERS = re.compile(
+    r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|[.,]\d)"
+    rf"|\b(?:{'|'.join(NUMBER_WORDS[2:])})\b"
+)
+_UNITS = re.compile(rf"(?<=\d )(?:{_UNIT})\b", re.IGNORECASE)
+_ENTITIES = re.compile(r"\b[A-Z][\w'\u2019-]+(?: (?:of |the |de )?[A-Z][\w'\u2019-]+)*")
+# The number of a list item, a passage or a step is a position, not a fact.
+_POSITION_BEFORE = re.compile(
+    r"(?:(?:^|\n)[^\w\n]*|\b(?:passage|context|document|source|step|figure|table)s?[\s:#]*"
+    r"(?:\d+(?:,| and|, and) )*)$",
+    re.IGNORECASE,
+)
+_POSITION_AFTER = re.compile(r"(?<!\d\d\d)[.):]\s+[A-Z*]")
+_LOWER = re.compile(r"\b[a-z][\w'\u2019-]+")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:]['\")\]]*\s+|\n\s*|[-*•]\s+)$")
+
+
+_MONTH_DAY = re.compile(r"([A-Z][a-z]+) (\d{1,2}), ?(\d{4})")
+_DAY_MONTH = re.compile(r"(\d{1,2}) ([A-Z][a-z]+) (\d{4})")
+_CONTEXT_CHARACTERS = 30  # before a value, in which the two words before it are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and its place.
+
+    Attributes:
+        kind: Type of the value; only values of one type can be confused.
+        span: Characters of the text.
+        text: The characters.
+        normal: Form in which equal values are equal: "1,000" and "1000", "two" and "2".
+    """
+
+    kind: Kind
+    span: Span
+    text: str
+    normal: str
+
+
+def find_values(text: str) -> list[Value]:
+    """Return the values of a text in order; they do not overlap."""
+    taken: list[Value] = []
+    patterns: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+        ("date", _DATES),
+        ("unit", _UNITS),
+        ("number", _NUMBERS),
+    )
+    for kind, pattern in patterns:
+        for match in pattern.finditer(text):
+            if kind != "number" or not _is_position(match):
+                _add(taken, kind, match, _normalize(match[0]))
+    lower_case = set(_LOWER.findall(text))
+    for match in _ENTITIES.finditer(text):
+        # A single capitalised word at the start of a sentence, or that is also written in lower
+        # case, is any word.
+        name = match[0].lower()
+        start = _SENTENCE_START.search(text[max(0, match.start() - 8) : match.start()])
+        if " " in name or not (start or name in lower_case or name in _MONTHS):
+            _add(taken, "entity", match, name)
+    return sorted(taken, key=lambda value: value.span.start)
+
+
+def words_before(text: str, value: Value) -> tuple[str, ...]:
+    """Return the two words before a value, in lower case."""
+    start = value.span.start
+    return tuple(text[max(0, start - _CONTEXT_CHARACTERS) : start].lower().split()[-2:])
+
+
+def form_of(value: str) -> str:
+    """Return how a value is written: its kinds of characters, without repetition."""
+    kinds = ("9" if c.isdigit() else "a" if c.isalpha() else c for c in value)
+    return re.sub(r"(.)\1+", r"\1", "".join(kinds))
+
+
+def other_form(value: str) -> str | None:
+    """Write a number or date in another usual form, or return ``None`` if it has none."""
+    if value.lower() in NUMBER_WORDS:
+        return str(NUMBER_WORDS.index(value.lower()))
+    if value.isdecimal() and 2 <= int(value) < len(NUMBER_WORDS) and value[0] != "0":
+        return NUMBER_WORDS[int(value)]
+    if re.fullmatch(r"\d{1,3}(,\d{3})+", value):
+        return value.replace(",", "")
+    if re.fullmatch(r"[1-9]\d{4,8}", value):
+        return f"{int(value):,}"
+    if match := _MONTH_DAY.fullmatch(value):
+        return f"{match[2]} {match[1]} {match[3]}"
+    if match := _DAY_MONTH.fullmatch(value):
+        return f"{match[2]} {match[1]}, {match[3]}"
+    return None
+
+
+def _is_position(match: re.Match[str]) -> bool:
+    text, start, end = match.string, match.start(), match.end()
+    before = _POSITION_BEFORE.search(text[max(0, start - _CONTEXT_CHARACTERS) : start])
+    return bool(before or _POSITION_AFTER.match(text, end))
+
+
+def _normalize(value: str) -> str:
+    """Return the form in which equal numbers, dates or units are equal."""
+    low = value.lower()
+    if low in NUMBER_WORDS:
+        return str(NUMBER_WORDS.index(low))
+    return re.sub(r"(?<=\d),(?=\d{3})", "", low)
+
+
+def _add(taken: list[Value], kind: Kind, match: re.Match[str], normal: str) -> None:
+    span = Span(*match.span())
+    if all(span.end <= other.span.start or other.span.end <= span.start for other in taken):
+        taken.append(Value(kind, span, match[0], normal))
