@@ -14,7 +14,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from trivet.bundle.bundle import ENCODER_NAME, WEIGHTS_NAME, Bundle
+from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
+from trivet.bundle.int8_weights import read_int8_weights
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import BundleError, ConfigError
 
@@ -38,7 +39,7 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
     """Build the model and load its weights, in fp32 and eval mode, on the CPU.
 
     Args:
-        bundle: A bundle with weights.
+        bundle: A bundle with weights, or with an int8 graph that they are read back from.
         changed: Changes of the architecture that no weight depends on, for further training:
             ``faithfulness``, ``granularity``, ``dropout``, and the dropouts under ``encoder``.
 
@@ -46,19 +47,24 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
         BundleError: The bundle holds no weights, or they do not fit the model; the message names
             the parameters and the file.
     """
-    architecture = _read_architecture(bundle)
+    found: dict[str, torch.Tensor] | None = None
+    if bundle.has(WEIGHTS_NAME) or not bundle.has(INT8_NAME):
+        architecture, path = _read_architecture(bundle), bundle.path(WEIGHTS_NAME)
+    else:
+        path = bundle.path(INT8_NAME)
+        architecture, found = read_int8_weights(bundle)
     changed = dict(changed or {})
     architecture["encoder"] |= changed.pop("encoder", {})
     architecture |= changed
     try:
         model = RagModel.from_architecture(architecture)
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
-        raise BundleError(f"{bundle.path(ENCODER_NAME)}: describes no model: {error!r}") from error
-    path = bundle.path(WEIGHTS_NAME)
-    try:
-        found = load_file(path)
-    except SafetensorError as error:
-        raise BundleError(f"{path}: not a safetensors file: {error}") from error
+        raise BundleError(f"{path}: its encoder.json describes no model: {error!r}") from error
+    if found is None:
+        try:
+            found = load_file(path)
+        except SafetensorError as error:
+            raise BundleError(f"{path}: not a safetensors file: {error}") from error
     _check_state(str(path), model.state_dict(), found)
     model.load_state_dict(found, strict=True)
     return model.float().eval()
