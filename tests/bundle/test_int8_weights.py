@@ -1,0 +1,65 @@
+"""Weights read back from an int8 graph round to the same integers again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+
+from tests.graphs import WINDOW, model_of, shared_graphs, write_tiny
+from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.loading import EMBEDDED_BUNDLE
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.weights import load_rag_model
+from trivet.export import export_onnx
+from trivet.exporting.graph import OPSET, trace
+from trivet.exporting.int8 import quantize
+from trivet.model.inference.rag_inference import inference_model
+from trivet.model.rag_model import as_tensors
+from trivet.records import BundleError
+
+
+def integers(graph: onnx.ModelProto) -> list[np.ndarray]:
+    stored = (one for one in graph.graph.initializer if one.data_type == onnx.TensorProto.INT8)
+    return [numpy_helper.to_array(one) for one in stored]
+
+
+@pytest.mark.parametrize("exact_match", [False, True])
+def test_weights_round_to_the_same_integers(tmp_path: Path, exact_match: bool) -> None:
+    model = model_of("bert")
+    if exact_match:
+        model.add_exact_match()
+    folder, out = tmp_path / "weights", tmp_path / "served"
+    write_tiny(folder, model)
+    export_onnx(folder, out, threads=1)
+    again = load_rag_model(read_bundle(out))
+    assert again.state_dict().keys() == model.state_dict().keys()
+    vocab = int(again.trunk.config.vocab_size)
+    graph = quantize(trace(inference_model(again, WINDOW, "runtime"), vocab, OPSET))
+    for old, new in zip(integers(onnx.load(out / "model.int8.onnx")), integers(graph), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_the_embedded_model_has_weights() -> None:
+    bundle = read_bundle(EMBEDDED_BUNDLE)
+    model = load_rag_model(bundle, {"dropout": 0.1})
+    windows = make_windows(Sizes(N=3, L=40, B=2, R=9, K=2, C=23, S=3), 30522, seed=7)
+    expected = OnnxRuntimeBackend(bundle.path("model.int8.onnx"), threads=1).run(windows)
+    with torch.inference_mode():
+        found = model(*as_tensors(windows))
+    for name, ours, theirs in zip(expected._fields, found, expected, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs, atol=0.02, err_msg=name)
+
+
+def test_an_int8_graph_of_another_encoder_is_refused(tmp_path: Path) -> None:
+    folder, out = tmp_path / "weights", tmp_path / "served"
+    write_tiny(folder, model_of("deberta-v2"))
+    with shared_graphs():
+        export_onnx(folder, out, threads=1)
+    with pytest.raises(BundleError, match=r"cannot be read back .*deberta-v2, not bert"):
+        load_rag_model(read_bundle(out))
