@@ -84,6 +84,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         config.encoder.shared_layers,
         config.granularity.value,
         config.encoder.exact_match_embedding,
+        config.encoder.split_digits,
     )
     window = config.window
     model.trunk.check_window(window.size)

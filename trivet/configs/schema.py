@@ -78,6 +78,7 @@ class EncoderConfig:
     attention_dropout: float | None = None  # null: the checkpoint's own
     head_dropout: float = 0.1
     exact_match_embedding: bool = False  # mark words that occur on both sides of a window
+    split_digits: bool = False  # every digit is a token
     trunk: Trunk = Trunk.shared
     shared_layers: int | None = None  # for trunk: partial; 1 to the encoder's layers - 1
 

@@ -123,6 +123,14 @@ class SegmentTokenizer:
             start = end
         return segments
 
+    def split_digits(self) -> None:
+        """Make every digit a token, so that a model sees how numbers differ."""
+        words = self._tokenizer.pre_tokenizer
+        if "Digits" not in repr(words):
+            digits = pre_tokenizers.Digits(individual_digits=True)
+            both = digits if words is None else pre_tokenizers.Sequence([words, digits])
+            self._tokenizer.pre_tokenizer = both
+
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
         return self._tokenizer.to_str(pretty=False)

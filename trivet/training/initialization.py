@@ -30,6 +30,7 @@ def initial_model(
     shared_layers: int | None = None,
     granularity: Granularity = "token",
     exact_match: bool = False,
+    split_digits: bool = False,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
@@ -57,7 +58,10 @@ def initial_model(
             model.trunk = make_trunk(model.trunk, trunk, shared_layers)
         if exact_match:
             model.add_exact_match()
-        return model, SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+        tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+        if split_digits:
+            tokenizer.split_digits()
+        return model, tokenizer
     model = RagModel(
         make_trunk(Trunk.from_pretrained(name, attention_dropout), trunk, shared_layers),
         faithfulness=faithfulness,
@@ -69,7 +73,10 @@ def initial_model(
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
     if exact_match:
         model.add_exact_match()
-    return model, _read_tokenizer(name)
+    tokenizer = _read_tokenizer(name)
+    if split_digits:
+        tokenizer.split_digits()
+    return model, tokenizer
 
 
 def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
