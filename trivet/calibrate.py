@@ -51,6 +51,8 @@ from trivet.records import DataError, LabelledExample
 
 logger = logging.getLogger(__name__)
 
+_CALL_WINDOWS = 16  # windows per call of the encoder for a bundle that does not record them
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -109,12 +111,16 @@ def calibrate(
     """
     choices = choices or Choices()
     bundle = read_bundle(folder)
-    model = load_rag_model(bundle).to("cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_rag_model(bundle).to(device)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     window = bundle.info.window
     settings = WindowSettings(window.size, window.stride_overlap, window.sizes, window.break_even)
     items = prepare(_load(specs, split, choices.only), tokenizer, settings)
-    logits = read_heads(model, items, tokenizer.special.pad)
+    trained = bundle.info.training.settings
+    call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
+    with torch.autocast(device, torch.bfloat16, trained.get("precision") == "bf16"):
+        logits = read_heads(model, items, tokenizer.special.pad, call_windows)
 
     old = {name: _map_in(model, name) for name in HEADS}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)

@@ -22,10 +22,9 @@ from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_con
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.datamodule import Item, RagData, collate_items, prepare
 from trivet.data.labelled.sources import choose_rows, load_source
-from trivet.data.windows import WindowSettings
+from trivet.data.windows import Windows, WindowSettings
 from trivet.measures.thresholds import DEFAULT_THRESHOLD, DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
-from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 from trivet.records import ConfigError, LabelledExample
 from trivet.training.checkpoints import (
@@ -149,7 +148,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     _load_best(training, best)
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
-    thresholds = _choose(model, choosing, tokenizer.special.pad)
+    with torch.inference_mode(), trainer.precision_plugin.forward_context():
+        thresholds = _choose(training, choosing, tokenizer.special.pad)
     model.cpu()
     training_info = provenance(config, used, command, trainer.global_step)
     write_trained(bundle, model, tokenizer, config, thresholds, training_info)
@@ -216,19 +216,19 @@ def _threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
     return chosen
 
 
-def _choose(model: RagModel, items: Sequence[Item], pad: int) -> Thresholds:
-    chosen = choose_thresholds(_dev_scores(model, items, pad))
+def _choose(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds:
+    chosen = choose_thresholds(_dev_scores(training, items, pad))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
     values = {name: best.threshold if best else DEFAULT_THRESHOLD for name, best in chosen.items()}
     return Thresholds(**values)
 
 
-def _dev_scores(model: RagModel, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
-    device = next(model.parameters()).device
+def _dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
+    device = next(training.model.parameters()).device
     for item in items:
-        windows = (tensor.to(device) for tensor in collate_items([item], pad).windows)
-        with torch.inference_mode():
-            outputs = Outputs(*(value[0].cpu().numpy() for value in model(*windows)))
+        windows = Windows(*(array.to(device) for array in collate_items([item], pad).windows))
+        _, predicted = training.predict(windows)
+        outputs = Outputs(*(value[0].float().cpu().numpy() for value in predicted))
         read, length = item.tokenized, len(item.tokenized.response)
         yield DevScores(
             example=item.labelled,

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from hypothesis import given, strategies
 
-from benchmarks import overlap_alone
+from benchmarks import overlap_alone, rank_balance
 from benchmarks.backends import load_named, null_outputs, recorded_calls, tokenizer_of
 from benchmarks.gpu import Case, request_case, request_cases
 from benchmarks.heads import last_hidden, profile, share_table, values_for
@@ -146,3 +146,27 @@ def test_shared_words_separate_supported_from_unsupported_responses(
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "auroc" in line]
     cells = [cell.strip() for cell in line.split("|")]
     assert "1.000" in cells and cells[cells.index("hallucination_auroc") + 3 :][:2] == ["4", "2"]
+
+
+def test_the_balance_of_ranks_is_counted_without_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {
+            "question": "What is there?",
+            "contexts": ["The mill grinds flour. " * (40 * count)],
+            "response": "The mill grinds flour.",
+            "group": str(count),
+            "labels": {"adherent": True},
+        }
+        for count in (*range(1, 40), *[1] * 40)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    rank_balance.main(["--data", f"jsonl:{path}", "--split", "all"])
+    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if "|" in line]
+    in_turn, balanced = (float(cells[3]) for cells in lines if cells[0] == "| 8")
+    assert in_turn < balanced < 1
+    longest = lines[-1]
+    assert longest[0] == "| more"
+    assert float(longest[2]) > 2 and longest[3] == "1.00 |"

@@ -112,7 +112,7 @@ def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, Head
     tokenizer = SegmentTokenizer.from_file(bundle / "tokenizer.json")
     settings = WindowSettings(found.info.window.size, found.info.window.stride_overlap)
     items = prepare(read_jsonl(data)[0], tokenizer, settings)
-    return model, items, read_heads(model, items, tokenizer.special.pad)
+    return model, items, read_heads(model, items, tokenizer.special.pad, 2)
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_unknown_tokens_and_padding_have_no_gradient() -> None:
 def test_verdict_loss_by_hand() -> None:
     faithfulness = torch.tensor([0.8, 0.4, 0.9], requires_grad=True)
     loss = verdict_loss(faithfulness, torch.tensor([1, 0, -1]), torch.tensor([3.0, 1.0, 1.0]))
-    assert loss.item() == pytest.approx(-(3 * math.log(0.8) + math.log(0.6)) / 2)
+    assert loss.item() == pytest.approx(-(3 * math.log(0.8) + math.log(0.6)))
     loss.backward()
     assert faithfulness.grad is not None
     assert faithfulness.grad[0] < 0 < faithfulness.grad[1]

@@ -1,11 +1,11 @@
-"""A head over single tokens, and the mean that every loss uses."""
+"""A head over single tokens, and the sum over examples that every loss uses."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from trivet.heads.token_head import TokenHead, mean_of_known
+from trivet.heads.token_head import TokenHead, sum_of_means
 
 
 def test_each_position_is_judged_by_itself() -> None:
@@ -38,10 +38,10 @@ def test_half_precision_is_judged_in_single() -> None:
 def test_a_long_response_counts_as_much_as_a_short_one() -> None:
     loss = torch.tensor([[1.0, 1.0, 1.0, 1.0], [5.0, 9.0, 9.0, 9.0]])
     known = torch.tensor([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
-    assert mean_of_known(loss, known, torch.ones(2)).item() == pytest.approx((1 + 5) / 2)
-    weighted = mean_of_known(loss, known, torch.tensor([3.0, 1.0]))
-    assert weighted.item() == pytest.approx((3 * 1 + 5) / 2)
-    alone = mean_of_known(loss[:1], known[:1], torch.tensor([3.0]))
+    assert sum_of_means(loss, known, torch.ones(2)).item() == pytest.approx(1 + 5)
+    weighted = sum_of_means(loss, known, torch.tensor([3.0, 1.0]))
+    assert weighted.item() == pytest.approx(3 * 1 + 5)
+    alone = sum_of_means(loss[:1], known[:1], torch.tensor([3.0]))
     assert alone.item() == pytest.approx(3.0)
 
 
@@ -51,8 +51,8 @@ def test_a_long_response_counts_as_much_as_a_short_one() -> None:
 )
 def test_the_unknown_is_left_out(known: list[list[float]], expected: float) -> None:
     loss = torch.tensor([[2.0, 5.0], [9.0, 9.0]], requires_grad=True)
-    mean = mean_of_known(loss, torch.tensor(known), torch.ones(2))
-    assert mean.item() == pytest.approx(expected)
-    mean.backward()
+    total = sum_of_means(loss, torch.tensor(known), torch.ones(2))
+    assert total.item() == pytest.approx(expected)
+    total.backward()
     assert loss.grad is not None
     assert torch.equal(loss.grad != 0, torch.tensor(known) != 0)

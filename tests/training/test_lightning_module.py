@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal, cast
 
 import pytest
 import torch
 from torch import Tensor
 
 from trivet.configs.schema import LossConfig, OptimConfig
-from trivet.data.labelled.datamodule import collate_items, prepare
+from trivet.data.labelled.datamodule import Batch, RagData, collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.model.rag_model import RagModel
@@ -50,6 +51,61 @@ def test_each_kind_of_supervision_has_its_loss(
     assert known == [{"window", "relevance", "utilization"}, {"token"}, {"verdict"}]
     both = losses_of(labelled_examples[1:2], start, LossConfig(verdict_always=True))
     assert both["verdict"] > 0
+
+
+def gradients(
+    training: RagTraining, batches: Sequence[Batch], mean: str = "epoch"
+) -> dict[str, Tensor]:
+    """Return the mean gradient over batches, each a step of one device."""
+    training.zero_grad()
+    for batch in batches:
+        if mean == "batch":
+            known = {head: float(len(batch.examples)) for head in batch.mean_labelled}
+            batch = batch._replace(mean_labelled=known)
+        losses = training.losses(batch, *training.predict(batch.windows))
+        (torch.stack(list(losses.values())).sum() / len(batches)).backward()
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in training.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_an_epoch_of_batches_has_the_gradient_of_all_examples_together(
+    labelled_examples: tuple[LabelledExample, ...],
+    start: tuple[RagModel, SegmentTokenizer],
+    world: int,
+) -> None:
+    model, tokenizer = start
+    foreign = "The keeper of the lighthouse had a lamp."
+    examples = []
+    for count in range(0, 24, 2):  # of contexts, hence of windows
+        for labelled in labelled_examples:
+            contexts = (*labelled.example.contexts, *[foreign] * count)
+            texts = replace(labelled.example, contexts=contexts)
+            examples.append(replace(labelled, example=texts, weight=1 + count % 3))
+    items = prepare(examples, tokenizer, WindowSettings(48))
+    counts = {len(item.layout.rows) for item in items}
+    assert min(counts) == 1 and max(counts) > 8, "some rows share a batch, others fill one"
+    batches: list[Batch] = []
+    for rank in range(world):
+        data = RagData(items, items, tokenizer.special.pad, batch_windows=40, seed=0)
+        data.trainer = cast(Any, SimpleNamespace(global_rank=rank, world_size=world))
+        batches += data.train_dataloader()
+    assert min(batches[0].mean_labelled.values()) >= 1
+    training = RagTraining(model, LossConfig(share=1.0, verdict_always=True), OptimConfig())
+    together = gradients(training, [collate_items(items, tokenizer.special.pad)])
+    grouped = gradients(training, batches)
+    for name, gradient in together.items():
+        size = float(gradient.abs().max())
+        torch.testing.assert_close(grouped[name], gradient, atol=1e-4 * size + 1e-7, rtol=1e-3)
+    # The mean over each batch weighs the rows of many windows more.
+    before, whole = (
+        torch.cat([each.flatten() for each in found.values()])
+        for found in (gradients(training, batches, "batch"), together)
+    )
+    assert float((before - whole).norm() / whole.norm()) > 0.1
 
 
 def test_what_is_unknown_trains_nothing(start: tuple[RagModel, SegmentTokenizer]) -> None:

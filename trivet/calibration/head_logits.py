@@ -18,8 +18,6 @@ from trivet.model.architecture import HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
 
-_WINDOWS_PER_CALL = {"cpu": 16, "cuda": 256}
-
 
 @dataclass(frozen=True)
 class _Row:
@@ -32,11 +30,16 @@ class _Row:
     lexical_overlap: FloatArray
 
 
-def read_heads(model: RagModel, items: Sequence[Item], pad: int) -> dict[HeadName, HeadLogits]:
-    """Return logits and labels of all examples for each head, by a model in eval mode."""
+def read_heads(
+    model: RagModel, items: Sequence[Item], pad: int, call_windows: int
+) -> dict[HeadName, HeadLogits]:
+    """Return logits and labels of all examples for each head, by a model in eval mode.
+
+    The encoder reads at most ``call_windows`` windows at once.
+    """
     rows: dict[HeadName, list[_Row]] = {"support": [], "relevance": [], "utilization": []}
     for item in items:
-        for name, row in _read(model, item, pad).items():
+        for name, row in _read(model, item, pad, call_windows).items():
             rows[name].append(row)
     weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
     verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
@@ -52,9 +55,9 @@ def tokens_read(item: Item) -> int:
     return len(item.tokenized.context) + len(item.tokenized.question) + len(item.tokenized.response)
 
 
-def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
+def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[HeadName, _Row]:
     windows = collate_items([item], pad).windows
-    logits = _logits(model, windows[:3])
+    logits = _logits(model, windows[:3], call_windows)
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
     context_at = windows.context_at[0, : len(layout.context_row)]
     response_at = windows.response_at[0, : len(layout.response_row)]
@@ -88,13 +91,12 @@ def _read(model: RagModel, item: Item, pad: int) -> dict[HeadName, _Row]:
     return found
 
 
-def _logits(model: RagModel, windows: Iterable[Tensor]) -> TokenLogits:
+def _logits(model: RagModel, windows: Iterable[Tensor], call_windows: int) -> TokenLogits:
     device = next(model.parameters()).device
-    most = _WINDOWS_PER_CALL.get(device.type, 16)
     with torch.inference_mode():
         parts = [
             model.read(*(tensor.to(device) for tensor in some))
-            for some in zip(*(tensor.split(most) for tensor in windows), strict=True)
+            for some in zip(*(tensor.split(call_windows) for tensor in windows), strict=True)
         ]
         return TokenLogits(
             *(torch.cat(column).float().cpu() for column in zip(*parts, strict=True))

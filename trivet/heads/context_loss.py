@@ -1,14 +1,14 @@
 """Losses of the relevance and utilization heads: TRACe (arXiv 2407.11005), section 3.2.
 
 Both heads have one logit per context token. Relevance: the token helps to answer the question.
-Utilization: the response draws on the token.
+Utilization: the response draws on the token. Each loss is a sum over examples.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from trivet.heads.token_head import mean_of_known
+from trivet.heads.token_head import sum_of_means
 
 
 def sentence_cross_entropy(
@@ -21,7 +21,7 @@ def sentence_cross_entropy(
     loss = nn.functional.binary_cross_entropy_with_logits(
         logits, marks.clamp(min=0).float(), reduction="none"
     )
-    return mean_of_known(loss, context_weight * (marks >= 0), weight)
+    return sum_of_means(loss, context_weight * (marks >= 0), weight)
 
 
 def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
@@ -32,4 +32,4 @@ def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
     """
     known = ~true.isnan()
     error = (shares - true.nan_to_num()).square()
-    return mean_of_known(error[:, None], known[:, None].float(), weight)
+    return sum_of_means(error[:, None], known[:, None].float(), weight)

@@ -1,5 +1,7 @@
 """Losses of the support head: is a response token supported by the contexts in its window?
 
+Each loss is a sum over examples.
+
 Classes of natural language inference: entailment, neutral, contradiction; p = P(entailment). See
 Luna (arXiv 2406.00975), 3.3.
 """
@@ -11,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from trivet.heads.token_head import TokenHead, mean_of_known
+from trivet.heads.token_head import TokenHead, sum_of_means
 from trivet.records import ConfigError
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -31,7 +33,7 @@ def window_loss(
         logits.flatten(0, 2), window_class.clamp(min=0).flatten(), reduction="none"
     ).view_as(known)
     counts = known * torch.where(window_class == _CONTRADICTION, unsupported_weight, 1.0)
-    return mean_of_known(loss.flatten(1), counts.flatten(1), weight)
+    return sum_of_means(loss.flatten(1), counts.flatten(1), weight)
 
 
 def token_loss(
@@ -57,7 +59,7 @@ def token_loss(
     log_likelihood = torch.where(token_supported == 1, somewhere, nowhere)
     loss = -log_likelihood.masked_fill(~known, 0.0)
     counts = known * torch.where(token_supported == 0, unsupported_weight, 1.0)
-    return mean_of_known(loss, counts, weight)
+    return sum_of_means(loss, counts, weight)
 
 
 def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tens
     probs = faithfulness.float().clamp(_SMALLEST, 1 - _SMALLEST)
     # torch refuses its own cross-entropy of probabilities under CUDA autocast.
     loss = -torch.where(adherent == 1, probs, 1 - probs).log()
-    return mean_of_known(loss[:, None], known[:, None], weight)
+    return sum_of_means(loss[:, None], known[:, None], weight)
 
 
 def copy_nli_head(

@@ -1,4 +1,4 @@
-"""A head over hidden states of tokens, and the mean of all losses."""
+"""A head over hidden states of tokens, and the sum over examples in all losses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ class TokenHead(nn.Module):
         return logits
 
 
-def mean_of_known(loss: Tensor, known: Tensor, weight: Tensor) -> Tensor:
-    """Return the mean over known tokens, then the weighted mean over examples with any, or 0.
+def sum_of_means(loss: Tensor, known: Tensor, weight: Tensor) -> Tensor:
+    """Return the mean over each example's known tokens, summed over examples by weight.
 
-    So long and short responses count alike, and a weight is independent of the rest of the batch.
-    ``known`` is the weight of a token, 0 where unknown. *Shapes:* [B, T] x 2, [B] -> [].
+    So long and short responses count alike, and an example's share in the sum is independent of the
+    rest of the batch. ``known`` is the weight of a token, 0 where unknown.
+    *Shapes:* [B, T] x 2, [B] -> [].
     """
-    counts = known.sum(dim=-1)
-    each = (loss * known).sum(dim=-1) / counts.clamp(min=1e-9)
-    examples = (counts > 0).sum()
-    return (each * weight).sum() / examples.clamp(min=1)
+    means = (loss * known).sum(dim=-1) / known.sum(dim=-1).clamp(min=1e-9)
+    return (means * weight).sum()

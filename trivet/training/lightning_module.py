@@ -14,6 +14,7 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, truths
 from trivet.data.labelled.labels import UNKNOWN
+from trivet.data.windows import Windows
 from trivet.heads.context_loss import sentence_cross_entropy, share_error
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
@@ -74,7 +75,12 @@ class RagTraining(lightning.LightningModule):
         self._step: tuple[Batch, dict[str, Tensor]] | None = None  # current batch and losses
 
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
-        """Return each weighted loss by its name; 0 without labels for it in the batch."""
+        """Return each weighted loss by its name; 0 without labels for it in the batch.
+
+        The sum over the batch's examples is divided by the mean number of examples with labels for
+        the head in a batch of the epoch (at least 1). Rows of like length share a batch, so a mean
+        over the batch would weigh an example more, the more windows it has.
+        """
         windows, targets, weights = batch.windows, batch.targets, self._loss
         if self.model.granularity == "example":
             # One decision per window implies no labels of single tokens: only the verdict remains.
@@ -111,12 +117,17 @@ class RagTraining(lightning.LightningModule):
         for name, _, share, marks in heads:
             true = _true_share(annotated[name], marks, context_weight).to(share)
             found[f"{name}_share"] = weights.share * share_error(share, true, weight)
-        return found
+        return {
+            name: found[name] / max(1.0, batch.mean_labelled[head])
+            for head, names in HEAD_LOSSES.items()
+            for name in names
+        }
 
-    def _predict(self, batch: Batch) -> tuple[TokenLogits, Outputs]:
+    def predict(self, windows: Windows) -> tuple[TokenLogits, Outputs]:
+        """Return logits and scores; the encoder reads at most ``optim.call_windows`` at once."""
         most = self._optim.call_windows or self._optim.batch_windows
-        logits = read_in_slices(self.model, batch.windows[:3], most)
-        return logits, self.model.join(logits, *batch.windows[3:])
+        logits = read_in_slices(self.model, windows[:3], most)
+        return logits, self.model.join(logits, *windows[3:])
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed the step's dropout by (seed, device, step)."""
@@ -125,7 +136,7 @@ class RagTraining(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the losses, and log the losses and the sums of each head."""
-        losses = self.losses(batch, *self._predict(batch))
+        losses = self.losses(batch, *self.predict(batch.windows))
         heads = {
             head: torch.stack([losses[name] for name in names]).sum()
             for head, names in HEAD_LOSSES.items()
@@ -180,7 +191,7 @@ class RagTraining(lightning.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add a dev batch to the measures."""
-        _, outputs = self._predict(batch)
+        _, outputs = self.predict(batch.windows)
         known = truths(batch.examples)
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
         known["adherent"][~answered.cpu()] = float("nan")

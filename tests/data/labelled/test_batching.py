@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.labelled.batching import WindowBatches, fill_batches
+from trivet.data.labelled.batching import WindowBatches, balance_batches, fill_batches
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.records import ConfigError, RagExample
@@ -92,11 +92,39 @@ def test_training_devices_step_together_and_miss_nothing(layouts: list[Layout], 
     whole = list(WindowBatches(layouts, 4, seed=0))
     parts = shares(layouts, world, seed=0)
     (length,) = {len(part) for part in parts}
-    assert length == -(-len(whole) // world) == len(share(layouts, 0, world, 0))
-    # Read side by side they are the whole epoch in its order, and then its beginning again.
-    together = [batch for step in zip(*parts, strict=True) for batch in step]
-    assert together == (whole + whole)[: len(together)]
-    assert shares(layouts[:1], 3, seed=0) == [[[0]]] * 3
+    one = share(layouts, 0, world, 0)
+    assert length == len(one) == one.epoch_batches / world <= -(-len(whole) // world)
+    read = [index for part in parts for batch in part for index in batch]
+    assert sorted(read) == list(range(len(layouts))), "each example once"
+    assert shares(layouts[:1], 3, seed=0) == [[[0]]] * 3, "too few examples are repeated"
+
+
+@given(SIZES, st.integers(2, 9), st.integers(0, 3))
+def test_every_step_is_whole_and_every_example_is_read(
+    sizes: list[tuple[int, int]], world: int, epoch: int
+) -> None:
+    windows, widths = np.asarray(sizes).T
+    batches = fill_batches(windows, widths, 4, 0, epoch)
+    dealt = balance_batches(batches, windows, widths, world, 0, epoch)
+    read = sorted(index for batch in dealt for index in batch)
+    assert read == list(range(len(sizes))) or max(map(len, dealt)) == 1
+    assert set(read) == set(range(len(sizes)))
+    assert len(dealt) % world == 0
+    totals = np.asarray([windows[batch].sum() for batch in dealt])
+    assert max(totals) <= max(4, max(windows)), "more than the budget only next to a long example"
+    first_epoch = fill_batches(windows, widths, 4, 0, 0)
+    assert len(dealt) == len(balance_batches(first_epoch, windows, widths, world, 0, 0))
+
+
+def test_eight_devices_hardly_wait_for_each_other() -> None:
+    random = np.random.default_rng(0)
+    windows = np.ceil(np.exp(random.normal(0.5, 1.0, 2000))).astype(np.int64)  # up to 60
+    batches = fill_batches(windows, windows, 16, seed=0)
+    dealt = balance_batches(batches, windows, windows, 8, 0, 0)
+    totals = np.asarray([windows[batch].sum() for batch in dealt]).reshape(-1, 8)
+    assert totals.sum() > 0.95 * 8 * totals.max(axis=1).sum()
+    order = np.sign(np.diff(totals.max(axis=1)))
+    assert {-1, 1} <= set(order.tolist()), "short and long steps follow each other at random"
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])

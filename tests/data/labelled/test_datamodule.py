@@ -38,6 +38,15 @@ def test_a_batch_holds_tensors_of_one_shape(items: list[Item]) -> None:
     assert all(isinstance(tensor, torch.Tensor) for tensor in (*batch.windows, *batch.targets))
 
 
+def test_each_head_has_the_mean_count_of_its_examples_over_the_epoch(items: list[Item]) -> None:
+    data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
+    batches = list(data.train_dataloader())
+    # Each third row has labels of contexts, and all have some of support.
+    for head, labelled in (("support", 12), ("relevance", 4), ("utilization", 4)):
+        (mean,) = {batch.mean_labelled[head] for batch in batches}
+        assert mean == pytest.approx(labelled / len(batches))
+
+
 def names_of(data: RagData) -> list[list[str | None]]:
     return [[example.example.id for example in batch.examples] for batch in data.train_dataloader()]
 

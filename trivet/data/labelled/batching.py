@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -44,12 +46,46 @@ def fill_batches(
     return batches
 
 
+def balance_batches(
+    batches: list[list[int]], windows: IntArray, widths: IntArray, world: int, seed: int, epoch: int
+) -> list[list[int]]:
+    """Group batches into steps of ``world`` devices with nearly equal windows, in random order.
+
+    The devices of a step wait for the one with the most windows. So batches of like size form a
+    step, and next to an example that exceeds the budget the other devices read several batches. The
+    last step is filled by halves of batches. Examples are repeated only if they are too few.
+    """
+
+    def size(batch: list[int]) -> tuple[int, int]:
+        return int(windows[batch].sum()), int(widths[batch].max())
+
+    remaining = sorted((list(batch) for batch in batches), key=size)
+    counts = [size(batch)[0] for batch in remaining]
+    steps: list[list[list[int]]] = []
+    while remaining:
+        step, remaining = remaining[-world:], remaining[:-world]
+        (*held, most), counts = counts[-world:], counts[:-world]
+        for batch, own in zip(step, held, strict=False):
+            while fit := bisect_right(counts, most - own):
+                batch += remaining.pop(fit - 1)
+                own += counts.pop(fit - 1)
+        steps.append(step)
+    last = steps[-1]
+    while len(last) < world:
+        several = [batch for batch in last if len(batch) > 1] or itertools.chain(*steps)
+        largest = max(several, key=len)
+        last.append(largest[1::2] or largest[:])
+        del largest[1::2]
+    order = np.random.default_rng((seed, epoch, world)).permutation(len(steps))
+    return [batch for step in order for batch in steps[step]]
+
+
 class WindowBatches(Sampler[list[int]]):
     """Sampler of ``fill_batches``; after a resume it continues where the run had stopped.
 
     With several devices, each reads every ``world``-th batch from its rank on. With a seed (for
-    training) all read the same number, because they step together: the last ones repeat batches
-    from the front. Without a seed (for validation) every example is read exactly once.
+    training) all read the same number, because they step together, and each example once. Without
+    a seed (for validation) every example is read exactly once too, but numbers may differ.
     """
 
     def __init__(self, layouts: Sequence[Layout], budget: int, seed: int | None) -> None:
@@ -88,12 +124,16 @@ class WindowBatches(Sampler[list[int]]):
     def _batches(self) -> list[list[int]]:
         sizes = self._windows, self._widths
         batches = fill_batches(*sizes, self._budget, self.seed, self.epoch)
-        if self.seed is not None:
-            rounds = -(-len(batches) // self._world)
-            batches = [batches[place % len(batches)] for place in range(rounds * self._world)]
+        if self.seed is not None and self._world > 1:
+            batches = balance_batches(batches, *sizes, self._world, self.seed, self.epoch)
         elif len(batches) < self._world:
             batches = fill_batches(*sizes, 1, self.seed)  # one example each is enough for all
         return batches[self._rank :: self._world]
+
+    @property
+    def epoch_batches(self) -> int:
+        """Number of training batches in an epoch, over all devices."""
+        return self._length * self._world
 
     def __iter__(self) -> Iterator[list[int]]:
         # Lightning creates the iterator before it sets the epoch, so this must be a generator.

@@ -6,7 +6,7 @@ is prepared again when its batch is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -41,11 +41,16 @@ Prepare = Callable[[Sequence[LabelledExample]], list[Item]]
 
 
 class Batch(NamedTuple):
-    """Tensors of one step (targets are padded like the windows), and its examples."""
+    """Tensors of one step (targets are padded like the windows), and its examples.
+
+    ``mean_labelled`` is the mean number of examples with labels for each head, over the batches of
+    the epoch. Losses are divided by it, so an example's weight is independent of its batch.
+    """
 
     windows: Windows
     targets: Targets
     examples: list[LabelledExample]
+    mean_labelled: Mapping[str, float]
 
 
 def prepare(
@@ -100,9 +105,15 @@ class _Items(Dataset[list[Item]]):
 class ResumableLoader(DataLoader[list[Item]]):
     """A loader that can resume within an epoch."""
 
-    def __init__(self, items: Dataset[list[Item]], batches: WindowBatches, pad: int) -> None:
+    def __init__(
+        self,
+        items: Dataset[list[Item]],
+        batches: WindowBatches,
+        pad: int,
+        labelled: Mapping[str, int],
+    ) -> None:
+        collate_fn = partial(_collate, pad=pad, labelled=labelled, batches=batches)
         # Lightning sets the epoch of a plain sampler, but not of a batch sampler.
-        collate_fn = partial(collate_items, pad=pad)
         super().__init__(items, sampler=batches, batch_size=None, collate_fn=collate_fn)
         self.batches = batches
 
@@ -141,9 +152,10 @@ class RagData(lightning.LightningDataModule):
         super().__init__()
         batches = WindowBatches([item.layout for item in train], batch_windows, seed)
         items = _Items(train, batches, augmentation, prepare_altered)
-        self._train = ResumableLoader(items, batches, pad)
+        self._train = ResumableLoader(items, batches, pad, count_labelled(train))
         sorted_batches = WindowBatches([item.layout for item in dev], batch_windows, None)
-        self._dev = ResumableLoader(_Items(dev, sorted_batches), sorted_batches, pad)
+        dev_items = _Items(dev, sorted_batches)
+        self._dev = ResumableLoader(dev_items, sorted_batches, pad, count_labelled(dev))
 
     def train_dataloader(self) -> ResumableLoader:
         """Return this device's share of the training batches, shuffled by (seed, epoch)."""
@@ -184,11 +196,28 @@ class RagData(lightning.LightningDataModule):
             windows=Windows(*(tensor.to(device) for tensor in batch.windows)),
             targets=Targets(*(tensor.to(device) for tensor in batch.targets)),
             examples=batch.examples,
+            mean_labelled=batch.mean_labelled,
         )
 
 
-def collate_items(items: Sequence[Item], pad: int) -> Batch:
-    """Pad and stack items into one batch of tensors."""
+def count_labelled(items: Sequence[Item]) -> dict[str, int]:
+    """Return the number of examples with labels for each head."""
+    counts = {"support": 0, "relevance": 0, "utilization": 0}
+    for targets, labels in ((item.targets, item.labelled.labels) for item in items):
+        tokens = (targets.window_class >= 0).any() or (targets.token_supported >= 0).any()
+        verdict = targets.adherent >= 0 and targets.token_supported.size > 0
+        counts["support"] += bool(tokens or verdict)
+        known = bool((targets.relevant >= 0).any())
+        counts["relevance"] += known or labels.relevance is not None
+        known = bool((targets.utilized >= 0).any())
+        counts["utilization"] += known or labels.utilization is not None
+    return counts
+
+
+def collate_items(
+    items: Sequence[Item], pad: int, mean_labelled: Mapping[str, float] | None = None
+) -> Batch:
+    """Pad and stack items into one batch of tensors, by default the only one of its epoch."""
     windows = collate([item.layout for item in items], pad)
     shape = (*windows.response_at.shape, windows.context_at.shape[1])
     targets = collate_labels([item.targets for item in items], shape)
@@ -196,7 +225,15 @@ def collate_items(items: Sequence[Item], pad: int) -> Batch:
         windows=Windows(*map(torch.from_numpy, windows)),
         targets=Targets(*map(torch.from_numpy, targets)),
         examples=[item.labelled for item in items],
+        mean_labelled=count_labelled(items) if mean_labelled is None else mean_labelled,
     )
+
+
+def _collate(
+    items: Sequence[Item], pad: int, labelled: Mapping[str, int], batches: WindowBatches
+) -> Batch:
+    means = {head: count / batches.epoch_batches for head, count in labelled.items()}
+    return collate_items(items, pad, means)
 
 
 def truths(examples: Sequence[LabelledExample]) -> dict[str, Tensor]:
