@@ -235,7 +235,21 @@ def tiny_deberta(unigram_file: Path) -> transformers.DebertaV2Model:
     return model
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_deberta"])
+@pytest.fixture
+def tiny_mpnet(wordpiece_file: Path) -> transformers.MPNetModel:
+    """Return a two-layer MPNet for the tokenizer of ``wordpiece_file``, in eval mode."""
+    import transformers
+
+    vocab_size = tokenizers.Tokenizer.from_file(str(wordpiece_file)).get_vocab_size()
+    # Positions are counted from 2.
+    settings = TINY | {"vocab_size": vocab_size, "max_position_embeddings": 514}
+    model = transformers.MPNetModel(transformers.MPNetConfig(**settings), add_pooling_layer=False)
+    fill_by_formula(model)
+    model.eval()
+    return model
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_deberta", "tiny_mpnet"])
 def tiny_encoder(request: pytest.FixtureRequest) -> transformers.PreTrainedModel:
     """Return each tiny encoder in turn: the test runs once with either."""
     encoder: transformers.PreTrainedModel = request.getfixturevalue(request.param)

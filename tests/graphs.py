@@ -31,12 +31,15 @@ _SIZES = TINY | {"vocab_size": VOCAB, "max_position_embeddings": 96, "initialize
 
 @functools.cache
 def model_of(kind: str) -> RagModel:
-    """Return a model with a BERT or a DeBERTa; tests must not change it."""
+    """Return a model with a BERT, a DeBERTa or an MPNet; tests must not change it."""
     torch.manual_seed(1)
     encoder: transformers.PreTrainedModel
     if kind == "bert":
         bert = transformers.BertConfig(type_vocab_size=2, **_SIZES)
         encoder = transformers.BertModel(bert, add_pooling_layer=False)
+    elif kind == "mpnet":
+        encoder = transformers.MPNetModel(transformers.MPNetConfig(**_SIZES), False)
+        torch.nn.init.normal_(encoder.encoder.relative_attention_bias.weight)
     else:
         encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**_SIZES, **RELATIVE))
     model = RagModel(Trunk(encoder), pooled_support=True).eval()

@@ -32,7 +32,7 @@ from trivet.records import BackendError, BundleError
 GRAPHS = ("model.onnx", "model.int8.onnx")
 
 
-@pytest.fixture(scope="module", params=["bert", "deberta-v2"])
+@pytest.fixture(scope="module", params=["bert", "deberta-v2", "mpnet"])
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported bundle of each encoder."""
     folder = tmp_path_factory.mktemp("export") / "bundle"

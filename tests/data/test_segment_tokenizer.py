@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
 
-from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.tokenization import SegmentTokenizer, SpecialTokens
 from trivet.records import BundleError
 
 ODD = ["\x00", "\ud800", "\udfff", "\ufffd", "\u200d", "\u3000", "\x85", "\u2029", "é", "e\u0301"]
@@ -122,6 +122,15 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     path.write_text('{"model": ', encoding="utf-8")
     with pytest.raises(BundleError, match=r"tokenizer\.json: not a tokenizer file"):
         SegmentTokenizer.from_file(path)
+
+
+def test_a_tokenizer_that_has_special_tokens_of_two_kinds_says_which_are_special() -> None:
+    # MPNet's vocabulary has BERT's special tokens as ordinary pieces.
+    pieces = ["<s>", "<pad>", "</s>", "[UNK]", "[CLS]", "[SEP]", "[PAD]", "mill"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    both = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    both.add_special_tokens(["<s>", "<pad>", "</s>", "[UNK]"])
+    assert SegmentTokenizer(both).special == SpecialTokens(cls=0, sep=2, pad=1)
 
 
 def test_a_tokenizer_without_a_separator_is_refused_by_name() -> None:

@@ -37,7 +37,12 @@ NAMES: dict[int, str] = {
 
 
 @pytest.fixture(
-    params=[("bert", "portable"), ("deberta-v2", "portable"), ("deberta-v2", "attention")]
+    params=[
+        ("bert", "portable"),
+        ("deberta-v2", "portable"),
+        ("deberta-v2", "attention"),
+        ("mpnet", "attention"),
+    ]
 )
 def graph(request: pytest.FixtureRequest) -> onnx.ModelProto:
     """A traced fp32 graph of each encoder and form."""
@@ -108,7 +113,7 @@ def test_it_answers_as_fp32_does(
     assert 0 < max(off) <= most
 
 
-@pytest.mark.parametrize("kind", ["bert", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet"])
 def test_the_fp16_graph_runs_without_emulation(kind: str) -> None:
     sizes = Sizes(3, 40, 2, 9, 2, 23, 3)
     expected, found = run(graph_of(kind), sizes), run(mixed(graph_of(kind), "fp16"), sizes)

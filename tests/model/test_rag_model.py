@@ -32,7 +32,7 @@ def layouts(
     request: pytest.FixtureRequest,
     rag_examples: tuple[RagExample, ...],
 ) -> list[Layout]:
-    kind = "wordpiece" if tiny_encoder.config.model_type == "bert" else "unigram"
+    kind = "unigram" if tiny_encoder.config.model_type == "deberta-v2" else "wordpiece"
     tokenizer = SegmentTokenizer.from_file(request.getfixturevalue(f"{kind}_file"))
     return [
         lay_out(read, WindowSettings(64), tokenizer.special)

@@ -7,7 +7,7 @@ same in every window that shows it. Training, evaluation and serving all use thi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -33,7 +33,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 # Indexed by character code. The last white space is U+3000; later codes are clipped to the end.
 _IS_SPACE = np.asarray([chr(code).isspace() for code in range(0x3001)] + [False])
-# Names in BERT and DeBERTa, then in RoBERTa.
+# Names in BERT and DeBERTa, then in RoBERTa and MPNet.
 _SPECIAL_NAMES = {"cls": ("[CLS]", "<s>"), "sep": ("[SEP]", "</s>"), "pad": ("[PAD]", "<pad>")}
 _UNKNOWN_NAMES = ("[UNK]", "<unk>")
 _LONGEST_PIECE = 64  # characters, the length of a SHA-256 in hexadecimal; few words are longer
@@ -76,12 +76,13 @@ class SegmentTokenizer:
         tokenizer.encode_special_tokens = True
         _split_long_words(tokenizer)
         self._tokenizer = tokenizer
-        self.special = SpecialTokens(**{k: self._special_id(v) for k, v in _SPECIAL_NAMES.items()})
-        self._unknown = self._special_id(_UNKNOWN_NAMES)
-        # A Unigram vocabulary holds special tokens as ordinary pieces and finds them in text too.
         added = tokenizer.get_added_tokens_decoder()
-        reserved = {self.special.cls, self.special.sep, self.special.pad}
-        reserved |= {number for number, token in added.items() if token.special}
+        special = {number for number, token in added.items() if token.special}
+        ids = {name: self._special_id(words, special) for name, words in _SPECIAL_NAMES.items()}
+        self.special = SpecialTokens(**ids)
+        self._unknown = self._special_id(_UNKNOWN_NAMES, special)
+        # A Unigram vocabulary holds special tokens as ordinary pieces and finds them in text too.
+        reserved = {self.special.cls, self.special.sep, self.special.pad} | special
         self._reserved = np.asarray(sorted(reserved - {self._unknown}), dtype=np.int64)
 
     @classmethod
@@ -135,11 +136,12 @@ class SegmentTokenizer:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
         return self._tokenizer.to_str(pretty=False)
 
-    def _special_id(self, names: Sequence[str]) -> int:
-        for name in names:
-            found = self._tokenizer.token_to_id(name)
-            if found is not None:
-                return found
+    def _special_id(self, names: Sequence[str], special: Container[int]) -> int:
+        found = [self._tokenizer.token_to_id(name) for name in names]
+        known = [number for number in found if number is not None]
+        if known:
+            # MPNet's vocabulary also has the names of BERT's special tokens, as ordinary pieces.
+            return next((number for number in known if number in special), known[0])
         raise BundleError(f"tokenizer.json: has none of the special tokens {', '.join(names)}")
 
 

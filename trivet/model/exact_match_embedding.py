@@ -11,16 +11,22 @@ from torch import Tensor, nn
 
 
 class ExactMatchEmbedding(nn.Module):
-    """Embedding of a token's match in the other segment, added to the word embedding."""
+    """Embedding of a token's match in the other segment, added to the word embedding.
 
-    def __init__(self, width: int) -> None:
+    With ``by_segment`` the response has rows of its own: an encoder without token types cannot
+    tell it from the contexts otherwise.
+    """
+
+    def __init__(self, width: int, by_segment: bool = False) -> None:
         super().__init__()
-        self.kinds = nn.Embedding(3, width)
+        self.by_segment = by_segment
+        self.kinds = nn.Embedding(6 if by_segment else 3, width)
         nn.init.normal_(self.kinds.weight, std=0.02)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor) -> Tensor:
         """Return the embeddings of the matches. *Shapes:* [N, L] x 2 -> [N, L, width]."""
-        added: Tensor = self.kinds(match_kinds(input_ids, segment_ids))
+        kinds = match_kinds(input_ids, segment_ids)
+        added: Tensor = self.kinds(kinds + 3 * segment_ids if self.by_segment else kinds)
         return added
 
 

@@ -18,7 +18,7 @@ from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError
 
 _BERT_SHAPED = ("bert", "roberta", "xlm-roberta")
-_SPLITTABLE = (*_BERT_SHAPED, "deberta-v2")
+_SPLITTABLE = (*_BERT_SHAPED, "deberta-v2", "mpnet")
 
 
 class SeparateTrunk(nn.Module):
@@ -64,7 +64,7 @@ class SeparateTrunk(nn.Module):
 class PartialTrunk(nn.Module):
     """Shared embeddings and lower layers, and private upper layers for each head.
 
-    DeBERTa's table of relative positions is shared.
+    The table of relative positions of DeBERTa and MPNet is shared.
 
     Raises:
         ConfigError: ``shared_layers`` is out of range, or this kind of encoder cannot be split.
@@ -124,10 +124,12 @@ class PartialTrunk(nn.Module):
         return Hidden(*(_run_layers(stem, mask, top, positions) for top in tops))
 
     def _positions(self, hidden: Tensor) -> dict[str, Tensor]:
-        """Return the relative positions for DeBERTa's layers; empty for others."""
+        """Return the relative positions for the layers of DeBERTa and MPNet; empty for others."""
         if self.config.model_type in _BERT_SHAPED:
             return {}
         encoder = cast(Any, self.stem.encoder).encoder
+        if self.config.model_type == "mpnet":
+            return {"position_bias": encoder.position_bias(hidden)}
         return {
             "relative_pos": encoder.get_rel_pos(hidden),
             "rel_embeddings": encoder.get_rel_embedding(),

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from trivet.model.architecture import TrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
+from trivet.model.mpnet_layers import MPNetLayers
 from trivet.records import ConfigError, WindowError
 
 # Large enough to vanish after softmax, finite in fp16 and bf16.
@@ -37,6 +38,8 @@ class Trunk(nn.Module):
     def __init__(self, encoder: PreTrainedModel) -> None:
         super().__init__()
         self.encoder = encoder
+        if encoder.config.model_type == "mpnet":
+            encoder.encoder = MPNetLayers(cast(Any, encoder).encoder)
         self.matches: ExactMatchEmbedding | None = None  # the name in stored weights
         self.hidden = int(encoder.config.hidden_size)
         self._segments = int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1
@@ -87,7 +90,8 @@ class Trunk(nn.Module):
 
     def add_exact_match(self) -> None:
         """Add the exact-match embedding with random weights, unless there is one."""
-        self.matches = self.matches or ExactMatchEmbedding(self._words.embedding_dim)
+        width = self._words.embedding_dim
+        self.matches = self.matches or ExactMatchEmbedding(width, by_segment=not self._segments)
 
     @property
     def _words(self) -> nn.Embedding:
@@ -114,8 +118,10 @@ class Trunk(nn.Module):
         if self._bool_mask and not getattr(self.encoder.config, "position_biased_input", True):
             return  # relative positions only: no limit
         most = int(getattr(self.encoder.config, "max_position_embeddings", size))
-        if self.encoder.config.model_type in ("roberta", "xlm-roberta"):
-            most -= self.encoder.config.pad_token_id + 1  # their positions start after it
+        if self.encoder.config.model_type in ("roberta", "xlm-roberta", "mpnet"):
+            most -= (
+                cast(Any, self.encoder).embeddings.padding_idx + 1
+            )  # their positions start after it
         if size > most:
             raise WindowError(
                 f"window.size ({size} tokens) exceeds the {most} positions of the encoder "
@@ -131,11 +137,10 @@ class Trunk(nn.Module):
         """Run the encoder once. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         segments = {"token_type_ids": segment_ids} if self._segments else {}
         mask = attention_mask if self._plain_mask else self.key_mask(attention_mask)
-        if self.matches is None:
-            output = self.encoder(input_ids=input_ids, attention_mask=mask, **segments)
-        else:
-            words = self._words(input_ids) + self.matches(input_ids, segment_ids)
-            output = self.encoder(inputs_embeds=words, attention_mask=mask, **segments)
+        words = self._words(input_ids)
+        if self.matches is not None:
+            words = words + self.matches(input_ids, segment_ids)
+        output = self.encoder(inputs_embeds=words, attention_mask=mask, **segments)
         hidden: Tensor = output.last_hidden_state
         return hidden
 
@@ -165,4 +170,5 @@ def break_even(config: Any) -> int:
 
 def _without_pooler(model_type: str) -> dict[str, bool]:
     # The pooler of BERT-like encoders is not used.
-    return {"add_pooling_layer": False} if model_type in ("bert", "roberta", "xlm-roberta") else {}
+    pooled = ("bert", "roberta", "xlm-roberta", "mpnet")
+    return {"add_pooling_layer": False} if model_type in pooled else {}

@@ -9,11 +9,17 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
-from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask
+from trivet.model.inference.layer import (
+    Form,
+    InferenceLayer,
+    attend,
+    attend_in_runtime,
+    key_mask,
+    split_heads,
+)
 from trivet.model.trunk import MASKED
 
 
@@ -40,9 +46,14 @@ class InferenceBert(nn.Module):
     def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
         """Convert the library's layers of ``encoder`` to inference layers."""
         return nn.ModuleList(
-            InferenceLayer(layer, (own.query, own.key, own.value), 1 / math.sqrt(self.width))
+            InferenceLayer(
+                layer,
+                (own.query, own.key, own.value),
+                (out.dense, out.LayerNorm),
+                1 / math.sqrt(self.width),
+            )
             for layer in layers
-            for own in (layer.attention.self,)
+            for own, out in ((layer.attention.self, layer.attention.output),)
         )
 
     @staticmethod
@@ -85,37 +96,12 @@ class InferenceBert(nn.Module):
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
         (mask,) = given
-        run = self._attend_fused if self.form == "runtime" else self._attend
         for layer in layers:
             assert isinstance(layer, InferenceLayer)
-            query, key, value = layer.project(hidden).chunk(3, dim=-1)
-            hidden = layer.finish(run(query, key, value, mask), hidden)
+            projected = layer.project(hidden)
+            if self.form == "runtime":
+                attended = attend_in_runtime(projected, self.heads, mask)
+            else:
+                attended = attend(*split_heads(projected, self.heads), mask, self.form)
+            hidden = layer.finish(attended, hidden)
         return hidden
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attend in standard operators. *Shapes:* [N, L, H] x 3, [N, 1, 1 or L, L] -> [N, L, H]."""
-        query, key, value = (
-            each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
-            for each in (query, key, value)
-        )
-        return attend(query, key, value, mask, self.form)
-
-    def _attend_fused(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attend in ONNX Runtime's operator. *Shapes:* [N, L, H] x 3, [N, L] -> [N, L, H].
-
-        The operator's fast path takes no mask. So every query gets an extra component 1 and every
-        key its mask, which adds the mask to the score exactly.
-        """
-        mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
-        heads = (self.heads, self.width)
-        query = torch.cat([query.unflatten(-1, heads), torch.ones_like(mask)], dim=-1).flatten(2)
-        key = torch.cat([key.unflatten(-1, heads), mask], dim=-1).flatten(2)
-        attended: Tensor = torch.onnx.ops.symbolic(
-            "com.microsoft::MultiHeadAttention",
-            (query, key, value),
-            attrs={"num_heads": self.heads, "scale": 1.0},
-            dtype=value.dtype,
-            shape=value.shape,
-            version=1,
-        )
-        return attended

@@ -18,9 +18,15 @@ from torch import Tensor, nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
-from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask
+from trivet.model.inference.layer import (
+    Form,
+    InferenceLayer,
+    attend,
+    key_mask,
+    refuse_longer,
+    split_heads,
+)
 from trivet.model.trunk import MASKED
-from trivet.records import WindowError
 
 
 class InferenceDeberta(nn.Module):
@@ -84,11 +90,7 @@ class InferenceDeberta(nn.Module):
             WindowError: A window has more than ``max_length`` positions.
         """
         length = input_ids.shape[1]
-        if not torch.compiler.is_exporting() and length > self.max_length:
-            raise WindowError(
-                f"a window of {length} positions exceeds the {self.max_length} this encoder was "
-                "made for; make it with a larger max_length"
-            )
+        refuse_longer(length, self.max_length)
         hidden = self._embed(input_ids, attention_mask, segment_ids)
         mask = key_mask(attention_mask, hidden.dtype, MASKED)[:, None, None, :]
         assert isinstance(self.slot, Tensor)
@@ -134,7 +136,9 @@ class _Layer(nn.Module):
         kinds = set(config.pos_att_type or ())
         # Both position terms and the content term have the same variance; hence 3 in v3.
         scale = 1 / math.sqrt(self.width * (1 + len(kinds & {"c2p", "p2c"})))
-        self.rest = InferenceLayer(layer, (own.query_proj, own.key_proj, own.value_proj), scale)
+        out = layer.attention.output
+        projections = (own.query_proj, own.key_proj, own.value_proj)
+        self.rest = InferenceLayer(layer, projections, (out.dense, out.LayerNorm), scale)
         of_key = of_query = None
         if relative is not None and "c2p" in kinds:
             project = own.key_proj if own.share_att_key else own.pos_key_proj
@@ -162,10 +166,7 @@ class _Layer(nn.Module):
         The mask is additive, [N, 1, 1, L]. ``by_query`` holds the table rows of all distances,
         [N, heads, L, L]; ``by_key`` the same by key, for the form ``attention``.
         """
-        query, key, value = (
-            each.unflatten(-1, (self.heads, self.width)).transpose(1, 2)
-            for each in self.rest.project(hidden).chunk(3, dim=-1)
-        )
+        query, key, value = split_heads(self.rest.project(hidden), self.heads)
         terms = []
         if isinstance(self.position_keys, Tensor):
             terms.append(torch.gather(query @ self.position_keys, -1, by_query))

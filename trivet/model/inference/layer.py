@@ -1,4 +1,4 @@
-"""Inference layer and attention shared by BERT and DeBERTa.
+"""Inference layer and attention shared by BERT, DeBERTa and MPNet.
 
 Letters: N windows, L positions, H hidden width.
 """
@@ -11,6 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from trivet.records import WindowError
+
 Form = Literal["portable", "attention", "runtime"]
 """Form of attention in a graph: matmuls and a softmax, for any backend; ONNX's ``Attention``
 (opset 23), which TensorRT fuses; or the fastest one in ONNX Runtime."""
@@ -20,17 +22,28 @@ class InferenceLayer(nn.Module):
     """An encoder layer without dropout, with its three projections fused into one matmul.
 
     The encoder computes the attention between ``project`` and ``finish``.
+
+    Args:
+        layer: A layer of the library.
+        projections: Its projections to queries, keys and values.
+        output: The projection of its attention's output, and the layer norm after it.
+        scale: Factor of the queries.
     """
 
-    def __init__(self, layer: Any, projections: Sequence[nn.Linear], scale: float) -> None:
+    def __init__(
+        self,
+        layer: Any,
+        projections: Sequence[nn.Linear],
+        output: tuple[nn.Linear, nn.LayerNorm],
+        scale: float,
+    ) -> None:
         super().__init__()
         query, key, value = projections
         self.project = nn.Linear(query.in_features, 3 * query.out_features)
         with torch.no_grad():
             self.project.weight.copy_(torch.cat([query.weight * scale, key.weight, value.weight]))
             self.project.bias.copy_(torch.cat([query.bias * scale, key.bias, value.bias]))
-        self.attention_out = layer.attention.output.dense
-        self.attention_norm = layer.attention.output.LayerNorm
+        self.attention_out, self.attention_norm = output
         self.widen = layer.intermediate.dense
         self.activation = layer.intermediate.intermediate_act_fn
         self.narrow = layer.output.dense
@@ -67,3 +80,51 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, form: Form) 
     else:
         attended = torch.softmax(query @ key.transpose(-1, -2) + bias, dim=-1) @ value
     return attended.transpose(1, 2).flatten(2)
+
+
+def refuse_longer(length: int, max_length: int) -> None:
+    """Raise ``WindowError`` if windows are longer than the encoder's tables; not in a graph."""
+    if not torch.compiler.is_exporting() and length > max_length:
+        raise WindowError(
+            f"a window of {length} positions exceeds the {max_length} this encoder was made for; "
+            "make it with a larger max_length"
+        )
+
+
+def split_heads(projected: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Return queries, keys and values by head. *Shapes:* [N, L, 3H] -> [N, heads, L, width] x 3."""
+    parts = projected.chunk(3, dim=-1)
+    return tuple(each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in parts)
+
+
+def attend_in_runtime(
+    projected: Tensor, heads: int, mask: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Attend in ONNX Runtime's ``MultiHeadAttention``, which torch cannot run.
+
+    The operator's fast path takes no mask. So every query gets an extra component 1 and every key
+    its mask, which adds the mask to the score exactly.
+
+    Args:
+        projected: Scaled queries, keys and values. *Shape:* [N, L, 3H].
+        heads: Number of heads.
+        mask: Additive mask of the keys. *Shape:* [N, L].
+        bias: Bias of the scores; none allows the fast path. *Shape:* [1, heads, L, L].
+
+    Returns:
+        *Shape:* [N, L, H].
+    """
+    query, key, value = projected.chunk(3, dim=-1)
+    mask = mask[:, :, None, None].expand(-1, -1, heads, 1)
+    split = (heads, query.shape[-1] // heads)
+    query = torch.cat([query.unflatten(-1, split), torch.ones_like(mask)], dim=-1).flatten(2)
+    key = torch.cat([key.unflatten(-1, split), mask], dim=-1).flatten(2)
+    attended: Tensor = torch.onnx.ops.symbolic(
+        "com.microsoft::MultiHeadAttention",
+        (query, key, value) if bias is None else (query, key, value, None, None, bias),
+        attrs={"num_heads": heads, "scale": 1.0},
+        dtype=value.dtype,
+        shape=value.shape,
+        version=1,
+    )
+    return attended

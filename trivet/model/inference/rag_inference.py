@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from trivet.model.inference.bert import InferenceBert
 from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import Form
+from trivet.model.inference.mpnet import InferenceMpnet
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
 
 logger = logging.getLogger(__name__)
+
+InferenceEncoder = InferenceBert | InferenceDeberta | InferenceMpnet
 
 
 class InferenceTrunk(nn.Module):
@@ -35,7 +38,7 @@ class InferenceTrunk(nn.Module):
         """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
         windows = (input_ids, attention_mask, segment_ids)
         if self.tops:
-            encoder = cast(InferenceBert | InferenceDeberta, self.encoders["shared"])
+            encoder = cast(InferenceEncoder, self.encoders["shared"])
             embedded, given = encoder.start(*windows)
             stem = encoder.climb(encoder.layers, embedded, given)
             tops = [cast(nn.ModuleList, self.tops[name]) for name in Hidden._fields]
@@ -75,14 +78,18 @@ def _why_not(config: Any) -> str | None:
         return InferenceBert.why_not(config)
     if config.model_type == "deberta-v2":
         return InferenceDeberta.why_not(config)
+    if config.model_type == "mpnet":
+        return None
     return f"there is none for {config.model_type}"
 
 
-def _encoder(trunk: Trunk, max_length: int, form: Form) -> InferenceBert | InferenceDeberta:
+def _encoder(trunk: Trunk, max_length: int, form: Form) -> InferenceEncoder:
     """Return the inference form of an encoder that ``_why_not`` accepts."""
-    encoder: InferenceBert | InferenceDeberta
+    encoder: InferenceEncoder
     if trunk.config.model_type == "bert":
         encoder = InferenceBert(trunk.encoder, form)
+    elif trunk.config.model_type == "mpnet":
+        encoder = InferenceMpnet(trunk.encoder, max_length, form)
     else:
         encoder = InferenceDeberta(trunk.encoder, max_length, form)
     encoder.matches = trunk.matches

@@ -1,0 +1,104 @@
+"""MPNet for inference, equal to the library's module on every real token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trivet.model.exact_match_embedding import ExactMatchEmbedding
+from trivet.model.inference.layer import (
+    Form,
+    InferenceLayer,
+    attend,
+    attend_in_runtime,
+    key_mask,
+    refuse_longer,
+    split_heads,
+)
+from trivet.model.mpnet_layers import position_buckets
+from trivet.model.trunk import MASKED
+
+
+class InferenceMpnet(nn.Module):
+    """Inference form of a trunk's ``transformers.MPNetModel`` for up to ``max_length`` positions.
+
+    The bias of the relative positions is computed once for all layers.
+    """
+
+    def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
+        super().__init__()
+        config = encoder.config
+        self.max_length = max_length
+        self.form: Form = form
+        self.heads = int(config.num_attention_heads)
+        self.width = int(config.hidden_size) // self.heads
+        embeddings = encoder.embeddings
+        self.words = embeddings.word_embeddings
+        self.matches: ExactMatchEmbedding | None = None
+        self.norm = embeddings.LayerNorm
+        first = embeddings.padding_idx + 1
+        positions = embeddings.position_embeddings.weight.detach()[first : first + max_length]
+        self.register_buffer("positions", positions.clone())
+        bias = encoder.encoder.relative_attention_bias.weight.detach()
+        self.register_buffer("bias", bias.t().contiguous())
+        self.register_buffer("bucket", position_buckets(max_length).to(torch.int32))
+        self.layers = self.convert(encoder, encoder.encoder.layer)
+
+    def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
+        """Convert the library's layers of ``encoder`` to inference layers."""
+        return nn.ModuleList(
+            InferenceLayer(
+                layer, (own.q, own.k, own.v), (own.o, norm), scale=1 / math.sqrt(self.width)
+            )
+            for layer in layers
+            for own, norm in ((layer.attention.attn, layer.attention.LayerNorm),)
+        )
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
+
+        Raises:
+            WindowError: A window has more than ``max_length`` positions.
+        """
+        hidden, given = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, given)
+
+    def start(
+        self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the embeddings and the further inputs of every layer: mask and bias.
+
+        Raises:
+            WindowError: A window has more than ``max_length`` positions.
+        """
+        length = input_ids.shape[1]
+        refuse_longer(length, self.max_length)
+        assert isinstance(self.positions, Tensor) and isinstance(self.bucket, Tensor)
+        assert isinstance(self.bias, Tensor)
+        hidden: Tensor = self.words(input_ids) + self.positions[:length]
+        if self.matches is not None:
+            hidden = hidden + self.matches(input_ids, segment_ids)
+        hidden = self.norm(hidden)
+        mask = key_mask(attention_mask, hidden.dtype, MASKED)
+        bias = self.bias[:, self.bucket[:length, :length].long()][None]
+        if self.form == "runtime":
+            return hidden, (mask, bias)
+        return hidden, (bias + mask[:, None, None, :],)
+
+    def climb(
+        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
+        for layer in layers:
+            assert isinstance(layer, InferenceLayer)
+            projected = layer.project(hidden)
+            if self.form == "runtime":
+                attended = attend_in_runtime(projected, self.heads, *given)
+            else:
+                attended = attend(*split_heads(projected, self.heads), *given, self.form)
+            hidden = layer.finish(attended, hidden)
+        return hidden
