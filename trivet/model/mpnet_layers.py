@@ -27,6 +27,7 @@ class MPNetLayers(nn.Module):
         for layer in self.layer:
             attention = cast(Any, layer).attention
             attention.attn = _FusedAttention(attention.attn)
+        self.train(encoder.training)
 
     def forward(self, hidden: Tensor, attention_mask: Tensor, **_: object) -> BaseModelOutput:
         """Run all layers. *Shapes:* [N, L, H], [N, 1, 1, L] additive -> [N, L, H]."""
