@@ -9,17 +9,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
-from trivet.model.inference.layer import (
-    Form,
-    InferenceLayer,
-    attend,
-    attend_in_runtime,
-    key_mask,
-    split_heads,
-)
+from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask, split_heads
 from trivet.model.trunk import MASKED
 
 
@@ -96,12 +90,33 @@ class InferenceBert(nn.Module):
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
         (mask,) = given
+        run = self._attend_fused if self.form == "runtime" else self._attend
         for layer in layers:
             assert isinstance(layer, InferenceLayer)
-            projected = layer.project(hidden)
-            if self.form == "runtime":
-                attended = attend_in_runtime(projected, self.heads, mask)
-            else:
-                attended = attend(*split_heads(projected, self.heads), mask, self.form)
-            hidden = layer.finish(attended, hidden)
+            hidden = layer.finish(run(layer.project(hidden), mask), hidden)
         return hidden
+
+    def _attend(self, projected: Tensor, mask: Tensor) -> Tensor:
+        """Attend in standard operators. *Shapes:* [N, L, 3H], [N, 1, 1 or L, L] -> [N, L, H]."""
+        return attend(*split_heads(projected, self.heads), mask, self.form)
+
+    def _attend_fused(self, projected: Tensor, mask: Tensor) -> Tensor:
+        """Attend in ONNX Runtime's operator. *Shapes:* [N, L, 3H], [N, L] -> [N, L, H].
+
+        The operator's fast path takes no mask. So every query gets an extra component 1 and every
+        key its mask, which adds the mask to the score exactly.
+        """
+        query, key, value = projected.chunk(3, dim=-1)
+        mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
+        heads = (self.heads, self.width)
+        query = torch.cat([query.unflatten(-1, heads), torch.ones_like(mask)], dim=-1).flatten(2)
+        key = torch.cat([key.unflatten(-1, heads), mask], dim=-1).flatten(2)
+        attended: Tensor = torch.onnx.ops.symbolic(
+            "com.microsoft::MultiHeadAttention",
+            (query, key, value),
+            attrs={"num_heads": self.heads, "scale": 1.0},
+            dtype=value.dtype,
+            shape=value.shape,
+            version=1,
+        )
+        return attended

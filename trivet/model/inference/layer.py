@@ -91,40 +91,9 @@ def refuse_longer(length: int, max_length: int) -> None:
         )
 
 
-def split_heads(projected: Tensor, heads: int) -> tuple[Tensor, ...]:
+def split_heads(projected: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values by head. *Shapes:* [N, L, 3H] -> [N, heads, L, width] x 3."""
-    parts = projected.chunk(3, dim=-1)
-    return tuple(each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in parts)
-
-
-def attend_in_runtime(
-    projected: Tensor, heads: int, mask: Tensor, bias: Tensor | None = None
-) -> Tensor:
-    """Attend in ONNX Runtime's ``MultiHeadAttention``, which torch cannot run.
-
-    The operator's fast path takes no mask. So every query gets an extra component 1 and every key
-    its mask, which adds the mask to the score exactly.
-
-    Args:
-        projected: Scaled queries, keys and values. *Shape:* [N, L, 3H].
-        heads: Number of heads.
-        mask: Additive mask of the keys. *Shape:* [N, L].
-        bias: Bias of the scores; none allows the fast path. *Shape:* [1, heads, L, L].
-
-    Returns:
-        *Shape:* [N, L, H].
-    """
-    query, key, value = projected.chunk(3, dim=-1)
-    mask = mask[:, :, None, None].expand(-1, -1, heads, 1)
-    split = (heads, query.shape[-1] // heads)
-    query = torch.cat([query.unflatten(-1, split), torch.ones_like(mask)], dim=-1).flatten(2)
-    key = torch.cat([key.unflatten(-1, split), mask], dim=-1).flatten(2)
-    attended: Tensor = torch.onnx.ops.symbolic(
-        "com.microsoft::MultiHeadAttention",
-        (query, key, value) if bias is None else (query, key, value, None, None, bias),
-        attrs={"num_heads": heads, "scale": 1.0},
-        dtype=value.dtype,
-        shape=value.shape,
-        version=1,
+    query, key, value = (
+        each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in projected.chunk(3, dim=-1)
     )
-    return attended
+    return query, key, value

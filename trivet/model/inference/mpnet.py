@@ -14,7 +14,6 @@ from trivet.model.inference.layer import (
     Form,
     InferenceLayer,
     attend,
-    attend_in_runtime,
     key_mask,
     refuse_longer,
     split_heads,
@@ -26,7 +25,8 @@ from trivet.model.trunk import MASKED
 class InferenceMpnet(nn.Module):
     """Inference form of a trunk's ``transformers.MPNetModel`` for up to ``max_length`` positions.
 
-    The bias of the relative positions is computed once for all layers.
+    The bias of the relative positions is computed once for all layers. The form ``runtime`` is
+    the portable one: ONNX Runtime's fused operator with a bias is no faster on CPUs.
     """
 
     def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
@@ -43,8 +43,7 @@ class InferenceMpnet(nn.Module):
         first = embeddings.padding_idx + 1
         positions = embeddings.position_embeddings.weight.detach()[first : first + max_length]
         self.register_buffer("positions", positions.clone())
-        bias = encoder.encoder.relative_attention_bias.weight.detach()
-        self.register_buffer("bias", bias.t().contiguous())
+        self.register_buffer("bias", encoder.encoder.relative_attention_bias.weight.detach())
         self.register_buffer("bucket", position_buckets(max_length).to(torch.int32))
         self.layers = self.convert(encoder, encoder.encoder.layer)
 
@@ -70,7 +69,7 @@ class InferenceMpnet(nn.Module):
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the embeddings and the further inputs of every layer: mask and bias.
+        """Return the embeddings and the further input of every layer: the bias with the mask.
 
         Raises:
             WindowError: A window has more than ``max_length`` positions.
@@ -83,22 +82,17 @@ class InferenceMpnet(nn.Module):
         if self.matches is not None:
             hidden = hidden + self.matches(input_ids, segment_ids)
         hidden = self.norm(hidden)
+        bias = nn.functional.embedding(self.bucket[:length, :length], self.bias).permute(2, 0, 1)
         mask = key_mask(attention_mask, hidden.dtype, MASKED)
-        bias = self.bias[:, self.bucket[:length, :length].long()][None]
-        if self.form == "runtime":
-            return hidden, (mask, bias)
         return hidden, (bias + mask[:, None, None, :],)
 
     def climb(
         self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
+        (bias,) = given
         for layer in layers:
             assert isinstance(layer, InferenceLayer)
-            projected = layer.project(hidden)
-            if self.form == "runtime":
-                attended = attend_in_runtime(projected, self.heads, *given)
-            else:
-                attended = attend(*split_heads(projected, self.heads), *given, self.form)
-            hidden = layer.finish(attended, hidden)
+            parts = split_heads(layer.project(hidden), self.heads)
+            hidden = layer.finish(attend(*parts, bias, self.form), hidden)
         return hidden
