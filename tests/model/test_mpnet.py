@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -43,8 +44,9 @@ def test_every_form_equals_the_library(
 ) -> None:
     ids, mask, segments = inputs(length)
     expected = tiny_mpnet(input_ids=ids, attention_mask=mask).last_hidden_state
-    forms = [InferenceMpnet(trunk.encoder, 200, form).eval() for form in get_args(Form)]
-    for ours in (trunk.encode, *forms):
+    every: list[Callable[..., Tensor]] = [trunk.encode]
+    every += [InferenceMpnet(trunk.encoder, 200, form).eval() for form in get_args(Form)]
+    for ours in every:
         off = (ours(ids, mask, segments) - expected)[mask.bool()].abs()
         assert off.max() < 1e-5, ours
 
