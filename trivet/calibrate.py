@@ -42,7 +42,6 @@ from trivet.calibration.thresholds import UseThreshold, choose_or_keep, dev_scor
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
-from trivet.data.windows import WindowSettings
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import HeadName
 from trivet.model.calibration import PiecewiseLinear
@@ -114,8 +113,7 @@ def calibrate(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = load_rag_model(bundle).to(device)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
-    window = bundle.info.window
-    settings = WindowSettings(window.size, window.stride_overlap, window.sizes, window.break_even)
+    settings = bundle.info.window.settings()
     items = prepare(_load(specs, split, choices.only), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)

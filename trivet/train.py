@@ -88,7 +88,14 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     window = config.window
     model.trunk.check_window(window.size)
     even = break_even(model.trunk.config)
-    settings = WindowSettings(window.size, window.stride_overlap, tuple(window.sizes), even)
+    settings = WindowSettings(
+        window.size,
+        window.stride_overlap,
+        tuple(window.sizes),
+        even,
+        window.evidence_sentences,
+        window.evidence_for.value,
+    )
     lay_out = partial(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
     )
@@ -226,8 +233,9 @@ def _choose(training: RagTraining, items: Sequence[Item], pad: int) -> Threshold
 def _dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
     device = next(training.model.parameters()).device
     for item in items:
-        windows = Windows(*(array.to(device) for array in collate_items([item], pad).windows))
-        _, predicted = training.predict(windows)
+        batch = collate_items([item], pad)
+        windows = Windows(*(array.to(device) for array in batch.windows))
+        _, predicted = training.predict(windows, batch.is_evidence.to(device))
         outputs = Outputs(*(value[0].float().cpu().numpy() for value in predicted))
         read, length = item.tokenized, len(item.tokenized.response)
         yield DevScores(

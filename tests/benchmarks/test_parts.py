@@ -10,7 +10,7 @@ import onnx
 import pytest
 from hypothesis import given, strategies
 
-from benchmarks import overlap_alone, rank_balance
+from benchmarks import evidence_windows, overlap_alone, rank_balance
 from benchmarks.backends import load_named, null_outputs, recorded_calls, tokenizer_of
 from benchmarks.gpu import Case, request_case, request_cases
 from benchmarks.heads import last_hidden, profile, share_table, values_for
@@ -170,3 +170,35 @@ def test_the_balance_of_ranks_is_counted_without_a_model(
     longest = lines[-1]
     assert longest[0] == "| more"
     assert float(longest[2]) > 2 and longest[3] == "1.00 |"
+
+
+def test_evidence_windows_are_measured_in_every_reading(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filler = " ".join(f"The town has {number} wells and a gate." for number in range(70))
+    contexts = ["The mill grinds flour. " + filler, "The ferry is red."]
+    response = "The ferry is red. The mill grinds flour."
+    evidence = [{"response": [0, 17], "contexts": [[1, 0, 17]]}]
+    evidence.append({"response": [18, len(response)], "contexts": [[0, 0, 22], [1, 0, 17]]})
+    rows = [
+        {
+            "question": "What is there?",
+            "contexts": contexts,
+            "response": response,
+            "source": "towns/one",
+            "group": str(number),
+            "labels": {"adherent": True, "unsupported": [], "evidence": evidence}
+            if number
+            else {"adherent": False},
+        }
+        for number in range(3)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    flags = ["--split", "all", "--sentences", "1", "--single-sentences", "2"]
+    evidence_windows.main(["--data", f"jsonl:{path}", *flags])
+    printed = capsys.readouterr().out
+    assert "held whole: ordinary 0.500, evidence 1.000, either 1.000 (n 4 sentences)" in printed
+    assert "towns, several windows (n 3)" in printed
+    assert printed.count("| mean | 0.500") == 2
+    assert ": 1.00 more windows a row" in printed and ": 2.00 more windows a row" in printed

@@ -14,7 +14,14 @@ import torch
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, read_bundle, write_bundle
+from trivet.bundle.bundle import (
+    BundleInfo,
+    GraphInfo,
+    Thresholds,
+    add_files,
+    read_bundle,
+    write_bundle,
+)
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, Choices, calibrate, fold
 from trivet.calibration import report as calibration_report
@@ -24,7 +31,6 @@ from trivet.configs.schema import Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items, prepare
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import WindowSettings
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import Outputs
@@ -110,8 +116,7 @@ def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, Head
     found = read_bundle(bundle)
     model = load_rag_model(found)
     tokenizer = SegmentTokenizer.from_file(bundle / "tokenizer.json")
-    settings = WindowSettings(found.info.window.size, found.info.window.stride_overlap)
-    items = prepare(read_jsonl(data)[0], tokenizer, settings)
+    items = prepare(read_jsonl(data)[0], tokenizer, found.info.window.settings())
     return model, items, read_heads(model, items, tokenizer.special.pad, 2)
 
 
@@ -148,7 +153,9 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
     joined = {name: probabilities(one, maps[name]) for name, one in logits.items()}
     for place, item in enumerate(items):
         with torch.no_grad():
-            found: Outputs = model(*collate_items([item], 0).windows)
+            batch = collate_items([item], 0)
+            read_logits = model.read(*batch.windows[:3])
+            found = model.join(read_logits, *batch.windows[3:], batch.is_evidence)
         own = {name: one.row == place for name, one in logits.items()}
         means = [joined[name].sentences[own[name]].mean() for name in CONTEXT_HEADS]
         wanted = [*means, joined["support"].weakest[place]]
@@ -159,10 +166,19 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
         assert answered == pytest.approx(support, abs=2e-5)
 
 
-@pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
-def test_calibration_removes_the_old_graph(bundle: Path, data: Path, method: Any) -> None:
+@pytest.mark.parametrize(
+    ("method", "evidence_sentences"),
+    [("platt", 0), ("temperature", 0), ("isotonic", 0), ("platt", 1), ("isotonic", 1)],
+)
+def test_calibration_removes_the_old_graph(
+    bundle: Path, data: Path, method: Any, evidence_sentences: int
+) -> None:
+    before_it = read_bundle(bundle).info
+    window = before_it.window.model_copy(update={"evidence_sentences": evidence_sentences})
+    add_files(bundle, {}, before_it.model_copy(update={"window": window}))
     model, _, logits = read(bundle, data)
     assert logits["support"].token is not None, "no response token stands in several windows"
+    assert (logits["support"].is_evidence is not None) == bool(evidence_sentences)
 
     found = calibrate(bundle, [f"jsonl:{data}"], "all", Choices(method=method))
 

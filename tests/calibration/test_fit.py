@@ -126,6 +126,39 @@ def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentenc
     assert weakest.tolist() == pytest.approx([float(token[:3].min()), float(token[3])])
 
 
+def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
+    # Token 0 has two ordinary copies and one in an evidence window, token 1 one ordinary copy.
+    one = dataclasses.replace(
+        head([-1.0, 0.5, 2.0, 1.0], [1, 0]),
+        token=torch.tensor([0, 0, 0, 1]),
+        is_evidence=torch.tensor([False, False, True, False]),
+    )
+    joined = probabilities(one, LinearMap(2.0, -1.0)).tokens
+    # The maximum of the ordinary copies, .5, becomes 0 and evidence 3; the mean is 1.5.
+    assert joined.tolist() == pytest.approx(sigmoid(np.array([1.5, 1.0])).tolist())
+    bent = KnotMap((0.0, 1.0, 2.0), (0.0, 1.0, 5.0))
+    assert probabilities(one, bent).tokens.tolist() == pytest.approx(
+        sigmoid(np.array([(0.5 + 5.0) / 2, 1.0])).tolist()
+    )
+
+
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
+def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: Method) -> None:
+    random = np.random.default_rng(0)
+    ordinary, evidence = random.normal(size=(2, N)) * 2
+    marks = drawn(sigmoid(0.5 * (ordinary + evidence) / 2 - 1))
+    one = dataclasses.replace(
+        head(np.stack([ordinary, evidence], axis=1).ravel(), marks),
+        token=torch.arange(N).repeat_interleave(2),
+        is_evidence=torch.tensor([False, True]).repeat(N),
+    )
+    found = fit(one, method, what="support")
+    if isinstance(found, LinearMap):
+        assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
+    wanted = sigmoid(0.5 * (ordinary + evidence) / 2 - 1)
+    assert np.abs(probabilities(one, found).tokens.numpy() - wanted).mean() < 0.02
+
+
 def test_support_can_be_fitted_on_whole_responses() -> None:
     random = np.random.default_rng(0)
     logits = random.normal(size=N) + 1

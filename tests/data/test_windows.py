@@ -20,8 +20,8 @@ from trivet.data.windows import (
     WindowSettings,
     collate,
     lay_out,
-    take_windows,
 )
+from trivet.evaluation.packing import take_windows
 from trivet.model.aggregate import gather_tokens, supported_anywhere
 from trivet.records import WindowError
 
@@ -62,8 +62,14 @@ def settings(draw: st.DrawFn) -> WindowSettings:
     return WindowSettings(size, draw(st.integers(0, least_room // 4)))
 
 
+def ends_of(shown: IntArray) -> tuple[int, int]:
+    """Return the first and one-past-last token of a slice."""
+    np.testing.assert_array_equal(np.diff(shown), 1)
+    return (int(shown[0]), int(shown[-1]) + 1) if len(shown) else (0, 0)
+
+
 def slices_of(layout: Layout) -> list[tuple[int, int]]:
-    return list(dict.fromkeys((int(start), int(stop)) for start, stop in layout.row_context))
+    return list(dict.fromkeys(map(ends_of, layout.row_context)))
 
 
 def places_of(read: TokenizedExample) -> list[int]:
@@ -91,7 +97,8 @@ def test_a_row_is_slice_question_and_chunk(read: TokenizedExample, window: Windo
     assert 1 <= max(map(len, layout.rows)) <= window.size
     question = read.question.ids[: window.size // 4].tolist()
     windows = zip(layout.rows, layout.segments, layout.row_context, strict=True)
-    for row, segment, (start, stop) in windows:
+    for row, segment, shown in windows:
+        start, stop = ends_of(shown)
         wanted = [SPECIAL.cls]
         for token in range(start, stop):
             if token > start and read.context_index[token] != read.context_index[token - 1]:
@@ -123,8 +130,8 @@ def test_each_slice_shows_the_response_once(read: TokenizedExample, window: Wind
     slices = slices_of(layout)
     assert layout.response_row.shape == (len(read.response), len(slices))
     shown = [
-        (int(token), (int(start), int(stop)))
-        for row, (start, stop) in zip(layout.rows, layout.row_context, strict=True)
+        (int(token), ends_of(context))
+        for row, context in zip(layout.rows, layout.row_context, strict=True)
         for token in row[row >= RESPONSE]
     ]
     assert sorted(shown) == sorted((int(i), each) for i in read.response.ids for each in slices)

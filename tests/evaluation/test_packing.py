@@ -21,14 +21,21 @@ from trivet.evaluation.packing import (
     WindowAccumulator,
     pack,
     probabilities,
+    take_windows,
 )
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import Outputs, join_evidence_probs
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError, RagExample
 
 
-def layouts_of(examples: Sequence[RagExample], tokenizer: SegmentTokenizer) -> list[Layout]:
-    tokenized, cut = tokenize_examples(examples, tokenizer), WindowSettings(size=48)
+def layouts_of(
+    examples: Sequence[RagExample],
+    tokenizer: SegmentTokenizer,
+    size: int = 48,
+    evidence_sentences: int = 0,
+) -> list[Layout]:
+    cut = WindowSettings(size=size, evidence_sentences=evidence_sentences)
+    tokenized = tokenize_examples(examples, tokenizer)
     return [lay_out(each, cut, tokenizer.special) for each in tokenized]
 
 
@@ -82,6 +89,32 @@ def test_packing_changes_no_number(
             if name in sizes:
                 expected = expected[:, : sizes[name]]
             np.testing.assert_allclose(getattr(found, name), expected, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("positions", [1, 100, 300, 100_000])
+def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
+    rag_examples: tuple[RagExample, ...],
+    tokenizer: SegmentTokenizer,
+    formula: Any,
+    positions: int,
+) -> None:
+    layouts = layouts_of(rag_examples, tokenizer, evidence_sentences=1)
+    assert sum(bool(layout.row_is_evidence.any()) for layout in layouts) > 1
+    found = run(layouts, formula, positions)
+    plain = run(layouts_of(rag_examples, tokenizer), formula, positions)
+    for layout, *both in zip(layouts, found, plain, strict=True):
+        ours, theirs = (answers.join("weakest_token") for answers in both)
+        for name in ("relevance_probs", "utilization_probs", "relevance", "completeness"):
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=2e-6)
+        support = theirs.support_probs
+        rows = np.flatnonzero(layout.row_is_evidence).tolist()
+        if rows:
+            alone = formula.run(collate([take_windows(layout, rows)[0]], 0)).support_probs
+            gathered = layout.response_row[None, :, -1] >= 0
+            support = join_evidence_probs(support, alone[:, : support.shape[1]], gathered)
+        np.testing.assert_allclose(ours.support_probs, support, atol=2e-6)
+        if support.size:
+            np.testing.assert_allclose(ours.faithfulness, support.min(), atol=2e-6)
 
 
 def test_a_long_response_is_joined_in_blocks_as_in_one_piece(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trivet.heads.support import copy_nli_head, token_loss, verdict_loss, window_loss
 from trivet.heads.token_head import TokenHead
+from trivet.model.calibration import entailment_logit
 from trivet.records import ConfigError
 
 ONE = torch.ones(1)
@@ -18,6 +19,12 @@ ONE = torch.ones(1)
 def logits_of(*probs: tuple[float, float, float]) -> Tensor:
     """Return logits whose softmax is ``probs``. *Shape:* [len(probs), 3]."""
     return torch.tensor(probs).log().requires_grad_()
+
+
+def joined(logits: Tensor, at: Tensor) -> Tensor:
+    """Return the maximum margin over the copies of each token."""
+    margins = entailment_logit(logits).reshape(at.shape)
+    return margins.masked_fill(at < 0, -1e4).amax(-1)
 
 
 def test_window_loss_by_hand() -> None:
@@ -36,7 +43,7 @@ def test_window_loss_by_hand() -> None:
 def test_only_the_window_that_supports_most_is_trained_towards_support() -> None:
     leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
     at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[1]])
-    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0)
+    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE, 1.0)
     assert loss.item() == pytest.approx(-math.log(0.5))
     loss.backward()
     assert leaf.grad is not None
@@ -47,7 +54,7 @@ def test_only_the_window_that_supports_most_is_trained_towards_support() -> None
 def test_an_unsupported_token_is_wrong_in_every_window() -> None:
     leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
     at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[0]])
-    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, supported, ONE, 1.0)
+    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE, 1.0)
     assert loss.item() == pytest.approx(-(math.log(0.4) + math.log(0.25)) / 2)
     loss.backward()
     assert leaf.grad is not None
@@ -59,7 +66,9 @@ def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
     at = torch.tensor([[[3, -1]]])
     for supported, probability in ((1, 0.2), (0, 0.4)):
         leaf.grad = None
-        loss = token_loss(leaf.reshape(1, 1, 2, 3), at, torch.tensor([[supported]]), ONE, 1.0)
+        loss = token_loss(
+            leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), torch.tensor([[supported]]), ONE, 1.0
+        )
         assert loss.item() == pytest.approx(-math.log(probability))
         loss.backward()
         assert leaf.grad is not None
@@ -69,7 +78,7 @@ def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
 def test_token_loss_weighs_the_unsupported() -> None:
     logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4)).reshape(1, 2, 1, 3)
     at, supported = torch.tensor([[[3], [4]]]), torch.tensor([[1, 0]])
-    loss = token_loss(logits, at, supported, ONE, unsupported_weight=3.0)
+    loss = token_loss(logits, at, joined(logits, at), supported, ONE, unsupported_weight=3.0)
     assert loss.item() == pytest.approx(-(math.log(0.5) + 3 * math.log(0.4)) / 4)
 
 
@@ -77,7 +86,7 @@ def test_unknown_tokens_and_padding_have_no_gradient() -> None:
     leaf = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4))
     # The second token is padding: no window shows it.
     at, supported = torch.tensor([[[3], [-1]]]), torch.tensor([[-1, -1]])
-    loss = token_loss(leaf.reshape(1, 2, 1, 3), at, supported, ONE, 1.0)
+    loss = token_loss(leaf.reshape(1, 2, 1, 3), at, joined(leaf, at), supported, ONE, 1.0)
     assert loss.item() == 0.0
     loss.backward()
     assert leaf.grad is not None

@@ -10,13 +10,18 @@ import pytest
 import torch
 import transformers
 
+from trivet.ablation.scores import WeightsBackend
+from trivet.data.labelled.datamodule import collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
+from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.packing import BatchLimits
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Granularity
+from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
-from trivet.records import RagExample
+from trivet.records import LabelledExample, Labels, RagExample
 
 
 @pytest.fixture
@@ -27,13 +32,15 @@ def model(tiny_encoder: transformers.PreTrainedModel) -> RagModel:
 
 
 @pytest.fixture
-def layouts(
-    tiny_encoder: transformers.PreTrainedModel,
-    request: pytest.FixtureRequest,
-    rag_examples: tuple[RagExample, ...],
-) -> list[Layout]:
+def tokenizer(
+    tiny_encoder: transformers.PreTrainedModel, request: pytest.FixtureRequest
+) -> SegmentTokenizer:
     kind = "unigram" if tiny_encoder.config.model_type == "deberta-v2" else "wordpiece"
-    tokenizer = SegmentTokenizer.from_file(request.getfixturevalue(f"{kind}_file"))
+    return SegmentTokenizer.from_file(request.getfixturevalue(f"{kind}_file"))
+
+
+@pytest.fixture
+def layouts(tokenizer: SegmentTokenizer, rag_examples: tuple[RagExample, ...]) -> list[Layout]:
     return [
         lay_out(read, WindowSettings(64), tokenizer.special)
         for read in tokenize_examples(rag_examples, tokenizer)
@@ -171,3 +178,34 @@ def test_a_window_is_decided_at_its_first_position(model: RagModel, layouts: lis
         assert one.shape == each.shape, name
         torch.testing.assert_close(one, each[:, :1].expand_as(each), msg=name)
         assert (each - one).abs().max() > 1e-3, name
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_evidence_is_joined_in_training_as_in_serving(
+    model: RagModel,
+    tokenizer: SegmentTokenizer,
+    rag_examples: tuple[RagExample, ...],
+    calibrated: bool,
+) -> None:
+    """One call with all windows in torch; windows one by one, joined on the host."""
+    if calibrated:
+        model.calibration["support"] = PiecewiseLinear((-2.0, 0.0, 1.0), (-5.0, 0.5, 1.0))
+        model.lexical_overlap["support"] = 2.0
+    settings = WindowSettings(64, evidence_sentences=2)
+    labelled = [LabelledExample(each, Labels(), "x", str(n)) for n, each in enumerate(rag_examples)]
+    items = prepare(labelled, tokenizer, settings)
+    batch = collate_items(items, tokenizer.special.pad)
+    assert 0 < batch.is_evidence.sum() < len(items)
+    with torch.inference_mode():
+        logits = model.read(*batch.windows[:3])
+        taught = model.join(logits, *batch.windows[3:], batch.is_evidence)
+    backend = WeightsBackend(model, torch.device("cpu"))
+    layouts = [item.layout for item in items]
+    pool = WorkerPool(1)
+    job = InferenceJob(layouts, backend, pool, tokenizer.special.pad, BatchLimits(1))
+    for b, served in enumerate(each.join("weakest_sentence") for each in job.wait()):
+        length = len(items[b].tokenized.response)
+        ours = torch.from_numpy(served.support_probs[0, :length])
+        torch.testing.assert_close(ours, taught.support_probs[b, :length], atol=2e-5, rtol=0)
+        found = torch.from_numpy(served.faithfulness)[0]
+        torch.testing.assert_close(found, taught.faithfulness[b], atol=2e-5, rtol=0)

@@ -87,16 +87,23 @@ def test_everything_that_can_be_switched_on_works_together(
         "loss={learned: true, share: 1.0, verdict_always: true}",
         "optim={batch_windows: 8, call_windows: 3, encoder_lr: 1e-3, head_lr: 1e-3, epochs: 2}",
         "encoder={trunk: partial, shared_layers: 1}",
-        "window={size: 64, sizes: [32, 64]}",
+        "window={size: 64, sizes: [32, 64], evidence_sentences: 1, evidence_for: all}",
         "data.augment={insert_contexts: 0.5, cut_response: 0.2, empty_response: 0.2}",
     )
     info = read_bundle(train(config_of(tmp_path, *settings))).info
     assert info.trunk == "partial"
-    assert info.window == WindowInfo(size=64, sizes=(32, 64), break_even=2 * 16 + 32)
+    assert info.window == WindowInfo(
+        size=64,
+        sizes=(32, 64),
+        break_even=2 * 16 + 32,
+        evidence_sentences=1,
+        evidence_for="all",
+    )
+    assert info.window.settings() == WindowSettings(64, 0, (32, 64), 64, 1, "all")
     logged = log_of(tmp_path)
     assert {line["learned_weight/support"] for line in logged} - {"", "1.0"}, "it has moved"
     cosine = "gradient_cosine/relevance_utilization"
-    assert [line["step"] for line in logged if line[cosine]] == ["0", "2", "4"]
+    assert [line["step"] for line in logged if line[cosine]] == ["0", "2", "4", "6", "8", "10"]
     assert all(-1.001 <= float(line[cosine]) <= 1.001 for line in logged if line[cosine])
     for head in ("support", "relevance", "utilization"):
         assert all(float(line[f"head/{head}"]) >= 0 for line in logged if line[f"head/{head}"])

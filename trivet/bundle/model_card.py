@@ -50,8 +50,19 @@ def _use(info: BundleInfo) -> str:
         'evaluator = trivet.Evaluator("path/to/this/folder")\n'
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
         f"Inputs are split into windows of {_lengths(info)} tokens with a stride overlap of "
-        f"{info.window.stride_overlap}. Window and thresholds belong to the weights; no option "
-        "changes them."
+        f"{info.window.stride_overlap}. {_evidence(info)}Window and thresholds belong to the "
+        "weights; no option changes them."
+    )
+
+
+def _evidence(info: BundleInfo) -> str:
+    count = info.window.evidence_sentences
+    if not count:
+        return ""
+    several = " of several windows" if info.window.evidence_for == "several" else ""
+    return (
+        f"Examples{several} have evidence windows, which show the {count} context sentences that "
+        "share most with each response sentence. "
     )
 
 

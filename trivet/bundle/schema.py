@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
+from trivet.data.windows import EvidenceFor, WindowSettings
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
 from trivet.records import BundleError
 
@@ -65,12 +66,21 @@ class WindowInfo(_Part):
             is the only one.
         break_even: Positions at which attention costs as much as the rest of the encoder; required
             with ``sizes``.
+        evidence_sentences: Context sentences for each response sentence in the evidence windows;
+            0 for none of these.
+        evidence_for: Examples with evidence windows: those of several windows, or all.
     """
 
     size: int = Field(gt=0)
     stride_overlap: int = Field(default=0, ge=0)
     sizes: tuple[int, ...] = ()
     break_even: int | None = Field(default=None, gt=0)
+    evidence_sentences: int = Field(default=0, ge=0)
+    evidence_for: EvidenceFor = "several"
+
+    def settings(self) -> WindowSettings:
+        """Return the settings for ``data.windows``."""
+        return WindowSettings(**self.model_dump())
 
 
 class SpecialTokenIds(_Part):

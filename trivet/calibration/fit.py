@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from trivet.data.tokenization import BoolArray
+from trivet.model.aggregate import join_evidence
 from trivet.model.architecture import Reduction
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 from trivet.records import DataError
@@ -71,6 +72,7 @@ class HeadLogits:
     verdict: Tensor  # labels of responses: 1, 0 or NaN; all NaN for context heads [B]
     weight: Tensor  # of examples [B]
     lexical_overlap: Tensor | None = None  # of each copy's sentence [M]; None where unknown
+    is_evidence: Tensor | None = None  # copies in evidence windows [M]; None if there are none
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
         verdict=head.verdict[rows],
         weight=head.weight[rows],
         lexical_overlap=None if head.lexical_overlap is None else head.lexical_overlap[copies],
+        is_evidence=None if head.is_evidence is None else head.is_evidence[copies],
     )
 
 
@@ -202,7 +205,7 @@ def _fit_linear(
 def _fit_knots(head: HeadLogits, loss: Callable[[Tensor], Tensor], linear: LinearMap) -> Map:
     """Fit a piecewise-linear map with knots at quantiles of the logits."""
     margins = _margin(head.logits)
-    if head.token is not None:
+    if head.token is not None and head.is_evidence is None:
         margins = _highest(margins, head.token, len(head.sentence))
     places = np.quantile(margins.numpy(), np.linspace(_TAIL, 1 - _TAIL, KNOTS))
     # Nearly equal knots would have an undetermined slope.
@@ -262,7 +265,13 @@ def _margin(logits: Tensor) -> Tensor:
 def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Probabilities:
     """Join like ``trivet.model.aggregate``, over ragged examples; margins are [M] or [T]."""
     count = len(head.sentence)
-    if head.token is not None and len(margins) != count:
+    if head.token is not None and head.is_evidence is not None:
+        ordinary, gathered = (
+            _highest(margins[some], head.token[some], count)
+            for some in (~head.is_evidence, head.is_evidence)
+        )
+        margins = join_evidence(ordinary, gathered, gathered > -torch.inf)
+    elif head.token is not None and len(margins) != count:
         margins = _highest(margins, head.token, count)
     tokens = margins.sigmoid()
     sizes = torch.bincount(head.sentence, minlength=len(head.row)).clamp(min=1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trivet.calibration.fit import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.tokenization import IntArray
+from trivet.data.tokenization import BoolArray, IntArray
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HeadName
@@ -25,6 +25,7 @@ class _Row:
 
     logits: FloatArray
     copies: IntArray
+    is_evidence: BoolArray  # of the copies
     sentence: IntArray
     truth: FloatArray
     lexical_overlap: FloatArray
@@ -56,7 +57,7 @@ def tokens_read(item: Item) -> int:
 
 
 def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[HeadName, _Row]:
-    windows = collate_items([item], pad).windows
+    windows, is_evidence, *_ = collate_items([item], pad)
     logits = _logits(model, windows[:3], call_windows)
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
     context_at = windows.context_at[0, : len(layout.context_row)]
@@ -68,6 +69,7 @@ def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[Head
     support = _Row(
         logits=(logits.support.reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
         copies=shown.sum(-1).numpy(),
+        is_evidence=is_evidence.expand_as(shown)[shown].numpy(),
         sentence=read.response_sentence,
         truth=_supported(read.response_sentence_spans, labels),
         lexical_overlap=shared.numpy().astype(np.float64),
@@ -84,6 +86,7 @@ def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[Head
         found[name] = _Row(
             logits=model.with_overlap(name, values, context_at, overlap).numpy(),
             copies=np.ones(len(context_at), dtype=np.int64),
+            is_evidence=np.zeros(len(context_at), dtype=np.bool_),
             sentence=read.context_sentence,
             truth=_marked(read.context_sentence_spans, spans),
             lexical_overlap=overlap.numpy().astype(np.float64),
@@ -108,6 +111,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
     several = bool((copies != 1).any())
+    is_evidence = np.concatenate([row.is_evidence for row in rows])
     return HeadLogits(
         logits=torch.from_numpy(np.concatenate([row.logits for row in rows]).astype(np.float64)),
         token=torch.from_numpy(np.repeat(np.arange(len(copies)), copies)) if several else None,
@@ -119,6 +123,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
         verdict=verdict,
         weight=weight,
         lexical_overlap=torch.from_numpy(np.concatenate([row.lexical_overlap for row in rows])),
+        is_evidence=torch.from_numpy(is_evidence) if is_evidence.any() else None,
     )
 
 

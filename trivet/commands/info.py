@@ -10,7 +10,7 @@ from trivet.commands.shared import BundleOption
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trivet.bundle.schema import BundleInfo, ScoreInfo
+    from trivet.bundle.schema import BundleInfo, ScoreInfo, WindowInfo
 
 
 def info(bundle: BundleOption = None) -> None:
@@ -47,6 +47,7 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
         "Windows": [
             ("size", f"{' or '.join(map(str, window.sizes or (window.size,)))} tokens"),
             ("stride overlap", f"{window.stride_overlap} tokens"),
+            ("evidence", _evidence(window)),
         ],
         "Thresholds": [
             (name, f"{getattr(thresholds, name):.3f}") for name in ("adherence", "sentence", "span")
@@ -63,6 +64,14 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
             table.add_row(Text(visible(name)), Text(visible(value)))
         parts += [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
     return Group(*parts, *_scores(info.scores))
+
+
+def _evidence(window: WindowInfo) -> str:
+    """Return a description of the evidence windows."""
+    if not window.evidence_sentences:
+        return "no evidence windows"
+    some = "" if window.evidence_for == "all" else ", examples of several windows"
+    return f"{window.evidence_sentences} context sentences for each response sentence{some}"
 
 
 def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:

@@ -60,6 +60,13 @@ class RunLogger(Enum):
     mlflow = "mlflow"
 
 
+class EvidenceFor(Enum):
+    """Examples with evidence windows."""
+
+    several = "several"
+    all = "all"
+
+
 class Precision(Enum):
     """Precision of the encoder; heads and losses are always fp32."""
 
@@ -102,6 +109,9 @@ class WindowConfig:
     stride_overlap: int = 0  # tokens shared by neighbouring windows
     # Window sizes, the last is size; each example uses the cheapest. Empty: size alone.
     sizes: list[int] = field(default_factory=list)
+    # Context sentences for each response sentence in the evidence windows; 0: no such windows.
+    evidence_sentences: int = 0
+    evidence_for: EvidenceFor = EvidenceFor.several  # or all examples
 
     def __post_init__(self) -> None:
         rises = not self.sizes or sorted({*self.sizes, self.size}) == self.sizes
@@ -110,6 +120,8 @@ class WindowConfig:
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
         shared = self.stride_overlap
         _check(0 <= shared < self.size, "window.stride_overlap", shared, "in [0, window.size)")
+        named = self.evidence_sentences
+        _check(named >= 0, "window.evidence_sentences", named, "at least 0")
 
 
 @dataclass

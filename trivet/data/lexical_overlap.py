@@ -19,6 +19,7 @@ from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 # tells how rare its piece is. Below about this id it tells nothing.
 _COMMON = 1000
 
+_TIE = 1e-6  # weight of the question between sentences that share the same with the response
 _TINY = np.finfo(np.float64).tiny  # least denominator, so that 0 / 0 is 0
 
 
@@ -43,19 +44,28 @@ class Overlaps(NamedTuple):
         question: Overlap of context tokens with the question. *Shape:* [C].
         response: Overlap of context tokens with the response. *Shape:* [C].
         context: Overlap of response tokens with the contexts. *Shape:* [R].
+        sources: Context sentences that share most with each response sentence, best first; of
+            equals, those that share most with the question. *Shape:* [S, at most ``sources``].
     """
 
     question: FloatArray
     response: FloatArray
     context: FloatArray
+    sources: IntArray
 
 
-def count_overlaps(tokenized: TokenizedExample) -> Overlaps:
-    """Count the words that an example's sentences share, weighted by rarity."""
+def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
+    """Count the words that an example's sentences share, weighted by rarity.
+
+    Args:
+        tokenized: The example.
+        sources: Number of context sentences to name for each response sentence.
+    """
     answer, sentence_of = tokenized.response.ids, tokenized.context_sentence
     if not len(sentence_of):
         nothing = np.zeros(0, dtype=np.float32)
-        return Overlaps(nothing, nothing, np.zeros(len(answer), dtype=np.float32))
+        none = np.zeros((len(tokenized.response_sentence_spans), 0), dtype=np.int64)
+        return Overlaps(nothing, nothing, np.zeros(len(answer), dtype=np.float32), none)
     # The words of the contexts, each once per sentence.
     width = int(tokenized.context.ids.max()) + 1
     sentence, ids = np.divmod(_distinct(sentence_of * width + tokenized.context.ids), width)
@@ -75,6 +85,7 @@ def count_overlaps(tokenized: TokenizedExample) -> Overlaps:
     by_response = np.bincount(sentence, weight, minlength=count)
     best = np.zeros(count)
     found = np.zeros(len(tokenized.response_sentence_spans))
+    named = np.zeros((len(found), min(sources, count)), dtype=np.int64)
     if len(answer):
         cuts = np.flatnonzero(np.diff(tokenized.response_sentence)) + 1
         for number, own in enumerate(np.split(answer, cuts)):
@@ -83,6 +94,9 @@ def count_overlaps(tokenized: TokenizedExample) -> Overlaps:
             np.maximum(best, shared / max(shared.max(), _TINY), out=best)
             most = np.bincount(sentence[at], rarity[at], minlength=count).max()
             found[number] = most / max(np.log1p(_distinct(own) / _COMMON).sum(), _TINY)
+            if sources:
+                order = np.argsort(-(shared + _TIE * relative), kind="stable")
+                named[number] = order[:sources]
         found = (found + found.mean()) / 2
     relative = by_response / max(by_response.max(), _TINY)
     response = (by_response / total + relative + best) / 3
@@ -90,6 +104,7 @@ def count_overlaps(tokenized: TokenizedExample) -> Overlaps:
         question=question.astype(np.float32)[sentence_of],
         response=response.astype(np.float32)[sentence_of],
         context=found.astype(np.float32)[tokenized.response_sentence],
+        sources=named,
     )
 
 

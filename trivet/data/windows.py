@@ -12,17 +12,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from trivet.data.evidence import Evidence, choose_evidence
 from trivet.data.lexical_overlap import count_overlaps
-from trivet.data.tokenization import FloatArray, IntArray, SpecialTokens, TokenizedExample
+from trivet.data.tokenization import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    SpecialTokens,
+    TokenizedExample,
+)
 from trivet.records import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
 Array = Any
+EvidenceFor = Literal["several", "all"]
 
 FRAME = 4  # [CLS] ... [SEP] question [SEP] response [SEP]
 QUESTION_SHARE = 4  # a question may fill one fourth of a window
@@ -40,7 +48,7 @@ class Plan(NamedTuple):
         size: Window length.
         chunks: First and one-past-last response token of each chunk.
         room: Number of positions for context in a window.
-        windows: Number of windows, if every slice were full.
+        windows: Number of windows, if every slice were full and every chunk had evidence.
         cut: Number of question tokens that do not fit.
         work: Computation of an encoder on these windows, in positions; only ratios are meaningful.
     """
@@ -64,14 +72,23 @@ class WindowSettings:
             if ``size`` is the only one.
         break_even: Number of positions at which a window's attention costs as much as its dense
             matmuls; needed to choose among ``sizes`` (``model.trunk.break_even``).
+        evidence_sentences: Number of context sentences for each response sentence in the evidence
+            windows; 0 for none of these.
+        evidence_for: Examples with evidence windows: those of several slices, or all.
     """
 
     size: int = 512
     stride_overlap: int = 0
     sizes: tuple[int, ...] = ()
     break_even: int | None = None
+    evidence_sentences: int = 0
+    evidence_for: EvidenceFor = "several"
 
     def __post_init__(self) -> None:
+        if self.evidence_sentences < 0:
+            raise WindowError(
+                f"window.evidence_sentences ({self.evidence_sentences}) must be at least 0"
+            )
         if self.sizes and (sorted({*self.sizes, self.size}) != list(self.sizes)):
             raise WindowError(
                 f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
@@ -123,7 +140,8 @@ class WindowSettings:
                 full, last = room + other, rest + other
                 work += (slices - 1) * full * (full / even + 1) + last * (last / even + 1)
             cut = len(tokenized.question.ids) - question
-            plans.append(Plan(size, chunks, room, len(chunks) * slices, cut, work))
+            shown = slices + (self.evidence_sentences > 0)
+            plans.append(Plan(size, chunks, room, len(chunks) * shown, cut, work))
         if len(plans) == 1:
             return plans[0]
         cut = min(plan.cut for plan in plans)
@@ -139,7 +157,8 @@ class Layout:
         window_size: Most positions in a window.
         rows: Token ids of each window.
         segments: 0 for context and question, 1 for the response. Same lengths as ``rows``.
-        response_row: Row of the k-th copy of each response token, -1 for none. *Shape:* [R, K].
+        response_row: Row of the k-th copy of each response token, -1 for none. If there are
+            evidence windows, the last copies are in these. *Shape:* [R, K].
         response_column: Column of the same copy. *Shape:* [R, K].
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Column of the same copy. *Shape:* [C].
@@ -147,7 +166,9 @@ class Layout:
         question_overlap, response_overlap, context_overlap: As in ``Windows``, without padding.
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
-        row_context: First and one-past-last context token that each row shows. *Shape:* [rows, 2].
+        row_context: Numbers of the context tokens that each row shows, rising.
+        row_is_evidence: Whether each row is an evidence window. It owns no context token, and has
+            its own part in the joining (``model.aggregate``). *Shape:* [rows].
         cut_question_tokens: Number of question tokens that did not fit.
         response_chunks: Number of chunks in which the response is read.
     """
@@ -165,7 +186,8 @@ class Layout:
     context_overlap: FloatArray
     response_sentence: IntArray
     sentences: int
-    row_context: IntArray
+    row_context: tuple[IntArray, ...]
+    row_is_evidence: BoolArray
     cut_question_tokens: int
     response_chunks: int
 
@@ -211,7 +233,8 @@ def lay_out(
 
     A question over a fourth of the window is cut, and ``cut_question_tokens`` counts the rest. A
     response over half of it is read in chunks, and each chunk is shown with every slice of the
-    contexts.
+    contexts. After these ordinary windows, an evidence window for each chunk shows the context
+    sentences that share most with it; there is none if it would repeat an ordinary window.
     """
     plan = settings.plan(tokenized)
     chunks = plan.chunks
@@ -221,39 +244,49 @@ def lay_out(
     passage_ends = np.concatenate([[0], np.cumsum(np.diff(tokenized.context_index) != 0)])
     place = np.arange(count) + passage_ends[:count]
     slices = _cut(tokenized.context_sentence, place, plan.room, settings.stride_overlap)
+    overlaps = count_overlaps(tokenized, settings.evidence_sentences)
+    evidence: list[Evidence] = []
+    several = len(slices) > 1
+    if overlaps.sources.size and (several or settings.evidence_for == "all"):
+        room = plan.size - len(question) - FRAME
+        found = choose_evidence(tokenized, overlaps.sources, chunks, room)
+        evidence = [each for each in found if several or len(each.shown) < count]
 
     rows: list[IntArray] = []
     segments: list[IntArray] = []
-    row_context: list[tuple[int, int]] = []
-    response_row = np.full((answer, len(slices)), -1, dtype=np.int64)
+    row_context: list[IntArray] = []
+    response_row = np.full((answer, len(slices) + bool(evidence)), -1, dtype=np.int64)
     response_column = response_row.copy()
     context_row = np.full(count, -1, dtype=np.int64)
     context_column = context_row.copy()
     nearest = np.full(count, np.inf)
+
+    def add(chunk: tuple[int, int], shown: IntArray, columns: IntArray, copy: int) -> None:
+        """Add a row that shows some context tokens in some columns, and a chunk."""
+        head = np.full(int(columns[-1]) + 1 if len(columns) else 1, special.sep, dtype=np.int64)
+        head[0] = special.cls
+        head[columns] = tokenized.context.ids[shown]
+        ids = tokenized.response.ids[slice(*chunk)]
+        row = np.concatenate([head, [special.sep], question, [special.sep], ids, [special.sep]])
+        begin = len(head) + len(question) + 2
+        response_row[slice(*chunk), copy] = len(rows)
+        response_column[slice(*chunk), copy] = np.arange(begin, begin + len(ids))
+        rows.append(row)
+        segments.append((np.arange(len(row)) >= begin).astype(np.int64))
+        row_context.append(shown)
+
     for number, (start, stop) in enumerate(slices):
         columns = 1 + place[start:stop] - (place[start] if stop > start else 0)
-        width = int(columns[-1]) + 1 if stop > start else 1
-        head = np.full(width, special.sep, dtype=np.int64)
-        head[0] = special.cls
-        head[columns] = tokenized.context.ids[start:stop]
         # If two slices show a token, the copy nearer the middle of its slice counts.
         distance = np.abs(np.arange(start, stop) - (start + stop - 1) / 2)
         owned = np.flatnonzero(distance < nearest[start:stop])
         nearest[start + owned] = distance[owned]
         context_row[start + owned] = len(rows)
         context_column[start + owned] = columns[owned]
-        for first, last in chunks:
-            chunk = tokenized.response.ids[first:last]
-            row = np.concatenate(
-                [head, [special.sep], question, [special.sep], chunk, [special.sep]]
-            )
-            begin = width + len(question) + 2
-            response_row[first:last, number] = len(rows)
-            response_column[first:last, number] = np.arange(begin, begin + len(chunk))
-            rows.append(row)
-            segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-            row_context.append((start, stop))
-    overlaps = count_overlaps(tokenized)
+        for chunk in chunks:
+            add(chunk, np.arange(start, stop), columns, number)
+    for each in evidence:
+        add(*each, copy=len(slices))
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]
@@ -271,7 +304,8 @@ def lay_out(
         context_overlap=overlaps.context,
         response_sentence=tokenized.response_sentence,
         sentences=len(tokenized.response_sentence_spans),
-        row_context=np.asarray(row_context, dtype=np.int64).reshape(-1, 2),
+        row_context=tuple(row_context),
+        row_is_evidence=np.arange(len(rows)) >= len(rows) - len(evidence),
         cut_question_tokens=plan.cut,
         response_chunks=len(chunks),
     )
@@ -344,34 +378,3 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
             )
         first += len(layout.rows)
     return windows
-
-
-def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]:
-    """Return a layout of some of a layout's rows, and the numbers of its context tokens.
-
-    For examples with more windows than one call of a backend takes. The part keeps all response
-    tokens, with the copies in these rows, and the context tokens whose counting copy is in them;
-    their numbers in the whole have *shape* [part's C].
-    """
-    chosen = np.asarray(rows, dtype=np.int64)
-    renumber = np.full(len(layout.rows) + 1, -1, dtype=np.int64)  # the last entry is for row -1
-    renumber[chosen] = np.arange(len(chosen))
-    response_row = renumber[layout.response_row]
-    shown = np.flatnonzero((response_row >= 0).any(axis=0))
-    # The counting copies are among the context tokens that the rows show.
-    first, last = layout.row_context[chosen, 0].min(), layout.row_context[chosen, 1].max()
-    held = first + np.flatnonzero(renumber[layout.context_row[first:last]] >= 0)
-    part = replace(
-        layout,
-        rows=tuple(layout.rows[row] for row in chosen),
-        segments=tuple(layout.segments[row] for row in chosen),
-        response_row=response_row[:, shown],
-        response_column=layout.response_column[:, shown],
-        context_row=renumber[layout.context_row[held]],
-        context_column=layout.context_column[held],
-        context_weight=layout.context_weight[held],
-        question_overlap=layout.question_overlap[held],
-        response_overlap=layout.response_overlap[held],
-        row_context=layout.row_context[chosen],
-    )
-    return part, held

@@ -12,7 +12,6 @@ from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_o
 from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, Thresholds, read_bundle
-from trivet.data.windows import WindowSettings
 from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result, to_token_verdicts
@@ -99,10 +98,7 @@ class Evaluator:
             self.limits = BatchLimits(shaped.positions, shaped.step, shaped.most_windows)
         self.workers = workers_of(self.backend)
         self._pool = WorkerPool(self.workers)
-        window = self.bundle.info.window
-        settings = WindowSettings(
-            window.size, window.stride_overlap, window.sizes, window.break_even
-        )
+        settings = self.bundle.info.window.settings()
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import threading
 from collections.abc import Iterable, Sequence
@@ -13,8 +14,8 @@ import numpy.typing as npt
 
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.tokenization import FloatArray, IntArray
-from trivet.data.windows import Layout, Windows, collate, take_windows
-from trivet.model.aggregate import Outputs, join, weakest
+from trivet.data.windows import Layout, Windows, collate
+from trivet.model.aggregate import Outputs, join, join_evidence_probs, weakest
 from trivet.model.architecture import Reduction
 from trivet.records import BackendError
 
@@ -39,6 +40,16 @@ class BatchLimits(NamedTuple):
         return room if self.most_windows is None else min(room, self.most_windows)
 
 
+class WindowSlice(NamedTuple):
+    """Some windows of an example, all ordinary or all evidence windows, laid out alone."""
+
+    example: WindowAccumulator
+    is_evidence: bool
+    layout: Layout
+    response: IntArray  # numbers of the response tokens that they show
+    context: IntArray  # numbers of the context tokens whose counting copy they hold
+
+
 class WindowAccumulator:
     """Token probabilities of one example, collected over several backend calls. Thread-safe."""
 
@@ -50,11 +61,18 @@ class WindowAccumulator:
         # Before any window ran, nothing is supported, relevant or utilized.
         tokens = len(layout.context_row)
         self._support: FloatArray = np.zeros(len(layout.response_sentence), np.float32)
+        self._evidence: FloatArray = np.full(len(layout.response_sentence), np.nan, np.float32)
         self._relevance: FloatArray = np.zeros(tokens, np.float32)
         self._utilization: FloatArray = np.zeros(tokens, np.float32)
 
-    def take(self, rows: Sequence[int]) -> tuple[Layout, IntArray, IntArray]:
-        """Return some windows, and the numbers of their response and context tokens."""
+    def take(self, rows: Sequence[int]) -> list[WindowSlice]:
+        """Return some windows; ordinary and evidence windows apart, since they join differently."""
+        gathered = [row for row in rows if self.layout.row_is_evidence[row]]
+        ordinary = [row for row in rows if not self.layout.row_is_evidence[row]]
+        kinds = ((False, ordinary), (True, gathered))
+        return [self._take(is_evidence, some) for is_evidence, some in kinds if some]
+
+    def _take(self, is_evidence: bool, rows: Sequence[int]) -> WindowSlice:
         part, context = take_windows(self.layout, rows)
         response = np.flatnonzero((part.response_row >= 0).any(axis=1))
         shown = dataclasses.replace(
@@ -65,54 +83,63 @@ class WindowAccumulator:
             response_sentence=np.zeros(len(response), dtype=np.int64),
             sentences=1,  # the pool of a very long response would not fit in memory
         )
-        return shown, response, context
+        return WindowSlice(self, is_evidence, shown, response, context)
 
     def fail(self, error: BackendError) -> None:
         """Keep the error of a call, unless there is one."""
         with self._lock:
             self.error = self.error or error
 
-    def add(self, response: IntArray, context: IntArray, answer: Outputs, b: int) -> None:
-        """Add row ``b`` of an answer, for some response and context tokens, unless one failed."""
+    def add(self, part: WindowSlice, answer: Outputs, b: int) -> None:
+        """Add row ``b`` of an answer, unless a call failed."""
         with self._lock:
             if self.error is not None:
                 return
-            r, c = len(response), len(context)
+            r, c = len(part.response), len(part.context)
             try:
                 support = probabilities(answer.support_probs[b, :r], "support_probs")
                 relevance = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
                 utilization = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
-                # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-                self._support[response] = np.maximum(self._support[response], support)
-                self._relevance[context] = relevance
-                self._utilization[context] = utilization
             except BackendError as error:
                 self.error = error
+                return
+            if part.is_evidence:
+                self._evidence[part.response] = support
+                return
+            # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+            self._support[part.response] = np.maximum(self._support[part.response], support)
+            self._relevance[part.context] = relevance
+            self._utilization[part.context] = utilization
 
     def join(self, faithfulness: Reduction) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call."""
         if self.error is not None:
             raise self.error
+        gathered = ~np.isnan(self._evidence)
+        all_support = join_evidence_probs(self._support, self._evidence, gathered)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
             if end - cuts[-1] >= _BLOCK:
                 cuts.append(int(end))
-        ends = [*cuts[1:], len(self._support)]
-        blocks = [self._join_block(*block, faithfulness) for block in zip(cuts, ends, strict=True)]
+        ends = [*cuts[1:], len(all_support)]
+        blocks = [
+            self._join_block(all_support[start:stop], start, faithfulness)
+            for start, stop in zip(cuts, ends, strict=True)
+        ]
         weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
         return blocks[0]._replace(
-            support_probs=self._support[None],
+            support_probs=all_support[None],
             sentence_support=np.concatenate([block.sentence_support for block in blocks], axis=-1),
             faithfulness=weakest(weakest_of_each, np.ones_like(weakest_of_each, dtype=np.bool_)),
         )
 
-    def _join_block(self, start: int, stop: int, faithfulness: Reduction) -> Outputs:
-        """Join the response tokens of some whole sentences."""
-        real, tokens = stop - start, max(1, stop - start)  # no tokens: one of padding
+    def _join_block(self, known: FloatArray, start: int, faithfulness: Reduction) -> Outputs:
+        """Join the response tokens of some whole sentences, from the token ``start`` on."""
+        real, tokens = len(known), max(1, len(known))  # no tokens: one of padding
         support = np.zeros((1, tokens), dtype=np.float32)
-        support[0, :real] = self._support[start:stop]
-        sentence = self.layout.response_sentence[start:stop]
+        support[0, :real] = known
+        sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
         pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
@@ -129,7 +156,7 @@ class BackendCall:
         """Group windows by example; ``number`` is the position among the calls of a job."""
         self.number = number
         self.answer: Outputs | BackendError | None = None  # none before the call and if skipped
-        self._tokens: list[tuple[IntArray, IntArray]] = []  # of the response, of the context
+        self._slices: list[WindowSlice] = []
         self._rows: dict[WindowAccumulator, list[int]] = {}
         for example, row in windows:
             self._rows.setdefault(example, []).append(row)
@@ -143,9 +170,9 @@ class BackendCall:
 
     def collate(self, pad: int) -> Windows:
         """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
-        parts = [example.take(sorted(rows)) for example, rows in self._rows.items()]
-        self._tokens = [(response, context) for _, response, context in parts]
-        return collate([layout for layout, _, _ in parts], pad)
+        taken = (example.take(sorted(rows)) for example, rows in self._rows.items())
+        self._slices = list(itertools.chain.from_iterable(taken))
+        return collate([part.layout for part in self._slices], pad)
 
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
         """Run the backend and keep its answer or error; ``at_once`` calls run, with this one."""
@@ -166,8 +193,8 @@ class BackendCall:
             for example in self._rows:
                 example.fail(self.answer)
         elif self.answer is not None:
-            for b, (example, tokens) in enumerate(zip(self._rows, self._tokens, strict=True)):
-                example.add(*tokens, self.answer, b)
+            for b, part in enumerate(self._slices):
+                part.example.add(part, self.answer, b)
 
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
@@ -186,6 +213,41 @@ def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> li
     windows = [(each, row) for each in examples for row in range(len(each.layout.rows))]
     calls = pack([len(each.layout.rows[row]) for each, row in windows], limits)
     return [BackendCall([windows[n] for n in call], number) for number, call in enumerate(calls)]
+
+
+def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]:
+    """Return a layout of some of a layout's rows, and the numbers of its context tokens.
+
+    For examples with more windows than one call of a backend takes. The part keeps all response
+    tokens, with the copies in these rows, and the context tokens whose counting copy is in them;
+    their numbers in the whole have *shape* [part's C].
+    """
+    chosen = np.asarray(rows, dtype=np.int64)
+    renumber = np.full(len(layout.rows) + 1, -1, dtype=np.int64)  # the last entry is for row -1
+    renumber[chosen] = np.arange(len(chosen))
+    response_row = renumber[layout.response_row]
+    shown = np.flatnonzero((response_row >= 0).any(axis=0))
+    # The counting copies are among the context tokens that the ordinary rows show, without gaps.
+    spans = [layout.row_context[row] for row in chosen[~layout.row_is_evidence[chosen]]]
+    spans = [span for span in spans if len(span)]
+    first = min((int(span[0]) for span in spans), default=0)
+    last = max((int(span[-1]) + 1 for span in spans), default=0)
+    held = first + np.flatnonzero(renumber[layout.context_row[first:last]] >= 0)
+    part = dataclasses.replace(
+        layout,
+        rows=tuple(layout.rows[row] for row in chosen),
+        segments=tuple(layout.segments[row] for row in chosen),
+        response_row=response_row[:, shown],
+        response_column=layout.response_column[:, shown],
+        context_row=renumber[layout.context_row[held]],
+        context_column=layout.context_column[held],
+        context_weight=layout.context_weight[held],
+        question_overlap=layout.question_overlap[held],
+        response_overlap=layout.response_overlap[held],
+        row_context=tuple(layout.row_context[row] for row in chosen),
+        row_is_evidence=layout.row_is_evidence[chosen],
+    )
+    return part, held
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:

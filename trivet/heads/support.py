@@ -17,7 +17,7 @@ from trivet.heads.token_head import TokenHead, sum_of_means
 from trivet.records import ConfigError
 
 CLASSES = ("entailment", "neutral", "contradiction")
-_ENTAILMENT, _CONTRADICTION = 0, 2
+_CONTRADICTION = 2
 _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 
 
@@ -39,6 +39,7 @@ def window_loss(
 def token_loss(
     logits: Tensor,
     response_at: Tensor,
+    joined: Tensor,
     token_supported: Tensor,
     weight: Tensor,
     unsupported_weight: float,
@@ -47,16 +48,15 @@ def token_loss(
 
     Supported tokens: -log of the joined probability, since one supporting window is enough.
     Unsupported tokens: cross-entropy of contradiction in every window. Labels are 1, 0, or -1 where
-    unknown; the position of a copy is -1 for none.
+    unknown; the position of a copy is -1 for none. ``joined`` is the logit of the joined support.
 
-    *Shapes:* [B, R, K, 3], [B, R, K], [B, R], [B] -> [].
+    *Shapes:* [B, R, K, 3], [B, R, K], [B, R] x 2, [B] -> [].
     """
     log_probs = logits.log_softmax(dim=-1)
     shown = response_at >= 0
-    somewhere = log_probs[..., _ENTAILMENT].masked_fill(~shown, float("-inf")).amax(dim=-1)
     nowhere = (log_probs[..., _CONTRADICTION] * shown).sum(-1) / shown.sum(-1).clamp(min=1)
     known = token_supported >= 0
-    log_likelihood = torch.where(token_supported == 1, somewhere, nowhere)
+    log_likelihood = torch.where(token_supported == 1, nn.functional.logsigmoid(joined), nowhere)
     loss = -log_likelihood.masked_fill(~known, 0.0)
     counts = known * torch.where(token_supported == 0, unsupported_weight, 1.0)
     return sum_of_means(loss, counts, weight)

@@ -18,6 +18,7 @@ from trivet.model.architecture import Reduction
 
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
+_FINEST = 1e-7
 
 
 class Outputs(NamedTuple):
@@ -70,6 +71,42 @@ def supported_anywhere(window_support: Array, response_at: Array, nothing: float
     """
     xp = _namespace(window_support)
     return xp.max(gather_tokens(window_support, response_at, nothing), axis=-1)
+
+
+def split_evidence(response_at: Array, is_evidence: Array) -> tuple[Array, Array]:
+    """Return the copies in ordinary windows and those in evidence windows, -1 for the others.
+
+    *Shapes:* [B, R, K], [B, K] -> [B, R, K] x 2.
+    """
+    xp = _namespace(response_at)
+    chosen = is_evidence[:, None, :]
+    return xp.where(chosen, -1, response_at), xp.where(chosen, response_at, -1)
+
+
+def join_evidence(support_logits: Array, evidence_logits: Array, gathered: Array) -> Array:
+    """Return each token's support by ordinary windows and by its evidence window, as logits.
+
+    It is the mean of the two: gathered evidence is a second opinion. Their maximum would make it
+    one more place where support may be. *Shapes:* any x 3; ``gathered`` is false without evidence
+    window, which leaves the first as it is.
+    """
+    xp = _namespace(support_logits)
+    return xp.where(gathered, (support_logits + evidence_logits) / 2, support_logits)
+
+
+def join_evidence_probs(support_probs: Array, evidence_probs: Array, gathered: Array) -> Array:
+    """Return the same as ``join_evidence`` for probabilities.
+
+    Probabilities nearer to 0 or 1 than float32 can tell count as 1e-7 from it.
+    """
+    xp = _namespace(support_probs)
+
+    def logits(probs: Array) -> Array:
+        inner = xp.clip(probs, _FINEST, 1 - _FINEST)
+        return xp.log(inner) - xp.log1p(-inner)
+
+    joined = join_evidence(logits(support_probs), logits(evidence_probs), gathered)
+    return xp.where(gathered, 1 / (1 + xp.exp(-joined)), support_probs)
 
 
 def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from trivet.heads.token_head import TokenHead
-from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.model.aggregate import (
+    Outputs,
+    gather_tokens,
+    join,
+    join_evidence,
+    split_evidence,
+    supported_anywhere,
+)
 from trivet.model.architecture import Granularity, HeadName, Reduction
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
 from trivet.model.multi_trunk import AnyTrunk, make_trunk
@@ -148,19 +155,29 @@ class RagModel(nn.Module):
         response_overlap: Tensor,
         context_overlap: Tensor,
         sentence_pool: Tensor,
+        is_evidence: Tensor | None = None,
     ) -> Outputs:
-        """Join logits of windows into probabilities of tokens, sentences and examples."""
+        """Join logits of windows into probabilities of tokens, sentences and examples.
+
+        ``is_evidence`` tells which copies of response tokens are in evidence windows, [B, K]. The
+        exported graph has no such input: there the copies in evidence windows are an example of
+        their own, which the host joins with the others (``evaluation.packing``).
+        """
         relevance = self.with_overlap("relevance", logits.relevance, context_at, question_overlap)
+        relevance = self._calibrated("relevance", relevance)
         used = self.with_overlap("utilization", logits.utilization, context_at, response_overlap)
-        margins = entailment_logit(logits.support).reshape(-1)
-        # The maximum of logits is that of probabilities.
-        support = supported_anywhere(margins, response_at, nothing=_NOWHERE)
-        support = support + self.lexical_overlap["support"] * context_overlap
+        used = self._calibrated("utilization", used)
+
+        def calibrated(support: Tensor) -> Tensor:
+            support = support + self.lexical_overlap["support"] * context_overlap
+            return self._calibrated("support", support)
+
+        support = join_support(logits.support, response_at, is_evidence, calibrated)
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         return join(
-            support_probs=torch.where(shown, self._probs("support", support), 0.0),
-            relevance_probs=torch.where(real, self._probs("relevance", relevance), 0.0),
-            utilization_probs=torch.where(real, self._probs("utilization", used), 0.0),
+            support_probs=torch.where(shown, support.sigmoid(), 0.0),
+            relevance_probs=torch.where(real, relevance.sigmoid(), 0.0),
+            utilization_probs=torch.where(real, used.sigmoid(), 0.0),
             response_mask=shown,
             context_weight=context_weight,
             sentence_pool=sentence_pool,
@@ -174,11 +191,9 @@ class RagModel(nn.Module):
         gathered: Tensor = gather_tokens(logits.reshape(-1), context_at)
         return gathered + self.lexical_overlap[name] * overlap
 
-    def _probs(self, name: str, logits: Tensor) -> Tensor:
-        """Return a head's calibrated probabilities."""
-        if name in self.calibration:
-            logits = self.calibration[name](logits)
-        return logits.sigmoid()
+    def _calibrated(self, name: str, logits: Tensor) -> Tensor:
+        """Return a head's calibrated logits."""
+        return self.calibration[name](logits) if name in self.calibration else logits
 
     def forward(
         self,
@@ -205,6 +220,32 @@ class RagModel(nn.Module):
             context_overlap,
             sentence_pool,
         )
+
+
+def join_support(
+    support: Tensor,
+    response_at: Tensor,
+    is_evidence: Tensor | None,
+    calibrated: Callable[[Tensor], Tensor] = lambda logits: logits,
+) -> Tensor:
+    """Return the logit of each response token's support. *Shape:* [B, R].
+
+    Args:
+        support: Logits of the support head. *Shape:* [N, L, 3].
+        response_at: As in ``Windows``. *Shape:* [B, R, K].
+        is_evidence: Copies in evidence windows, if there are any. *Shape:* [B, K].
+        calibrated: Rising map of the logits before ordinary and evidence windows are joined.
+    """
+    margins = entailment_logit(support).reshape(-1)
+    if is_evidence is None:
+        # The maximum of logits is that of probabilities.
+        return calibrated(supported_anywhere(margins, response_at, nothing=_NOWHERE))
+    kinds = split_evidence(response_at, is_evidence)
+    ordinary, gathered = (
+        calibrated(supported_anywhere(margins, at, nothing=_NOWHERE)) for at in kinds
+    )
+    joined: Tensor = join_evidence(ordinary, gathered, kinds[1].amax(dim=-1) >= 0)
+    return joined
 
 
 def as_tensors(windows: Sequence[Any], device: torch.device | str = "cpu") -> tuple[Tensor, ...]:

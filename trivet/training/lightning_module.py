@@ -20,7 +20,7 @@ from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import token_loss, verdict_loss, window_loss
 from trivet.model.aggregate import Outputs, gather_tokens
-from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.model.rag_model import RagModel, TokenLogits, join_support
 from trivet.records import ConfigError
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
@@ -99,7 +99,9 @@ class RagTraining(lightning.LightningModule):
         adherent = adherent.masked_fill((windows.response_at < 0).flatten(1).all(-1), -1)
         weight, heavier = targets.weight, weights.unsupported_weight
         window = window_loss(support, targets.window_class, weight, heavier)
-        token = token_loss(support, windows.response_at, targets.token_supported, weight, heavier)
+        at = windows.response_at
+        joined = join_support(logits.support, at, batch.is_evidence)
+        token = token_loss(support, at, joined, targets.token_supported, weight, heavier)
         found = {
             "window": weights.window * window,
             "token": weights.token * token,
@@ -123,11 +125,11 @@ class RagTraining(lightning.LightningModule):
             for name in names
         }
 
-    def predict(self, windows: Windows) -> tuple[TokenLogits, Outputs]:
+    def predict(self, windows: Windows, is_evidence: Tensor) -> tuple[TokenLogits, Outputs]:
         """Return logits and scores; the encoder reads at most ``optim.call_windows`` at once."""
         most = self._optim.call_windows or self._optim.batch_windows
         logits = read_in_slices(self.model, windows[:3], most)
-        return logits, self.model.join(logits, *windows[3:])
+        return logits, self.model.join(logits, *windows[3:], is_evidence)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed the step's dropout by (seed, device, step)."""
@@ -136,7 +138,7 @@ class RagTraining(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the losses, and log the losses and the sums of each head."""
-        losses = self.losses(batch, *self.predict(batch.windows))
+        losses = self.losses(batch, *self.predict(batch.windows, batch.is_evidence))
         heads = {
             head: torch.stack([losses[name] for name in names]).sum()
             for head, names in HEAD_LOSSES.items()
@@ -191,7 +193,7 @@ class RagTraining(lightning.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add a dev batch to the measures."""
-        _, outputs = self.predict(batch.windows)
+        _, outputs = self.predict(batch.windows, batch.is_evidence)
         known = truths(batch.examples)
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
         known["adherent"][~answered.cpu()] = float("nan")

@@ -78,6 +78,8 @@ def write_trained(
             stride_overlap=config.window.stride_overlap,
             sizes=tuple(config.window.sizes),
             break_even=break_even(encoder) if config.window.sizes else None,
+            evidence_sentences=config.window.evidence_sentences,
+            evidence_for=config.window.evidence_for.value,
         ),
         faithfulness=config.faithfulness.value,
         heads=tuple(cast(Any, list(model.heads))),

@@ -37,11 +37,13 @@ def lay(
     labels: Labels,
     tokenizer: SegmentTokenizer,
     example: RagExample = EXAMPLE,
-    size: int = 40,
+    size: int = 46,
     use_evidence: bool = True,
+    evidence_sentences: int = 0,
 ) -> tuple[TokenizedExample, Layout, Targets]:
     (read,) = tokenize_examples([example], tokenizer)
-    layout = lay_out(read, WindowSettings(size), tokenizer.special)
+    settings = WindowSettings(size, evidence_sentences=evidence_sentences)
+    layout = lay_out(read, settings, tokenizer.special)
     labelled = LabelledExample(example, labels, "tiny", "x", weight=0.5)
     return read, layout, align_labels(labelled, read, layout, use_evidence)
 
@@ -93,8 +95,22 @@ def test_of_two_pieces_of_evidence_a_window_may_show_either(tokenizer: SegmentTo
     both = rows_showing(STONE, read, layout) | rows_showing(BOAT, read, layout)
     wanted = np.where(np.isin(layout.response_row, sorted(both)), ENTAILMENT, NEUTRAL)
     np.testing.assert_array_equal(targets.window_class, wanted)
-    one = Labels(unsupported=(), evidence=(Evidence(whole, (STONE, BOAT)),))
-    np.testing.assert_array_equal(lay(one, tokenizer)[2].window_class, wanted)
+
+
+def test_evidence_in_parts_is_entailed_only_where_all_of_it_is(tokenizer: SegmentTokenizer) -> None:
+    whole = Span(0, len(RESPONSE))
+    labels = Labels(unsupported=(), evidence=(Evidence(whole, (STONE, BOAT)),))
+    read, layout, targets = lay(labels, tokenizer)
+    assert not rows_showing(STONE, read, layout) & rows_showing(BOAT, read, layout)
+    # No window shows both: the place is unknown, and the joined probability is trained.
+    assert (targets.window_class == UNKNOWN).all()
+    assert (targets.token_supported == 1).all()
+    # The evidence window shows both.
+    _, layout, targets = lay(labels, tokenizer, evidence_sentences=1)
+    assert layout.row_is_evidence.tolist()[-1]
+    assert (targets.window_class[:, -1] == ENTAILMENT).all()
+    assert (targets.window_class[:, :-1] == NEUTRAL).all()
+    assert (targets.token_supported == UNKNOWN).all()
 
 
 def test_a_token_without_evidence_is_known_by_itself(tokenizer: SegmentTokenizer) -> None:
@@ -166,10 +182,10 @@ def test_a_response_in_chunks_has_a_label_for_each_window(tokenizer: SegmentToke
     assert layout.response_chunks > 1
     shown = mark_tokens(read.response.offsets, [says])
     # The counting copies of the evidence stand in the rows of the first chunk alone.
-    slices = {tuple(layout.row_context[row]) for row in rows_showing(STONE, read, layout)}
+    slices = {tuple(layout.row_context[row].tolist()) for row in rows_showing(STONE, read, layout)}
     for r in np.flatnonzero(shown):
         wanted = [
-            ENTAILMENT if tuple(layout.row_context[row]) in slices else NEUTRAL
+            ENTAILMENT if tuple(layout.row_context[row].tolist()) in slices else NEUTRAL
             for row in layout.response_row[r]
         ]
         assert targets.window_class[r].tolist() == wanted

@@ -45,9 +45,11 @@ class Batch(NamedTuple):
 
     ``mean_labelled`` is the mean number of examples with labels for each head, over the batches of
     the epoch. Losses are divided by it, so an example's weight is independent of its batch.
+    ``is_evidence`` tells which copies of the response tokens are in evidence windows, [B, K].
     """
 
     windows: Windows
+    is_evidence: Tensor
     targets: Targets
     examples: list[LabelledExample]
     mean_labelled: Mapping[str, float]
@@ -194,6 +196,7 @@ class RagData(lightning.LightningDataModule):
         """Move the tensors; the examples are texts and stay."""
         return Batch(
             windows=Windows(*(tensor.to(device) for tensor in batch.windows)),
+            is_evidence=batch.is_evidence.to(device),
             targets=Targets(*(tensor.to(device) for tensor in batch.targets)),
             examples=batch.examples,
             mean_labelled=batch.mean_labelled,
@@ -221,8 +224,14 @@ def collate_items(
     windows = collate([item.layout for item in items], pad)
     shape = (*windows.response_at.shape, windows.context_at.shape[1])
     targets = collate_labels([item.targets for item in items], shape)
+    is_evidence = torch.zeros(shape[0], shape[2], dtype=torch.bool)
+    for b, item in enumerate(items):
+        # The last copies of an example's tokens, if any, are in evidence windows.
+        last = item.layout.response_row.shape[1] - 1
+        is_evidence[b, last] = bool(item.layout.row_is_evidence.any())
     return Batch(
         windows=Windows(*map(torch.from_numpy, windows)),
+        is_evidence=is_evidence,
         targets=Targets(*map(torch.from_numpy, targets)),
         examples=[item.labelled for item in items],
         mean_labelled=count_labelled(items) if mean_labelled is None else mean_labelled,

@@ -51,9 +51,11 @@ def align_labels(
 ) -> Targets:
     """Align an example's labels with its tokens and windows.
 
-    Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show some of
-    its evidence and neutral in the others; a sentence with general support is entailed everywhere;
-    an unsupported one is contradicted everywhere. Without ``use_evidence``, no window has a class.
+    After Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show
+    all of its evidence and neutral in the others (in Luna, some of it is enough); a sentence with
+    general support is entailed everywhere; an unsupported one is contradicted everywhere. If every
+    window shows only a part of the evidence, the token's own label remains. Without
+    ``use_evidence``, no window has a class.
     """
     labels = labelled.labels
     window_class = np.full(layout.response_row.shape, UNKNOWN, dtype=np.int64)
@@ -68,12 +70,11 @@ def align_labels(
                 offsets = tokenized.response.offsets
                 span_tokens = mark_tokens(offsets, [evidence.response]) & ~unsupported
                 shown = _rows_that_show(evidence.contexts, tokenized, layout)
-                if not shown.any():
-                    continue  # no token in the evidence: its place is unknown
                 # With two pieces of evidence for one token, a window needs to show only one.
-                entailed = shown[layout.response_row] | (window_class == ENTAILMENT)
-                here = np.where(entailed, ENTAILMENT, NEUTRAL)
-                window_class[span_tokens] = here[span_tokens]
+                entailed = shown[layout.response_row] & (layout.response_row >= 0)
+                entailed |= window_class == ENTAILMENT
+                span_tokens &= entailed.any(axis=1)
+                window_class[span_tokens] = np.where(entailed, ENTAILMENT, NEUTRAL)[span_tokens]
             window_class[unsupported] = CONTRADICTION
             window_class[layout.response_row < 0] = UNKNOWN
             token_supported[(window_class != UNKNOWN).any(axis=1)] = UNKNOWN
@@ -113,12 +114,15 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
 def _rows_that_show(
     spans: Sequence[ContextSpan], tokenized: TokenizedExample, layout: Layout
 ) -> BoolArray:
-    """Tell for every row whether it shows a token of the evidence; all do if none is named."""
+    """Tell for every row whether it shows all of the evidence; all do if none is named.
+
+    None does if no token is in the evidence.
+    """
     if not spans:
         return np.ones(len(layout.rows), dtype=np.bool_)
-    marked = np.concatenate([[0], np.cumsum(_mark_contexts(spans, tokenized))])
-    shows: BoolArray = marked[layout.row_context[:, 1]] > marked[layout.row_context[:, 0]]
-    return shows
+    marks = _mark_contexts(spans, tokenized)
+    most = max(1, int(marks.sum()))
+    return np.array([marks[shown].sum() == most for shown in layout.row_context])
 
 
 def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExample) -> IntArray:

@@ -1,0 +1,222 @@
+"""Evidence windows: the laws of their layout for any example, and one written out by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.examples import make_tokenized
+from trivet.data.lexical_overlap import count_overlaps
+from trivet.data.tokenization import SpecialTokens, TokenizedExample
+from trivet.data.windows import (
+    FRAME,
+    EvidenceFor,
+    Layout,
+    WindowSettings,
+    collate,
+    lay_out,
+)
+from trivet.evaluation.packing import take_windows
+from trivet.records import WindowError
+
+SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
+CONTEXT = 10_000
+
+# Every context token has an id of its own; a response repeats them or has other words.
+response_words = st.integers(CONTEXT, CONTEXT + 150) | st.integers(50_000, 50_009)
+
+
+@st.composite
+def reads(draw: st.DrawFn) -> TokenizedExample:
+    passages, words = [], iter(range(CONTEXT, 99_000))
+    for lengths in draw(st.lists(st.lists(st.integers(1, 20), max_size=6), max_size=5)):
+        passages.append([[next(words) for _ in range(length)] for length in lengths])
+    question = draw(st.lists(response_words, max_size=20))
+    sentence = st.lists(response_words, min_size=1, max_size=20)
+    return make_tokenized(question, passages, draw(st.lists(sentence, max_size=5)))
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> WindowSettings:
+    size = draw(st.integers(32, 96))
+    least_room = size - size // 4 - size // 2 - FRAME
+    return WindowSettings(
+        size,
+        draw(st.integers(0, least_room // 4)),
+        evidence_sentences=draw(st.integers(1, 4)),
+        evidence_for=draw(st.sampled_from(["several", "all"])),
+    )
+
+
+def ordinary(window: WindowSettings) -> WindowSettings:
+    return WindowSettings(window.size, window.stride_overlap)
+
+
+def evidence_rows(layout: Layout) -> list[int]:
+    return np.flatnonzero(layout.row_is_evidence).tolist()
+
+
+@given(reads(), settings())
+def test_the_ordinary_windows_and_who_owns_what_stay(
+    read: TokenizedExample, window: WindowSettings
+) -> None:
+    layout, plain = lay_out(read, window, SPECIAL), lay_out(read, ordinary(window), SPECIAL)
+    assert not plain.row_is_evidence.any()
+    count = len(plain.rows)
+    assert layout.row_is_evidence.tolist() == [False] * count + [True] * (len(layout.rows) - count)
+    for ours, theirs in zip(layout.rows, plain.rows, strict=False):
+        np.testing.assert_array_equal(ours, theirs)
+    shown = plain.response_row.shape[1]
+    np.testing.assert_array_equal(layout.response_row[:, :shown], plain.response_row)
+    np.testing.assert_array_equal(layout.response_column[:, :shown], plain.response_column)
+    for name in ("context_row", "context_column", "context_weight", "context_overlap"):
+        np.testing.assert_array_equal(getattr(layout, name), getattr(plain, name))
+
+
+@given(reads(), settings())
+def test_an_evidence_window_shows_context_in_order_question_and_chunk(
+    read: TokenizedExample, window: WindowSettings
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    question = read.question.ids[: window.size // 4].tolist()
+    for row in evidence_rows(layout):
+        ids, segment, shown = layout.rows[row], layout.segments[row], layout.row_context[row]
+        assert len(ids) <= window.size
+        wanted = [SPECIAL.cls, int(read.context.ids[shown[0]])]
+        for before, token in pairwise(shown):
+            left_out = token != before + 1
+            assert token > before
+            if left_out or read.context_index[token] != read.context_index[before]:
+                wanted.append(SPECIAL.sep)
+            wanted.append(int(read.context.ids[token]))
+        wanted += [SPECIAL.sep, *question, SPECIAL.sep]
+        said = np.flatnonzero(layout.response_row[:, -1] == row)
+        np.testing.assert_array_equal(np.diff(said), 1)
+        np.testing.assert_array_equal(ids, [*wanted, *read.response.ids[said], SPECIAL.sep])
+        np.testing.assert_array_equal(segment, [0] * len(wanted) + [1] * (len(said) + 1))
+
+
+@given(reads(), settings())
+def test_every_response_token_has_one_copy_in_an_evidence_window_or_none_is_needed(
+    read: TokenizedExample, window: WindowSettings
+) -> None:
+    layout, plain = lay_out(read, window, SPECIAL), lay_out(read, ordinary(window), SPECIAL)
+    slices = plain.response_row.shape[1]
+    rows = evidence_rows(layout)
+    if not rows:
+        # Nothing to gather: no text, or the only slice shows what the evidence window would.
+        assert layout.response_row.shape[1] == slices
+        assert slices == 1 or not len(read.response)
+        return
+    assert layout.response_row.shape[1] == slices + 1
+    for r, (row, column) in enumerate(
+        zip(layout.response_row[:, -1], layout.response_column[:, -1], strict=True)
+    ):
+        if row < 0:
+            assert slices == 1
+            continue
+        assert row in rows
+        assert layout.rows[row][column] == read.response.ids[r]
+    assert slices > 1 or window.evidence_for == "all"
+
+
+@given(reads(), settings())
+def test_the_best_sources_are_shown_as_many_as_fit(
+    read: TokenizedExample, window: WindowSettings
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    sources = count_overlaps(read, window.evidence_sentences).sources
+    lengths = np.bincount(read.context_sentence)
+    for row in evidence_rows(layout):
+        said = np.flatnonzero(layout.response_row[:, -1] == row)
+        room = window.size - min(len(read.question), window.size // 4) - len(said) - FRAME
+        named = set(sources[np.unique(read.response_sentence[said])].flat)
+        shown = set(read.context_sentence[layout.row_context[row]].tolist())
+        assert shown <= named
+        if len(layout.row_context[row]) < sum(lengths[list(shown)]):
+            # Not even one sentence fits: the best is cut.
+            assert len(shown) == 1 and len(layout.row_context[row]) == room
+            continue
+        free = room + 1 - sum(lengths[sentence] + 1 for sentence in shown)
+        assert free >= 0
+        assert all(lengths[sentence] + 1 > free for sentence in named - shown)
+
+
+@given(reads(), settings())
+def test_the_plan_counts_evidence_windows(read: TokenizedExample, window: WindowSettings) -> None:
+    more = window.plan(read).windows - ordinary(window).plan(read).windows
+    assert len(evidence_rows(lay_out(read, window, SPECIAL))) <= more
+
+
+@given(reads(), settings())
+def test_evidence_windows_taken_alone_are_laid_out_alone(
+    read: TokenizedExample, window: WindowSettings
+) -> None:
+    layout = lay_out(read, window, SPECIAL)
+    rows = evidence_rows(layout)
+    if not rows:
+        return
+    part, held = take_windows(layout, rows)
+    assert not len(held)
+    windows = collate([part], SPECIAL.pad)
+    assert (windows.context_at < 0).all()
+    at = windows.response_at[0]
+    assert at.shape[1] == 1
+    shown = layout.response_row[:, -1] >= 0
+    np.testing.assert_array_equal(at[:, 0] >= 0, shown)
+    found = windows.input_ids.reshape(-1)[at[shown, 0]]
+    np.testing.assert_array_equal(found, read.response.ids[shown])
+
+
+def example() -> TokenizedExample:
+    """Return two passages of three sentences, and a response from the first and last of these."""
+    c = CONTEXT
+    passages = [
+        [range(c, c + 6), range(c + 6, c + 12), range(c + 12, c + 18)],
+        [range(c + 18, c + 24), range(c + 24, c + 30), range(c + 30, c + 36)],
+    ]
+    return make_tokenized([c + 7], passages, [[c + 33, c + 34], [c, c + 1], [c + 12]])
+
+
+def test_one_evidence_window_written_out() -> None:
+    layout = lay_out(example(), WindowSettings(44, evidence_sentences=1), SPECIAL)
+    c = CONTEXT
+    assert [len(row) for row in layout.rows[:-1]] == [41, 16]
+    first, third, last = range(c, c + 6), range(c + 12, c + 18), range(c + 30, c + 36)
+    assert layout.rows[-1].tolist() == [
+        *(1, *first, 2, *third, 2, *last, 2, c + 7, 2),
+        *(c + 33, c + 34, c, c + 1, c + 12, 2),
+    ]
+    assert layout.response_row.tolist() == [[0, 1, 2]] * 5
+    assert layout.row_is_evidence.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(("evidence_for", "windows"), [("several", 1), ("all", 2)])
+def test_examples_of_one_window_have_evidence_only_if_all_shall(
+    evidence_for: EvidenceFor, windows: int
+) -> None:
+    window = WindowSettings(96, evidence_sentences=1, evidence_for=evidence_for)
+    assert len(lay_out(example(), window, SPECIAL).rows) == windows
+
+
+def test_no_evidence_window_repeats_the_only_slice() -> None:
+    read = make_tokenized([], [[[CONTEXT], [CONTEXT + 1]]], [[CONTEXT], [CONTEXT + 1]])
+    window = WindowSettings(64, evidence_sentences=1, evidence_for="all")
+    assert len(lay_out(read, window, SPECIAL).rows) == 1
+
+
+def test_the_question_decides_between_equal_sources() -> None:
+    c = CONTEXT
+    read = make_tokenized([c + 3], [[[c, c + 1], [c + 2, c + 3]]], [[7]])
+    assert count_overlaps(read, 1).sources.tolist() == [[1]]
+    assert count_overlaps(read, 5).sources.tolist() == [[1, 0]]
+    assert count_overlaps(read).sources.shape == (1, 0)
+
+
+def test_a_negative_number_of_sentences_is_refused() -> None:
+    with pytest.raises(WindowError, match=r"window\.evidence_sentences \(-1\) must be at least 0"):
+        WindowSettings(evidence_sentences=-1)
