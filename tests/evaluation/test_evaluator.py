@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trivet.bundle.bundle import add_files, read_bundle
 from trivet.data.windows import WindowSettings
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import (
@@ -265,3 +268,25 @@ def test_brought_sentences_are_used(judge: Evaluator) -> None:
     (verdict,) = judge.evaluate_many([blank])
     assert isinstance(verdict, Evaluation)
     assert verdict.faithfulness is None
+
+
+def test_evidence_windows_need_no_new_graph(tiny_bundle: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_bundle, tmp_path / "gathered")
+    info = read_bundle(folder).info
+    window = info.window.model_copy(update={"evidence_sentences": 1})
+    add_files(folder, {}, info.model_copy(update={"window": window}))
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "Examples of several windows have evidence windows" in card
+    plain, gathered = Evaluator(tiny_bundle), Evaluator(folder)
+    long = ["The mill is old. " * 30, "The boat was red."]
+    before, after = (
+        each.evaluate("Who?", long, "The boat was red. It is old.") for each in (plain, gathered)
+    )
+    assert before.windows > 1
+    assert after.windows == before.windows + 1
+    assert (after.relevance, after.utilization) == pytest.approx(
+        (before.relevance, before.utilization), abs=1e-5
+    )
+    assert after.faithfulness != before.faithfulness
+    short = [each.evaluate("Who?", ["A boat."], "A boat.") for each in (plain, gathered)]
+    assert short[0] == short[1]

@@ -29,13 +29,10 @@ from trivet.records import BackendError, RagExample
 
 
 def layouts_of(
-    examples: Sequence[RagExample],
-    tokenizer: SegmentTokenizer,
-    size: int = 48,
-    evidence_sentences: int = 0,
+    examples: Sequence[RagExample], tokenizer: SegmentTokenizer, evidence_sentences: int = 0
 ) -> list[Layout]:
-    cut = WindowSettings(size=size, evidence_sentences=evidence_sentences)
     tokenized = tokenize_examples(examples, tokenizer)
+    cut = WindowSettings(size=48, evidence_sentences=evidence_sentences)
     return [lay_out(each, cut, tokenizer.special) for each in tokenized]
 
 
@@ -103,7 +100,7 @@ def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
     found = run(layouts, formula, positions)
     plain = run(layouts_of(rag_examples, tokenizer), formula, positions)
     for layout, *both in zip(layouts, found, plain, strict=True):
-        ours, theirs = (answers.join("weakest_token") for answers in both)
+        ours, theirs = (each.join("weakest_token") for each in both)
         for name in ("relevance_probs", "utilization_probs", "relevance", "completeness"):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=2e-6)
         support = theirs.support_probs

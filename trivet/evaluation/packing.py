@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import threading
 from collections.abc import Iterable, Sequence
@@ -40,16 +39,6 @@ class BatchLimits(NamedTuple):
         return room if self.most_windows is None else min(room, self.most_windows)
 
 
-class WindowSlice(NamedTuple):
-    """Some windows of an example, all ordinary or all evidence windows, laid out alone."""
-
-    example: WindowAccumulator
-    is_evidence: bool
-    layout: Layout
-    response: IntArray  # numbers of the response tokens that they show
-    context: IntArray  # numbers of the context tokens whose counting copy they hold
-
-
 class WindowAccumulator:
     """Token probabilities of one example, collected over several backend calls. Thread-safe."""
 
@@ -65,14 +54,11 @@ class WindowAccumulator:
         self._relevance: FloatArray = np.zeros(tokens, np.float32)
         self._utilization: FloatArray = np.zeros(tokens, np.float32)
 
-    def take(self, rows: Sequence[int]) -> list[WindowSlice]:
-        """Return some windows; ordinary and evidence windows apart, since they join differently."""
-        gathered = [row for row in rows if self.layout.row_is_evidence[row]]
-        ordinary = [row for row in rows if not self.layout.row_is_evidence[row]]
-        kinds = ((False, ordinary), (True, gathered))
-        return [self._take(is_evidence, some) for is_evidence, some in kinds if some]
+    def take(self, rows: Sequence[int]) -> tuple[Layout, IntArray, IntArray]:
+        """Return some windows, and the numbers of their response and context tokens.
 
-    def _take(self, is_evidence: bool, rows: Sequence[int]) -> WindowSlice:
+        The graph takes the maximum over them, so all must be ordinary or all evidence windows.
+        """
         part, context = take_windows(self.layout, rows)
         response = np.flatnonzero((part.response_row >= 0).any(axis=1))
         shown = dataclasses.replace(
@@ -83,62 +69,60 @@ class WindowAccumulator:
             response_sentence=np.zeros(len(response), dtype=np.int64),
             sentences=1,  # the pool of a very long response would not fit in memory
         )
-        return WindowSlice(self, is_evidence, shown, response, context)
+        return shown, response, context
 
     def fail(self, error: BackendError) -> None:
         """Keep the error of a call, unless there is one."""
         with self._lock:
             self.error = self.error or error
 
-    def add(self, part: WindowSlice, answer: Outputs, b: int) -> None:
-        """Add row ``b`` of an answer, unless a call failed."""
+    def add(
+        self, is_evidence: bool, response: IntArray, context: IntArray, answer: Outputs, b: int
+    ) -> None:
+        """Add row ``b`` of an answer, for some response and context tokens, unless one failed."""
+        support_of = self._evidence if is_evidence else self._support
         with self._lock:
             if self.error is not None:
                 return
-            r, c = len(part.response), len(part.context)
+            r, c = len(response), len(context)
             try:
                 support = probabilities(answer.support_probs[b, :r], "support_probs")
                 relevance = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
                 utilization = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
+                # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+                support_of[response] = np.fmax(support_of[response], support)
+                self._relevance[context] = relevance
+                self._utilization[context] = utilization
             except BackendError as error:
                 self.error = error
-                return
-            if part.is_evidence:
-                self._evidence[part.response] = support
-                return
-            # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-            self._support[part.response] = np.maximum(self._support[part.response], support)
-            self._relevance[part.context] = relevance
-            self._utilization[part.context] = utilization
 
     def join(self, faithfulness: Reduction) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call."""
         if self.error is not None:
             raise self.error
         gathered = ~np.isnan(self._evidence)
-        all_support = join_evidence_probs(self._support, self._evidence, gathered)
+        support = join_evidence_probs(self._support, self._evidence, gathered)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
             if end - cuts[-1] >= _BLOCK:
                 cuts.append(int(end))
-        ends = [*cuts[1:], len(all_support)]
         blocks = [
-            self._join_block(all_support[start:stop], start, faithfulness)
-            for start, stop in zip(cuts, ends, strict=True)
+            self._join_block(support[start:stop], start, faithfulness)
+            for start, stop in zip(cuts, [*cuts[1:], len(support)], strict=True)
         ]
         weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
         return blocks[0]._replace(
-            support_probs=all_support[None],
+            support_probs=support[None],
             sentence_support=np.concatenate([block.sentence_support for block in blocks], axis=-1),
             faithfulness=weakest(weakest_of_each, np.ones_like(weakest_of_each, dtype=np.bool_)),
         )
 
-    def _join_block(self, known: FloatArray, start: int, faithfulness: Reduction) -> Outputs:
-        """Join the response tokens of some whole sentences, from the token ``start`` on."""
-        real, tokens = len(known), max(1, len(known))  # no tokens: one of padding
+    def _join_block(self, own: FloatArray, start: int, faithfulness: Reduction) -> Outputs:
+        """Join the response tokens of some whole sentences; ``own`` is their support."""
+        real, tokens = len(own), max(1, len(own))  # no tokens: one of padding
         support = np.zeros((1, tokens), dtype=np.float32)
-        support[0, :real] = known
+        support[0, :real] = own
         sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
@@ -153,26 +137,28 @@ class BackendCall:
     """Windows of some examples that run together: first ``run``, then ``add``."""
 
     def __init__(self, windows: Iterable[tuple[WindowAccumulator, int]], number: int = 0) -> None:
-        """Group windows by example; ``number`` is the position among the calls of a job."""
+        """Group windows by example and kind; ``number`` is the place among the calls of a job."""
         self.number = number
         self.answer: Outputs | BackendError | None = None  # none before the call and if skipped
-        self._slices: list[WindowSlice] = []
-        self._rows: dict[WindowAccumulator, list[int]] = {}
+        self._tokens: list[tuple[IntArray, IntArray]] = []  # of the response, of the context
+        # By example, and whether they are evidence windows: the host joins the two kinds.
+        self._rows: dict[tuple[WindowAccumulator, bool], list[int]] = {}
         for example, row in windows:
-            self._rows.setdefault(example, []).append(row)
+            kind = bool(example.layout.row_is_evidence[row])
+            self._rows.setdefault((example, kind), []).append(row)
 
     def is_needed(self) -> bool:
         """Return whether an example has not failed in an earlier call.
 
         Such a call runs whole: the last digits of an int8 backend depend on all its windows.
         """
-        return any(each.error is None and each.failed_call >= self.number for each in self._rows)
+        return any(each.error is None and each.failed_call >= self.number for each, _ in self._rows)
 
     def collate(self, pad: int) -> Windows:
         """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
-        taken = (example.take(sorted(rows)) for example, rows in self._rows.items())
-        self._slices = list(itertools.chain.from_iterable(taken))
-        return collate([part.layout for part in self._slices], pad)
+        parts = [example.take(sorted(rows)) for (example, _), rows in self._rows.items()]
+        self._tokens = [(response, context) for _, response, context in parts]
+        return collate([layout for layout, _, _ in parts], pad)
 
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
         """Run the backend and keep its answer or error; ``at_once`` calls run, with this one."""
@@ -184,17 +170,18 @@ class BackendCall:
             self.answer = run(windows)
         except BackendError as error:
             self.answer = error
-            for example in self._rows:
+            for example, _ in self._rows:
                 example.failed_call = min(self.number, example.failed_call)
 
     def add(self) -> None:
         """Add the answer, or the error, to every example of the call."""
         if isinstance(self.answer, BackendError):
-            for example in self._rows:
+            for example, _ in self._rows:
                 example.fail(self.answer)
         elif self.answer is not None:
-            for b, part in enumerate(self._slices):
-                part.example.add(part, self.answer, b)
+            for b, (kind, tokens) in enumerate(zip(self._rows, self._tokens, strict=True)):
+                example, is_evidence = kind
+                example.add(is_evidence, *tokens, self.answer, b)
 
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
