@@ -99,10 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for copied in (True, False):
         for kind in _KINDS:
             made = pairs(rows, kind, copied, given.pairs)
-            inputs = [one for pair in made for one in pair]
-            verdicts = evaluator.evaluate_many(inputs)
+            inputs = [(x.question, x.contexts, x.response) for pair in made for x in pair]
             # A sentence is never empty, so every verdict has a faithfulness.
-            scores = np.asarray([1 - (one.faithfulness or 0.0) for one in verdicts])
+            scores = np.asarray(
+                [1 - (evaluator.evaluate(*one).faithfulness or 0) for one in inputs]
+            )
             clean, changed = scores[::2], scores[1::2]
             above = (changed[:, None] > clean) + (changed[:, None] == clean) / 2
             right = np.mean(changed > clean)

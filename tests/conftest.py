@@ -10,21 +10,14 @@ import importlib.util
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import hypothesis
 import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from trivet.records import (
-    ContextSpan,
-    Evidence,
-    LabelledExample,
-    Labels,
-    RagExample,
-    Span,
-)
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +28,8 @@ if TYPE_CHECKING:
     from trivet.bundle.bundle import BundleInfo
     from trivet.data.tokenization import SegmentTokenizer
     from trivet.evaluation.evaluator import Evaluator
+
+Model = TypeVar("Model", bound="torch.nn.Module")
 
 # Read once by the hub's client when it is imported, hence before any fixture.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -168,8 +163,8 @@ RELATIVE: dict[str, Any] = {
 }
 
 
-def fill_by_formula(module: torch.nn.Module) -> None:
-    """Set every parameter of ``module`` by a formula: the same on every machine and version.
+def filled(module: Model) -> Model:
+    """Set every parameter by a formula, the same on every machine and version; in eval mode.
 
     Values are spread over [-0.3, 0.3], far wider than a fresh initialisation, so that attention is
     not uniform and a misplaced position shows in the output. Layer norms stay near the identity.
@@ -183,6 +178,7 @@ def fill_by_formula(module: torch.nn.Module) -> None:
             centre = 1.0 if "LayerNorm.weight" in name else 0.0
             values = centre + 0.6 * (noise - 0.5)
             parameter.copy_(values.reshape(parameter.shape).to(parameter.dtype))
+    return module.eval()
 
 
 def bert_model(tokenizer_file: Path, **settings: Any) -> transformers.BertModel:
@@ -193,10 +189,7 @@ def bert_model(tokenizer_file: Path, **settings: Any) -> transformers.BertModel:
     config = transformers.BertConfig(
         vocab_size=vocab_size, type_vocab_size=2, pad_token_id=0, **TINY
     )
-    model = transformers.BertModel(config, **settings)
-    fill_by_formula(model)
-    model.eval()
-    return model
+    return filled(transformers.BertModel(config, **settings))
 
 
 @pytest.fixture
@@ -229,10 +222,7 @@ def tiny_deberta(unigram_file: Path) -> transformers.DebertaV2Model:
     """Return a two-layer DeBERTa-v3 for the tokenizer of ``unigram_file``, in eval mode."""
     import transformers
 
-    model = transformers.DebertaV2Model(deberta_config(unigram_file))
-    fill_by_formula(model)
-    model.eval()
-    return model
+    return filled(transformers.DebertaV2Model(deberta_config(unigram_file)))
 
 
 @pytest.fixture
@@ -243,10 +233,8 @@ def tiny_mpnet(wordpiece_file: Path) -> transformers.MPNetModel:
     vocab_size = tokenizers.Tokenizer.from_file(str(wordpiece_file)).get_vocab_size()
     # Positions are counted from 2.
     settings = TINY | {"vocab_size": vocab_size, "max_position_embeddings": 514}
-    model = transformers.MPNetModel(transformers.MPNetConfig(**settings), add_pooling_layer=False)
-    fill_by_formula(model)
-    model.eval()
-    return model
+    config = transformers.MPNetConfig(**settings)
+    return filled(transformers.MPNetModel(config, add_pooling_layer=False))
 
 
 @pytest.fixture(params=["tiny_bert", "tiny_deberta", "tiny_mpnet"])
@@ -270,8 +258,7 @@ def nli_checkpoint(tmp_path_factory: pytest.TempPathFactory, unigram_file: Path)
     label2id = {"NEUTRAL": 0, "Entailment": 1, "contradiction": 2}
     id2label = {number: name for name, number in label2id.items()}
     config = deberta_config(unigram_file, label2id=label2id, id2label=id2label)
-    model = transformers.DebertaV2ForSequenceClassification(config)
-    fill_by_formula(model)
+    model = filled(transformers.DebertaV2ForSequenceClassification(config))
     with torch.no_grad():
         rows = torch.tensor([[-0.5], [0.25], [0.75]])
         model.classifier.weight.copy_(rows.expand_as(model.classifier.weight))

@@ -13,9 +13,8 @@ from onnx import numpy_helper
 
 from tests.graphs import WINDOW, model_of, shared_graphs, write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.backends.loading import EMBEDDED_BUNDLE
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import read_bundle
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.export import export_onnx
 from trivet.exporting.graph import OPSET, trace

@@ -62,7 +62,7 @@ def gradients(
         if mean == "batch":
             known = {head: float(len(batch.examples)) for head in batch.mean_labelled}
             batch = batch._replace(mean_labelled=known)
-        losses = training.losses(batch, *training.predict(batch.windows))
+        losses = training.losses(batch, *training.predict(batch.windows, batch.is_evidence))
         (torch.stack(list(losses.values())).sum() / len(batches)).backward()
     return {
         name: parameter.grad.clone()

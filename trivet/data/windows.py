@@ -260,9 +260,19 @@ def lay_out(
     context_row = np.full(count, -1, dtype=np.int64)
     context_column = context_row.copy()
     nearest = np.full(count, np.inf)
-
-    def add(chunk: tuple[int, int], shown: IntArray, columns: IntArray, copy: int) -> None:
-        """Add a row that shows some context tokens in some columns, and a chunk."""
+    # The chunk, context tokens, their columns and the copy of the response in each row.
+    plans: list[tuple[tuple[int, int], IntArray, IntArray, int]] = []
+    for number, (start, stop) in enumerate(slices):
+        columns = 1 + place[start:stop] - (place[start] if stop > start else 0)
+        # If two slices show a token, the copy nearer the middle of its slice counts.
+        distance = np.abs(np.arange(start, stop) - (start + stop - 1) / 2)
+        owned = np.flatnonzero(distance < nearest[start:stop])
+        nearest[start + owned] = distance[owned]
+        context_row[start + owned] = len(plans)
+        context_column[start + owned] = columns[owned]
+        plans += [(chunk, np.arange(start, stop), columns, number) for chunk in chunks]
+    plans += [(*each, len(slices)) for each in evidence]
+    for chunk, shown, columns, copy in plans:
         head = np.full(int(columns[-1]) + 1 if len(columns) else 1, special.sep, dtype=np.int64)
         head[0] = special.cls
         head[columns] = tokenized.context.ids[shown]
@@ -274,19 +284,6 @@ def lay_out(
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
         row_context.append(shown)
-
-    for number, (start, stop) in enumerate(slices):
-        columns = 1 + place[start:stop] - (place[start] if stop > start else 0)
-        # If two slices show a token, the copy nearer the middle of its slice counts.
-        distance = np.abs(np.arange(start, stop) - (start + stop - 1) / 2)
-        owned = np.flatnonzero(distance < nearest[start:stop])
-        nearest[start + owned] = distance[owned]
-        context_row[start + owned] = len(rows)
-        context_column[start + owned] = columns[owned]
-        for chunk in chunks:
-            add(chunk, np.arange(start, stop), columns, number)
-    for each in evidence:
-        add(*each, copy=len(slices))
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]

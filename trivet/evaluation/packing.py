@@ -100,8 +100,9 @@ class WindowAccumulator:
         """Return the scores, with B = 1, or raise the error of a call."""
         if self.error is not None:
             raise self.error
-        gathered = ~np.isnan(self._evidence)
-        support = join_evidence_probs(self._support, self._evidence, gathered)
+        support, gathered = self._support, ~np.isnan(self._evidence)
+        if gathered.any():
+            support = join_evidence_probs(support, self._evidence, gathered)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
