@@ -110,7 +110,20 @@ def test_evidence_in_parts_is_entailed_only_where_all_of_it_is(tokenizer: Segmen
     assert layout.row_is_evidence.tolist()[-1]
     assert (targets.window_class[:, -1] == ENTAILMENT).all()
     assert (targets.window_class[:, :-1] == NEUTRAL).all()
-    assert (targets.token_supported == UNKNOWN).all()
+    assert (targets.token_supported == 1).all()
+
+
+def test_an_evidence_window_is_never_neutral(tokenizer: SegmentTokenizer) -> None:
+    """The mean would pull a supported token down."""
+    sign = ContextSpan(0, 0, 3)  # in a sentence that shares no word with the response
+    labels = Labels(unsupported=(SAYS_BOAT,), evidence=(Evidence(SAYS_STONE, (STONE, sign)),))
+    read, layout, targets = lay(labels, tokenizer, evidence_sentences=1)
+    assert layout.row_is_evidence.tolist()[-1]
+    gathered = targets.window_class[:, -1]
+    assert set(gathered.tolist()) <= {ENTAILMENT, CONTRADICTION, UNKNOWN}
+    boat = mark_tokens(read.response.offsets, [SAYS_BOAT])
+    assert (gathered[boat] == CONTRADICTION).all()
+    assert (targets.token_supported[boat] == UNKNOWN).all()
 
 
 def test_a_token_without_evidence_is_known_by_itself(tokenizer: SegmentTokenizer) -> None:

@@ -1,9 +1,9 @@
 """Training targets: labels of an example aligned with its tokens and windows.
 
 Does not import torch. A value of -1 always means unknown. Support has three kinds of supervision,
-depending on what is known, and no token has two: with known evidence each window has its own
-class; with only the token's label the joined probability is trained; with only the verdict the
-joined faithfulness is.
+depending on what is known: with known evidence each window has its own class; with only the
+token's label the joined probability is trained; with only the verdict the joined faithfulness is.
+No token has two, except supported tokens with a copy in an evidence window: class and label.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def align_labels(
     After Luna (arXiv 2406.00975, 3.3): a supported sentence is entailed in the windows that show
     all of its evidence and neutral in the others (in Luna, some of it is enough); a sentence with
     general support is entailed everywhere; an unsupported one is contradicted everywhere. If every
-    window shows only a part of the evidence, the token's own label remains. Without
-    ``use_evidence``, no window has a class.
+    window shows only a part of the evidence, the token's own label remains. A supported
+    token with a copy in an evidence window keeps it beside the classes, to train the joining by the
+    mean; such a copy is never neutral. Without ``use_evidence``, no window has a class.
     """
     labels = labelled.labels
     window_class = np.full(layout.response_row.shape, UNKNOWN, dtype=np.int64)
@@ -77,7 +78,11 @@ def align_labels(
                 window_class[span_tokens] = np.where(entailed, ENTAILMENT, NEUTRAL)[span_tokens]
             window_class[unsupported] = CONTRADICTION
             window_class[layout.response_row < 0] = UNKNOWN
-            token_supported[(window_class != UNKNOWN).any(axis=1)] = UNKNOWN
+            # The mean would pull a supported token down if its evidence window were neutral.
+            gathered = layout.row_is_evidence[layout.response_row] & (layout.response_row >= 0)
+            window_class[gathered & (window_class == NEUTRAL)] = UNKNOWN
+            decided = (window_class != UNKNOWN).any(axis=1)
+            token_supported[decided & (unsupported | ~gathered.any(axis=1))] = UNKNOWN
     adherent = labels.adherent
     if adherent is None and labels.unsupported is not None:
         adherent = False if labels.unsupported else None if labels.unclear else True
