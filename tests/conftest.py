@@ -20,13 +20,12 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import torch
     import transformers
 
     from trivet.bundle.bundle import BundleInfo
-    from trivet.data.tokenization import SegmentTokenizer
     from trivet.evaluation.evaluator import Evaluator
 
 Model = TypeVar("Model", bound="torch.nn.Module")
@@ -161,6 +160,12 @@ RELATIVE: dict[str, Any] = {
     "pos_att_type": ["p2c", "c2p"],
     "position_biased_input": False,
 }
+# A ModernBERT whose second layer sees four tokens on each side.
+MODERN: dict[str, Any] = {
+    "layer_types": ["full_attention", "sliding_attention"],
+    "local_attention": 8,
+    **dict.fromkeys([f"{name}_token_id" for name in ("pad", "cls", "bos", "sep", "eos")], 0),
+}
 
 
 def filled(module: Model) -> Model:
@@ -175,7 +180,7 @@ def filled(module: Model) -> Model:
         for number, (name, parameter) in enumerate(module.named_parameters(), start=1):
             steps = torch.arange(parameter.numel(), dtype=torch.float64)
             noise = torch.remainder(torch.sin(steps * 12.9898 + number * 78.233) * 43758.5453, 1.0)
-            centre = 1.0 if "LayerNorm.weight" in name else 0.0
+            centre = 1.0 if name.lower().endswith("norm.weight") else 0.0
             values = centre + 0.6 * (noise - 0.5)
             parameter.copy_(values.reshape(parameter.shape).to(parameter.dtype))
     return module.eval()
@@ -237,7 +242,17 @@ def tiny_mpnet(wordpiece_file: Path) -> transformers.MPNetModel:
     return filled(transformers.MPNetModel(config, add_pooling_layer=False))
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_deberta", "tiny_mpnet"])
+@pytest.fixture
+def tiny_modernbert(wordpiece_file: Path) -> transformers.ModernBertModel:
+    """Return a two-layer ModernBERT, in eval mode."""
+    import transformers
+
+    vocab_size = tokenizers.Tokenizer.from_file(str(wordpiece_file)).get_vocab_size()
+    config = transformers.ModernBertConfig(**TINY, **MODERN, vocab_size=vocab_size)
+    return filled(transformers.ModernBertModel(config))
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_deberta", "tiny_mpnet", "tiny_modernbert"])
 def tiny_encoder(request: pytest.FixtureRequest) -> transformers.PreTrainedModel:
     """Return each tiny encoder in turn: the test runs once with either."""
     encoder: transformers.PreTrainedModel = request.getfixturevalue(request.param)
@@ -383,16 +398,3 @@ def embedded() -> Evaluator:
     from trivet.evaluation.evaluator import Evaluator
 
     return Evaluator(threads=1)
-
-
-@pytest.fixture(scope="session")
-def tiny_info() -> Callable[[SegmentTokenizer], BundleInfo]:
-    """Return a function from a tokenizer to the description of a tiny bundle."""
-    from trivet.bundle import bundle
-
-    def describe(tokenizer: SegmentTokenizer) -> BundleInfo:
-        special = tokenizer.special
-        ids = bundle.SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad)
-        return bundle_info(special_tokens=ids)
-
-    return describe

@@ -14,7 +14,7 @@ import torch
 import transformers
 from onnx import TensorProto, helper
 
-from tests.conftest import RELATIVE, TINY, bundle_info
+from tests.conftest import MODERN, RELATIVE, TINY, bundle_info
 from tests.judges import write_model
 from trivet import export
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
@@ -31,7 +31,7 @@ _SIZES = TINY | {"vocab_size": VOCAB, "max_position_embeddings": 96, "initialize
 
 @functools.cache
 def model_of(kind: str) -> RagModel:
-    """Return a model with a BERT, a DeBERTa or an MPNet; tests must not change it."""
+    """Return a model with an encoder of each kind; tests must not change it."""
     torch.manual_seed(1)
     encoder: transformers.PreTrainedModel
     if kind == "bert":
@@ -40,6 +40,8 @@ def model_of(kind: str) -> RagModel:
     elif kind == "mpnet":
         encoder = transformers.MPNetModel(transformers.MPNetConfig(**_SIZES), False)
         torch.nn.init.normal_(encoder.encoder.relative_attention_bias.weight)
+    elif kind == "modernbert":
+        encoder = transformers.ModernBertModel(transformers.ModernBertConfig(**_SIZES | MODERN))
     else:
         encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**_SIZES, **RELATIVE))
     model = RagModel(Trunk(encoder), pooled_support=True).eval()

@@ -15,7 +15,7 @@ import torch
 
 from trivet.backends.backend import Backend
 from trivet.backends.graph_choice import LoadedBackend
-from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
+from trivet.bundle.bundle import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds, write_bundle
 from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
@@ -213,6 +213,19 @@ def write_model(folder: Path, info: BundleInfo, tokenizer: str, model: RagModel)
     state = model.state_dict()
     write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_info() -> TinyInfo:
+    """Return a function from a tokenizer to the description of a tiny bundle."""
+    from tests.conftest import bundle_info
+
+    def describe(tokenizer: SegmentTokenizer) -> BundleInfo:
+        special = tokenizer.special
+        ids = SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad)
+        return bundle_info(special_tokens=ids)
+
+    return describe
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ BUDGET: dict[Form, int] = {"portable": 45, "attention": 36}
 NEVER = {"Log", "Ceil", "Sign", "Range", "Tile", "Clip"}
 
 pytestmark = [
-    pytest.mark.parametrize("kind", ["deberta-v2", "bert", "mpnet"]),
+    pytest.mark.parametrize("kind", ["deberta-v2", "bert", "mpnet", "modernbert"]),
     pytest.mark.parametrize("form", ["portable", "attention"]),
 ]
 

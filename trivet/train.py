@@ -15,17 +15,21 @@ from pathlib import Path
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 
 from trivet.bundle.bundle import DataInfo, Thresholds
 from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_config
 from trivet.data.labelled.augmentation.augment import Augmentation
-from trivet.data.labelled.datamodule import Item, RagData, collate_items, prepare
+from trivet.data.labelled.batching import WindowBatches
+from trivet.data.labelled.datamodule import Item, Prepare, RagData, collate_items, prepare
 from trivet.data.labelled.sources import choose_rows, load_source
+from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows, WindowSettings
 from trivet.measures.thresholds import DEFAULT_THRESHOLD, DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
-from trivet.model.trunk import break_even
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import break_even, checkpoint_layers
 from trivet.records import ConfigError, LabelledExample
 from trivet.training.checkpoints import (
     WholeCheckpoints,
@@ -36,6 +40,7 @@ from trivet.training.checkpoints import (
 )
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
+from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
 from trivet.training.trained_bundle import provenance, write_trained
 
@@ -73,36 +78,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         )
     newest = newest_whole(checkpoints) if resume else None
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
-    model, tokenizer = initial_model(
-        config.encoder.name,
-        config.encoder.init.value,
-        config.faithfulness.value,
-        config.encoder.head_dropout,
-        config.encoder.attention_dropout,
-        config.encoder.trunk.value,
-        config.encoder.shared_layers,
-        config.granularity.value,
-        config.encoder.exact_match_embedding,
-        config.encoder.split_digits,
-    )
-    window = config.window
-    model.trunk.check_window(window.size)
-    even = break_even(model.trunk.config)
-    settings = WindowSettings(
-        window.size,
-        window.stride_overlap,
-        tuple(window.sizes),
-        even,
-        window.evidence_sentences,
-        window.evidence_for.value,
-    )
-    lay_out = partial(
-        prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
-    )
-    taught, used = _load(config.data.train, config.run.seed)
-    items = lay_out(taught)
-    dev = lay_out(_load(config.data.dev, config.run.seed)[0])
-    _refuse_shared_groups(items, dev)
+    model, tokenizer = _initial_model(config)
+    refuse_too_large(config, model)
+    items, dev, used, lay_out = _prepared_rows(config, model, tokenizer)
     choosing = _threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
@@ -121,6 +99,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         config.run.seed,
         Augmentation(**vars(config.data.augment)),
         lay_out,
+        workers=config.run.workers,
     )
     best, often = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes)
     progress = progress_callback()
@@ -128,8 +107,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         default_root_dir=folder,
         accelerator=config.run.accelerator,
         devices=config.run.devices,
-        # Buffers never change.
-        strategy=DDPStrategy(broadcast_buffers=False) if config.run.devices > 1 else "auto",
+        strategy=_ddp() if config.run.devices > 1 else "auto",
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
         max_epochs=config.optim.epochs,
@@ -140,7 +118,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
         callbacks=[best, often, progress],
-        plugins=[WholeCheckpoints()],
+        plugins=[AsyncCheckpointIO(WholeCheckpoints())],
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
     )
@@ -161,6 +139,82 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     training_info = provenance(config, used, command, trainer.global_step)
     write_trained(bundle, model, tokenizer, config, thresholds, training_info)
     return bundle
+
+
+def plan(config: TrainConfig) -> str:
+    """Return what training would do, as text: parameters, rows, windows, steps and memory.
+
+    Raises:
+        ConfigError: The configuration cannot be met; the message names the key.
+        DataError: A source cannot be read.
+    """
+    model, tokenizer = _initial_model(config)
+    estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
+    items, dev, _, _ = _prepared_rows(config, model, tokenizer)
+    budget, devices = config.optim.batch_windows, config.run.devices
+    batches = WindowBatches([item.layout for item in items], budget, config.run.seed)
+    batches.share(0, devices)
+    windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
+    steps = len(batches) * config.optim.epochs
+    if config.optim.max_steps > 0:
+        steps = min(steps, config.optim.max_steps)
+    return "\n".join(
+        (
+            f"parameters: {estimates[True].parameters:,} ({estimates[True].trained:,} trained)",
+            f"train: {len(items):,} rows, {windows[0]:,} windows an epoch, before augmentation",
+            f"dev: {len(dev):,} rows, {windows[1]:,} windows",
+            f"steps: {len(batches):,} an epoch, {steps:,} in all",
+            *describe_memory(config, estimates[False], estimates[True]),
+        )
+    )
+
+
+def _ddp() -> DDPStrategy:
+    # Buffers never change; gradients live in the buckets that are sent.
+    return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
+
+
+def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
+    encoder = config.encoder
+    model, tokenizer = initial_model(
+        encoder.name,
+        encoder.init.value,
+        config.faithfulness.value,
+        encoder.head_dropout,
+        encoder.attention_dropout,
+        encoder.trunk.value,
+        encoder.shared_layers,
+        config.granularity.value,
+        encoder.exact_match_embedding,
+        encoder.split_digits,
+    )
+    model.trunk.check_window(config.window.size)
+    if config.optim.checkpoint_layers:
+        checkpoint_layers(model.trunk)
+    return model, tokenizer
+
+
+def _prepared_rows(
+    config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
+) -> tuple[list[Item], list[Item], list[DataInfo], Prepare]:
+    """Return items of train and dev, the record of the data, and the function that made them."""
+    window, even = config.window, break_even(model.trunk.config)
+    settings = WindowSettings(
+        window.size,
+        window.stride_overlap,
+        tuple(window.sizes),
+        even,
+        window.evidence_sentences,
+        window.evidence_for.value,
+    )
+    lay_out = partial(
+        prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
+    )
+    taught, used = _load(config.data.train, config.run.seed)
+    items = lay_out(taught)
+    dev = lay_out(_load(config.data.dev, config.run.seed)[0])
+    _refuse_shared_groups(items, dev)
+    return items, dev, used, lay_out
 
 
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:

@@ -66,7 +66,7 @@ def test_a_graph_answers_as_in_onnx_runtime_on_every_shape(
 
 
 @needs_openvino
-@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
 def test_an_encoder_answers_as_the_weights_do_under_any_padding(
     tmp_path: Path, one_thread: None, kind: str
 ) -> None:

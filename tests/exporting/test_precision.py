@@ -42,6 +42,7 @@ NAMES: dict[int, str] = {
         ("deberta-v2", "portable"),
         ("deberta-v2", "attention"),
         ("mpnet", "attention"),
+        ("modernbert", "portable"),
     ]
 )
 def graph(request: pytest.FixtureRequest) -> onnx.ModelProto:
@@ -113,7 +114,7 @@ def test_it_answers_as_fp32_does(
     assert 0 < max(off) <= most
 
 
-@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
 def test_the_fp16_graph_runs_without_emulation(kind: str) -> None:
     sizes = Sizes(3, 40, 2, 9, 2, 23, 3)
     expected, found = run(graph_of(kind), sizes), run(mixed(graph_of(kind), "fp16"), sizes)

@@ -81,6 +81,7 @@ def test_a_window_longer_than_the_position_table_is_refused(trunk: Trunk) -> Non
 def test_what_attention_costs_beside_the_rest() -> None:
     large: dict[str, Any] = {"hidden_size": 1024, "intermediate_size": 4096}
     assert break_even(transformers.BertConfig(**large)) == 2048 + 4096
+    assert break_even(transformers.ModernBertConfig(**large)) == 2048 + 6144
     large |= {"relative_attention": True, "position_buckets": 256, "pos_att_type": ["p2c", "c2p"]}
     even = break_even(transformers.DebertaV2Config(**large))
     assert even == 2048 + 4096 + 512

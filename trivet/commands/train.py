@@ -22,15 +22,22 @@ def train(
         ),
     ],
     resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print parameters, steps and memory; train nothing.")
+    ] = False,
 ) -> None:
     """Train a model, write its bundle and print the bundle's folder."""
     configs = [Path(word) for word in configs_and_overrides if "=" not in word]
     overrides = [word for word in configs_and_overrides if "=" in word]
     with needs_extra("train"):
         from trivet.configs.schema import load_config
+        from trivet.train import plan
         from trivet.train import train as run_training
     logging.getLogger("lightning").handlers.clear()  # the root logger prints these lines
     config = load_config(configs, overrides)
+    if dry_run:
+        print(plan(config))
+        return
     if not sys.stderr.isatty():  # log lines instead of a progress bar
         logging.getLogger("trivet").setLevel(logging.INFO)
     bundle = run_training(config, resume=resume, command=what_was_typed())

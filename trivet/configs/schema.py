@@ -207,6 +207,7 @@ class OptimConfig:
     max_steps: int = -1  # -1: no limit but the epochs
     batch_windows: int = 16  # windows per batch; an example with more is one batch
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
+    checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
 
     def __post_init__(self) -> None:
         for key in ("encoder_lr", "head_lr", "clip", "epochs", "batch_windows"):
@@ -230,6 +231,10 @@ class RunConfig:
     precision: Precision = Precision.fp32
     accelerator: str = "auto"
     devices: int = 1  # each of several processes a share of the batches
+    memory_gib: float | None = (
+        None  # of a device; a run that needs more is refused; null: the GPU's
+    )
+    workers: int = 0  # processes that prepare batches; 0: the training process
     checks_per_epoch: int = 1  # validations per epoch
     checkpoint_minutes: float = 10.0
     log_steps: int = 10
@@ -240,6 +245,7 @@ class RunConfig:
         for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps", "devices"):
             value = getattr(self, key)
             _check(value > 0, f"run.{key}", value, "> 0")
+        _check(self.workers >= 0, "run.workers", self.workers, ">= 0")
         steps = self.gradient_cosine_steps
         _check(steps >= 0, "run.gradient_cosine_steps", steps, ">= 0")
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
@@ -18,6 +19,8 @@ class MPNetLayers(nn.Module):
 
     The position bias is not trained: torch does not fuse attention with a mask that has a gradient.
     """
+
+    gradient_checkpointing = False
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()
@@ -36,7 +39,10 @@ class MPNetLayers(nn.Module):
         if torch.is_autocast_enabled(device):
             mask = mask.to(torch.get_autocast_dtype(device))
         for layer in self.layer:
-            (hidden,) = layer(hidden, mask)
+            if self.gradient_checkpointing and self.training:
+                (hidden,) = checkpoint(layer, hidden, mask, use_reentrant=False)
+            else:
+                (hidden,) = layer(hidden, mask)
         return BaseModelOutput(last_hidden_state=hidden)
 
     def position_bias(self, hidden: Tensor) -> Tensor:

@@ -6,11 +6,14 @@ the data type, turns fully padded windows into NaN in bf16.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trivet.model.architecture import TrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
@@ -46,6 +49,7 @@ class Trunk(nn.Module):
         self._bool_mask = encoder.config.model_type == "deberta-v2"
         # The convolution of some DeBERTa-v2 needs the plain mask.
         self._plain_mask = getattr(encoder.config, "conv_kernel_size", 0) > 0
+        self._local = encoder.config.model_type == "modernbert"
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, attention_dropout: float | None = None) -> Self:
@@ -56,10 +60,10 @@ class Trunk(nn.Module):
         Raises:
             ConfigError: The checkpoint cannot be read, or lacks weights of the encoder.
         """
-        dropout = {"attention_probs_dropout_prob": attention_dropout}
-        changed = {} if attention_dropout is None else dropout
         try:
-            config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False, **changed)
+            config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+            if attention_dropout is not None:
+                setattr(config, attention_dropout_key(config.model_type), attention_dropout)
             encoder, loading = AutoModel.from_pretrained(
                 name_or_path,
                 config=config,
@@ -136,7 +140,11 @@ class Trunk(nn.Module):
     def encode(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Run the encoder once. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         segments = {"token_type_ids": segment_ids} if self._segments else {}
-        mask = attention_mask if self._plain_mask else self.key_mask(attention_mask)
+        mask: Any = attention_mask if self._plain_mask else self.key_mask(attention_mask)
+        if self._local:
+            far = far_apart(input_ids.shape[1], self.config.sliding_window).to(mask.device)
+            local = mask + MASKED * far.to(mask.dtype)
+            mask = {"full_attention": mask, "sliding_attention": local}
         words = self._words(input_ids)
         if self.matches is not None:
             words = words + self.matches(input_ids, segment_ids)
@@ -152,6 +160,26 @@ class Trunk(nn.Module):
         return (1.0 - keys.to(self.encoder.dtype)) * MASKED
 
 
+def far_apart(length: int, reach: int) -> Tensor:
+    """Return whether a key is more than ``reach`` from a query. *Shape:* [length, length] bool."""
+    at = torch.arange(length)
+    return (at[:, None] - at[None, :]).abs() > reach
+
+
+def attention_dropout_key(model_type: str) -> str:
+    """Return the name of the attention dropout in the encoder's configuration."""
+    return "attention_dropout" if model_type == "modernbert" else "attention_probs_dropout_prob"
+
+
+def checkpoint_layers(trunk: nn.Module) -> None:
+    """Keep only the inputs of the encoder's layers for the backward pass, which repeats them."""
+    for module in trunk.modules():
+        if isinstance(module, (GradientCheckpointingLayer, MPNetLayers)):
+            each = cast(Any, module)
+            each.gradient_checkpointing = True
+            each._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+
+
 def break_even(config: Any) -> int:
     """Return the window length at which attention costs as much as the dense matmuls.
 
@@ -159,6 +187,8 @@ def break_even(config: Any) -> int:
     and LPH for each of DeBERTa's position terms, where P is the number of rows of its table.
     """
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    if config.model_type == "modernbert":
+        inner = inner * 3 // 2  # two matmuls widen, one of them the gate
     rows = 0
     if getattr(config, "relative_attention", False):
         span = getattr(config, "position_buckets", -1)

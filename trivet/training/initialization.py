@@ -16,7 +16,7 @@ from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import Granularity, Reduction, TrunkKind
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk
+from trivet.model.trunk import Trunk, attention_dropout_key
 from trivet.records import ConfigError
 
 
@@ -52,7 +52,8 @@ def initial_model(
             "dropout": head_dropout,
         }
         if attention_dropout is not None:
-            changed["encoder"] = {"attention_probs_dropout_prob": attention_dropout}
+            key = attention_dropout_key(bundle.info.encoder.model_type)
+            changed["encoder"] = {key: attention_dropout}
         model = load_rag_model(bundle, changed)
         if isinstance(model.trunk, Trunk):
             model.trunk = make_trunk(model.trunk, trunk, shared_layers)

@@ -72,6 +72,8 @@ class RagTraining(lightning.LightningModule):
         self._cosine_steps = cosine_steps
         self._folder = folder
         self._measures = ValidationMeasures()
+        # As plain values, since checkpoints are read without any code in them.
+        self.save_hyperparameters({"loss": vars(loss), "optim": vars(optim), "seed": seed})
         self._step: tuple[Batch, dict[str, Tensor]] | None = None  # current batch and losses
 
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
@@ -107,7 +109,7 @@ class RagTraining(lightning.LightningModule):
             "token": weights.token * token,
             "verdict": weights.verdict * verdict_loss(outputs.faithfulness, adherent, weight),
         }
-        annotated, context_weight = truths(batch.examples), windows.context_weight
+        context_weight = windows.context_weight
         heads = (
             ("relevance", logits.relevance, outputs.relevance, targets.relevant),
             ("utilization", logits.utilization, outputs.utilization, targets.utilized),
@@ -116,7 +118,11 @@ class RagTraining(lightning.LightningModule):
             tokens = gather_tokens(values.reshape(-1), windows.context_at)
             loss = sentence_cross_entropy(tokens, marks, context_weight, weight)
             found[name] = getattr(weights, name) * loss
+        annotated = truths(batch.examples) if weights.share else {}  # waits for the device
         for name, _, share, marks in heads:
+            if not weights.share:
+                found[f"{name}_share"] = share.new_zeros(())
+                continue
             true = _true_share(annotated[name], marks, context_weight).to(share)
             found[f"{name}_share"] = weights.share * share_error(share, true, weight)
         return {
@@ -193,6 +199,17 @@ class RagTraining(lightning.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add a dev batch to the measures."""
+        self._measure(batch)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add a test batch to the measures."""
+        self._measure(batch)
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> Outputs:
+        """Return the scores of a batch."""
+        return self.predict(batch.windows, batch.is_evidence)[1]
+
+    def _measure(self, batch: Batch) -> None:
         _, outputs = self.predict(batch.windows, batch.is_evidence)
         known = truths(batch.examples)
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
@@ -209,14 +226,21 @@ class RagTraining(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log the measures and ``dev/score`` (AUROC less two errors), which chooses checkpoints."""
+        self._log_measures("dev")
+
+    def on_test_epoch_end(self) -> None:
+        """Log the measures of the test rows and their ``test/score``."""
+        self._log_measures("test")
+
+    def _log_measures(self, rows: str) -> None:
         figures = self._measures.compute()
         self._measures.reset()
         score = figures.get("hallucination_auroc/mean", 0.0)
         score -= figures.get("relevance_rmse/mean", 0.0)
         score -= figures.get("utilization_rmse/mean", 0.0)
         # Equal on every device, since the measures are joined.
-        self.log_dict({f"dev/{name}": value for name, value in figures.items()}, sync_dist=True)
-        self.log("dev/score", score, prog_bar=True, sync_dist=True)
+        self.log_dict({f"{rows}/{name}": value for name, value in figures.items()}, sync_dist=True)
+        self.log(f"{rows}/score", score, prog_bar=True, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         """Return AdamW with rates for trunk and heads, and linear warm-up and decay."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -114,6 +115,49 @@ def test_only_altered_rows_are_read_anew(items: list[Item], wordpiece_file: Path
     assert emptied == (batch.windows.response_at < 0).flatten(1).all(-1).tolist()
     dev = run(Augmentation(shuffle=1)).val_dataloader()
     assert all(example in given for batch in dev for example in batch.examples)
+
+
+@pytest.mark.parametrize("read", [0, 2])
+def test_workers_make_the_same_batches_and_go_on_alike(
+    items: list[Item], wordpiece_file: Path, read: int
+) -> None:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    again = partial(prepare, tokenizer=tokenizer, settings=WindowSettings(32))
+
+    def rest(workers: int) -> list[list[LabelledExample]]:
+        changes = Augmentation(permute_contexts=0.5)
+        started, data = (
+            RagData(items, items[:3], 0, 4, 0, changes, again, workers=workers) for _ in range(2)
+        )
+        begun = iter(started.train_dataloader())
+        for _ in range(read):
+            next(begun)
+        data.load_state_dict(started.state_dict())
+        loader = data.train_dataloader()
+        iterator = iter(loader)  # Lightning sets the epoch after this
+        _set_sampler_epoch(loader, 1)
+        return [batch.examples for batch in iterator]
+
+    assert rest(workers=2) == rest(workers=0)
+
+
+def test_rows_are_prepared_once_and_by_the_stages_that_need_them(items: list[Item]) -> None:
+    asked: list[str] = []
+
+    def rows(name: str) -> list[Item]:
+        asked.append(name)
+        return items[:4]
+
+    train, dev, test = (partial(rows, name) for name in ("train", "dev", "test"))
+    data = RagData(train, dev, 0, 4, 0, test=test)
+    assert not asked
+    for stage, read in (("validate", ["dev"]), ("fit", ["train"]), ("test", ["test"])):
+        data.setup(stage)
+        assert asked == read
+        asked.clear()
+    loaders = (data.train_dataloader, data.val_dataloader, data.test_dataloader)
+    assert all(len(list(loader())) for loader in (*loaders, data.predict_dataloader))
+    assert not asked
 
 
 def test_augmentation_needs_to_know_how_to_read(items: list[Item]) -> None:

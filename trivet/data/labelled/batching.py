@@ -96,7 +96,6 @@ class WindowBatches(Sampler[list[int]]):
         self.seed = seed
         self.epoch = 0
         self._skip = 0
-        self.given = 0
         self.share(0, 1)
 
     def share(self, rank: int, world: int) -> None:
@@ -121,6 +120,11 @@ class WindowBatches(Sampler[list[int]]):
         """Skip the first ``given`` batches of the next epoch; if that is all, start a new one."""
         self._skip = given if given < self._length else 0
 
+    @property
+    def skipped(self) -> int:
+        """Number of batches that the next epoch leaves out."""
+        return self._skip
+
     def _batches(self) -> list[list[int]]:
         sizes = self._windows, self._widths
         batches = fill_batches(*sizes, self._budget, self.seed, self.epoch)
@@ -137,10 +141,8 @@ class WindowBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         # Lightning creates the iterator before it sets the epoch, so this must be a generator.
-        self.given, self._skip = self._skip, 0
-        for batch in self._batches()[self.given :]:
-            self.given += 1
-            yield batch
+        first, self._skip = self._skip, 0
+        yield from self._batches()[first:]
 
     def __len__(self) -> int:
         return self._length

@@ -6,7 +6,7 @@ is prepared again when its batch is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -83,8 +83,6 @@ class _Items(Dataset[list[Item]]):
         augmentation: Augmentation | None = None,
         prepare_altered: Prepare | None = None,
     ) -> None:
-        if augmentation is not None and augmentation.alters and prepare_altered is None:
-            raise ValueError("augmentation needs prepare_altered, which tokenizes altered rows")
         self._items = items
         self._examples = [item.labelled for item in items]
         self._batches = batches
@@ -105,7 +103,7 @@ class _Items(Dataset[list[Item]]):
 
 
 class ResumableLoader(DataLoader[list[Item]]):
-    """A loader that can resume within an epoch."""
+    """A loader that can resume within an epoch, with any number of worker processes."""
 
     def __init__(
         self,
@@ -113,23 +111,57 @@ class ResumableLoader(DataLoader[list[Item]]):
         batches: WindowBatches,
         pad: int,
         labelled: Mapping[str, int],
+        workers: int = 0,
     ) -> None:
         collate_fn = partial(_collate, pad=pad, labelled=labelled, batches=batches)
         # Lightning sets the epoch of a plain sampler, but not of a batch sampler.
-        super().__init__(items, sampler=batches, batch_size=None, collate_fn=collate_fn)
+        super().__init__(
+            items,
+            sampler=batches,
+            batch_size=None,
+            collate_fn=collate_fn,
+            num_workers=workers,
+            pin_memory=torch.cuda.is_available(),
+        )
         self.batches = batches
+        self._given = 0  # batches of this epoch that were read; workers are ahead
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        # A generator, because Lightning creates the iterator before it sets the epoch, which
+        # workers copy.
+        self._given = self.batches.skipped
+        for batch in super().__iter__():
+            self._given += 1
+            yield batch
 
     def state_dict(self) -> dict[str, int]:
         """Return how many batches of this epoch were read."""
-        return {"batches": self.batches.given}
+        return {"batches": self._given}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Skip the batches that the stopped run had read in its epoch."""
         self.batches.resume(state["batches"])
 
 
+class _Batches:
+    """The batches of a loader; for prediction Lightning builds a plain loader anew, which fails."""
+
+    def __init__(self, loader: ResumableLoader) -> None:
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._loader)
+
+
+Rows = Sequence[Item] | Callable[[], Sequence[Item]]
+"""Items, or a function that prepares them when they are needed."""
+
+
 class RagData(lightning.LightningDataModule):
-    """Batches for training and validation.
+    """Batches for training, validation, test and prediction.
 
     Args:
         train: Items to train on.
@@ -139,35 +171,68 @@ class RagData(lightning.LightningDataModule):
         seed: Seed of the shuffle and of the augmentation.
         augmentation: Probabilities of alterations of the rows of ``train``.
         prepare_altered: Prepares altered examples as ``train`` was; required for augmentation.
+        test: Items for test and prediction.
+        workers: Processes that prepare batches; 0: the training process.
     """
 
     def __init__(
         self,
-        train: Sequence[Item],
-        dev: Sequence[Item],
+        train: Rows,
+        dev: Rows,
         pad: int,
         batch_windows: int,
         seed: int,
         augmentation: Augmentation | None = None,
         prepare_altered: Prepare | None = None,
+        test: Rows = (),
+        workers: int = 0,
     ) -> None:
         super().__init__()
-        batches = WindowBatches([item.layout for item in train], batch_windows, seed)
-        items = _Items(train, batches, augmentation, prepare_altered)
-        self._train = ResumableLoader(items, batches, pad, count_labelled(train))
-        sorted_batches = WindowBatches([item.layout for item in dev], batch_windows, None)
-        dev_items = _Items(dev, sorted_batches)
-        self._dev = ResumableLoader(dev_items, sorted_batches, pad, count_labelled(dev))
+        if augmentation is not None and augmentation.alters and prepare_altered is None:
+            raise ValueError("augmentation needs prepare_altered, which tokenizes altered rows")
+        self._rows = {"train": train, "dev": dev, "test": test}
+        self._pad, self._budget, self._seed, self._workers = pad, batch_windows, seed, workers
+        self._altered = augmentation, prepare_altered
+        self._loaders: dict[str, ResumableLoader] = {}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Prepare the rows of a stage, each once; Lightning calls this."""
+        names = {"fit": ("train", "dev"), "validate": ("dev",)}.get(stage or "fit", ("test",))
+        for name in names:
+            self._loader(name)
+
+    def _loader(self, name: str) -> ResumableLoader:
+        if name not in self._loaders:
+            rows = self._rows[name]
+            items = rows() if callable(rows) else rows
+            seed = self._seed if name == "train" else None
+            batches = WindowBatches([item.layout for item in items], self._budget, seed)
+            altered = self._altered if name == "train" else ()
+            data = _Items(items, batches, *altered)
+            labelled = count_labelled(items)
+            self._loaders[name] = ResumableLoader(data, batches, self._pad, labelled, self._workers)
+        return self._loaders[name]
+
+    def _shared(self, name: str) -> ResumableLoader:
+        loader = self._loader(name)
+        loader.batches.share(*self._rank_and_world())
+        return loader
 
     def train_dataloader(self) -> ResumableLoader:
         """Return this device's share of the training batches, shuffled by (seed, epoch)."""
-        self._train.batches.share(*self._rank_and_world())
-        return self._train
+        return self._shared("train")
 
     def val_dataloader(self) -> ResumableLoader:
         """Return this device's share of the validation batches, sorted by length."""
-        self._dev.batches.share(*self._rank_and_world())
-        return self._dev
+        return self._shared("dev")
+
+    def test_dataloader(self) -> ResumableLoader:
+        """Return this device's share of the test batches, sorted by length."""
+        return self._shared("test")
+
+    def predict_dataloader(self) -> _Batches:
+        """Return this device's share of the test batches, sorted by length."""
+        return _Batches(self._shared("test"))
 
     def _rank_and_world(self) -> tuple[int, int]:
         trainer = self.trainer
@@ -177,7 +242,7 @@ class RagData(lightning.LightningDataModule):
     # schedule does; it always restores a data module.
     def state_dict(self) -> dict[str, Any]:
         """Return the position within the epoch, equal on every device."""
-        return self._train.state_dict() | {"devices": self._rank_and_world()[1]}
+        return self._loader("train").state_dict() | {"devices": self._rank_and_world()[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume within an epoch; ``ConfigError`` if the run had another number of devices."""
@@ -195,9 +260,9 @@ class RagData(lightning.LightningDataModule):
     ) -> Batch:
         """Move the tensors; the examples are texts and stay."""
         return Batch(
-            windows=Windows(*(tensor.to(device) for tensor in batch.windows)),
-            is_evidence=batch.is_evidence.to(device),
-            targets=Targets(*(tensor.to(device) for tensor in batch.targets)),
+            windows=Windows(*(tensor.to(device, non_blocking=True) for tensor in batch.windows)),
+            is_evidence=batch.is_evidence.to(device, non_blocking=True),
+            targets=Targets(*(tensor.to(device, non_blocking=True) for tensor in batch.targets)),
             examples=batch.examples,
             mean_labelled=batch.mean_labelled,
         )

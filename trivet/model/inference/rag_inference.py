@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from trivet.model.inference.bert import InferenceBert
 from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import Form
+from trivet.model.inference.modernbert import InferenceModernBert
 from trivet.model.inference.mpnet import InferenceMpnet
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk
 from trivet.model.rag_model import RagModel
@@ -19,7 +20,7 @@ from trivet.model.trunk import Hidden, Trunk
 
 logger = logging.getLogger(__name__)
 
-InferenceEncoder = InferenceBert | InferenceDeberta | InferenceMpnet
+InferenceEncoder = InferenceBert | InferenceDeberta | InferenceModernBert | InferenceMpnet
 
 
 class InferenceTrunk(nn.Module):
@@ -78,7 +79,7 @@ def _why_not(config: Any) -> str | None:
         return InferenceBert.why_not(config)
     if config.model_type == "deberta-v2":
         return InferenceDeberta.why_not(config)
-    if config.model_type == "mpnet":
+    if config.model_type in ("mpnet", "modernbert"):
         return None
     return f"there is none for {config.model_type}"
 
@@ -90,6 +91,8 @@ def _encoder(trunk: Trunk, max_length: int, form: Form) -> InferenceEncoder:
         encoder = InferenceBert(trunk.encoder, form)
     elif trunk.config.model_type == "mpnet":
         encoder = InferenceMpnet(trunk.encoder, max_length, form)
+    elif trunk.config.model_type == "modernbert":
+        encoder = InferenceModernBert(trunk.encoder, max_length, form)
     else:
         encoder = InferenceDeberta(trunk.encoder, max_length, form)
     encoder.matches = trunk.matches

@@ -1,0 +1,86 @@
+"""The estimate of a step's memory, the refusal of a step that does not fit, and saved layers."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from typer.testing import CliRunner
+
+from tests.graphs import model_of
+from tests.training.conftest import ConfigOf
+from trivet.__main__ import app
+from trivet.configs.schema import dump_config
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk, checkpoint_layers
+from trivet.records import ConfigError
+from trivet.train import plan, train
+from trivet.training.memory import MemoryEstimate, estimate_memory
+
+KINDS = ("bert", "deberta-v2", "mpnet", "modernbert")
+
+
+def estimate(kind: str, windows: int, checkpointed: bool = False) -> MemoryEstimate:
+    """Return the estimate for a tiny model in fp32."""
+    described = model_of(kind).architecture()
+
+    def build() -> RagModel:
+        model = RagModel.from_architecture(described)
+        if checkpointed:
+            checkpoint_layers(model.trunk)
+        return model
+
+    return estimate_memory(build, windows, 48, bf16=False, gpu=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_counted_once_and_activations_by_window(kind: str) -> None:
+    few, many, less = estimate(kind, 8), estimate(kind, 16), estimate(kind, 16, checkpointed=True)
+    parameters = list(model_of(kind).parameters())
+    assert few.parameters == sum(each.numel() for each in parameters)
+    assert few.weights >= 4 * few.parameters
+    assert few.optimizer == 2 * few.gradients == 8 * few.trained
+    assert few.weights == many.weights
+    assert many.activations == pytest.approx(2 * few.activations, rel=0.1)
+    assert less.activations < 0.8 * many.activations
+
+
+def test_saved_inputs_of_layers_give_the_same_gradients(
+    tiny_encoder: transformers.PreTrainedModel,
+) -> None:
+    trunk = Trunk(tiny_encoder).train()
+    other = copy.deepcopy(trunk)
+    checkpoint_layers(other)
+    ids, mask = torch.arange(24).view(2, 12) + 5, torch.ones(2, 12, dtype=torch.long)
+    for each in (trunk, other):
+        torch.manual_seed(0)
+        each.encode(ids, mask, 0 * mask).pow(3).sum().backward()
+    for ours, theirs in zip(trunk.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_a_step_that_does_not_fit_is_refused_before_data_are_read(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    nowhere = "data.train=[{spec: 'jsonl:nowhere', split: all}]"
+    config = config_of(tmp_path / "run", nowhere, "run.memory_gib=0.5")
+    with pytest.raises(ConfigError, match=r"call_windows: a step needs .*is 0\.5 GiB; lower"):
+        train(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, config_of: ConfigOf) -> None:
+    config = config_of(tmp_path / "run", "optim.max_steps=7")
+    said = plan(config)
+    assert "train: 24 rows, 24 windows an epoch" in said
+    assert "steps: 6 an epoch, 7 in all" in said
+    assert "fits: L4 (24 GB), A100 (40 GB), A100 (80 GB), H100 (80 GB)" in said
+    assert re.search(r"peak memory on a CPU: 0\.0 GiB", said)
+    (tmp_path / "run.yaml").write_text(dump_config(config), encoding="utf-8")
+    ran = CliRunner().invoke(app, ["train", str(tmp_path / "run.yaml"), "--dry-run"])
+    assert ran.stdout.splitlines() == said.splitlines()
+    assert not (tmp_path / "run").exists()

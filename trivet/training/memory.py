@@ -1,0 +1,209 @@
+"""Estimate of the peak memory of a training step, without weights and without a GPU.
+
+The step runs on fake tensors, which have shapes but no data, and the bytes alive are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers.initialization import no_init_weights
+
+from trivet.configs.schema import Precision, TrainConfig
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import checkpoint_layers
+from trivet.records import ConfigError
+
+GIB = 2**30
+# Memory that torch reports for each GPU, in GiB.
+GPUS = {"L4 (24 GB)": 22.0, "A100 (40 GB)": 39.4, "A100 (80 GB)": 79.1, "H100 (80 GB)": 79.1}
+_CONTEXT = 1.0  # GiB of CUDA's context and libraries
+_FRAGMENTS = 1.1  # memory reserved by torch relative to the memory of tensors; not measured
+_KEPT = 1.35  # resident memory on a CPU relative to that of tensors: glibc keeps freed memory
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Peak memory of a training step in bytes, by its parts.
+
+    Attributes:
+        parameters: Number of parameters.
+        trained: Number of parameters with a gradient.
+        weights: Parameters and buffers in fp32.
+        gradients: Gradients in fp32.
+        optimizer: Both moments of AdamW.
+        activations: Largest sum of everything else, over the step.
+    """
+
+    parameters: int
+    trained: int
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """Return the peak of all tensors."""
+        # Activations are largest before the gradients exist; the optimizer's step follows both.
+        first = self.weights + self.optimizer + self.activations
+        return max(first, self.weights + 2 * self.gradients + self.optimizer)
+
+    @property
+    def on_gpu(self) -> float:
+        """Return the memory in GiB that a GPU needs, with CUDA's own and fragments."""
+        return _CONTEXT + _FRAGMENTS * self.total / GIB
+
+    @property
+    def on_cpu(self) -> float:
+        """Return the resident memory in GiB on a CPU, without data and libraries."""
+        return _KEPT * self.total / GIB
+
+
+def estimate_memory(
+    build: Callable[[], RagModel], windows: int, length: int, bf16: bool, gpu: bool
+) -> MemoryEstimate:
+    """Estimate the peak of a step that reads ``windows`` windows of ``length`` tokens per call.
+
+    Args:
+        build: Builds the model with random weights.
+        windows: Windows per call of the encoder.
+        length: Tokens per window.
+        bf16: Whether the encoder computes in bf16.
+        gpu: Whether to count what CUDA's kernels keep; else what the CPU's keep.
+    """
+    with FakeTensorMode(), _LiveBytes() as live:
+        with no_init_weights():
+            model = build().train()
+        weights = live.now
+        trained = [each for each in model.parameters() if each.requires_grad]
+        inputs = [torch.ones(windows, length, dtype=torch.long) for _ in range(3)]
+        with _cuda_kernels() if gpu else contextlib.nullcontext():
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                logits = model.read(*inputs)
+            torch.stack([each.float().sum() for each in logits]).sum().backward()
+        gradients = sum(4 * each.numel() for each in trained)
+        return MemoryEstimate(
+            parameters=sum(each.numel() for each in model.parameters()),
+            trained=sum(each.numel() for each in trained),
+            weights=weights,
+            gradients=gradients,
+            optimizer=2 * gradients,
+            activations=live.peak - weights,
+        )
+
+
+def estimate_step(config: TrainConfig, model: RagModel, gpu: bool) -> MemoryEstimate:
+    """Estimate the peak of the configuration's training step; the model gives the shapes."""
+    described = model.architecture()
+
+    def build() -> RagModel:
+        shaped = RagModel.from_architecture(described)
+        if config.optim.checkpoint_layers:
+            checkpoint_layers(shaped.trunk)
+        return shaped
+
+    windows = config.optim.call_windows or config.optim.batch_windows
+    bf16 = config.run.precision is Precision.bf16
+    return estimate_memory(build, windows, config.window.size, bf16, gpu)
+
+
+def refuse_too_large(config: TrainConfig, model: RagModel) -> None:
+    """Raise ``ConfigError`` if a step exceeds ``run.memory_gib``, by default that of the GPU."""
+    available, device = config.run.memory_gib, "run.memory_gib"
+    if available is None:
+        if config.run.accelerator not in ("auto", "gpu", "cuda") or not torch.cuda.is_available():
+            return
+        properties = torch.cuda.get_device_properties(0)
+        available, device = properties.total_memory / GIB, properties.name
+    needed = estimate_step(config, model, gpu=True).on_gpu
+    if needed > available:
+        raise ConfigError(
+            f"optim.call_windows: a step needs about {needed:.1f} GiB, and {device} is "
+            f"{available:.1f} GiB; lower optim.call_windows or set optim.checkpoint_layers=true "
+            "(trivet train --dry-run prints the estimate)"
+        )
+
+
+def describe_memory(
+    config: TrainConfig, on_cpu: MemoryEstimate, on_gpu: MemoryEstimate
+) -> list[str]:
+    """Return lines on the peak memory, its parts, and the GPUs that it fits."""
+    parts = ("weights", "gradients", "optimizer", "activations")
+    held = ", ".join(f"{part} {getattr(on_gpu, part) / GIB:.2f}" for part in parts)
+    fits = [name for name, size in GPUS.items() if on_gpu.on_gpu <= size]
+    calls = config.optim.call_windows or config.optim.batch_windows
+    return [
+        f"peak memory on a GPU: {on_gpu.on_gpu:.1f} GiB for {calls} windows of "
+        f"{config.window.size} tokens a call ({held})",
+        f"peak memory on a CPU: {on_cpu.on_cpu:.1f} GiB, and the data",
+        f"fits: {', '.join(fits) or 'none of ' + ', '.join(GPUS)}",
+    ]
+
+
+class _LiveBytes(TorchDispatchMode):
+    """Counter of the bytes of all tensors alive."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.peak = 0
+        self._alive: set[int] = set()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._add(tensor.untyped_storage())
+        return result
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._alive:
+            self._alive.add(key)
+            self.now += size
+            self.peak = max(self.peak, self.now)
+            weakref.finalize(storage, self._remove, key, size)
+
+    def _remove(self, key: int, size: int) -> None:
+        self._alive.discard(key)
+        self.now -= size
+
+
+@contextlib.contextmanager
+def _cuda_kernels() -> Iterator[None]:
+    """Replace CPU functions by what CUDA's keep for the backward pass, repeated layers included."""
+    attend, softmax = functional.scaled_dot_product_attention, functional.softmax
+
+    def fused(*args: Any, **kwargs: Any) -> Tensor:
+        return attend(*args, **kwargs | {"dropout_p": 0.0})  # the CPU fuses none with dropout
+
+    def in_fp32(given: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return softmax(given.float(), *args, **kwargs)  # as CUDA's autocast
+
+    def dropout(given: Tensor, p: float = 0.5, training: bool = True, *_: Any) -> Tensor:
+        # Keeps a mask of bytes.
+        return torch.native_dropout(given, p, True)[0] if training and p else given
+
+    with (
+        mock.patch.object(functional, "scaled_dot_product_attention", fused),
+        mock.patch.object(functional, "softmax", in_fp32),
+        mock.patch.object(functional, "dropout", dropout),
+    ):
+        yield
