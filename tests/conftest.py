@@ -385,7 +385,7 @@ def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:
         "window": bundle.WindowInfo(size=48),
         "faithfulness": "weakest_sentence",
         "heads": ("support", "relevance", "utilization"),
-        "thresholds": bundle.Thresholds(adherence=0.5, sentence=0.5, span=0.5),
+        "thresholds": bundle.Thresholds(sentence=0.5, span=0.5),
         "special_tokens": bundle.SpecialTokenIds(cls=2, sep=3, pad=0),
         "training": bundle.TrainingInfo(command="none", date="2020-01-01", data=()),
     }

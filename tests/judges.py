@@ -244,7 +244,7 @@ def tiny_bundle(
     fill_heads(model)
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
     # Thresholds between the numbers of the golden example, so that each verdict occurs in it.
-    thresholds = Thresholds(adherence=0.65, sentence=0.7, span=0.5)
+    thresholds = Thresholds(sentence=0.7, span=0.5)
     info = tiny_info(tokenizer).model_copy(update={"thresholds": thresholds})
     write_model(folder, info, tokenizer.to_json(), model)
     export_onnx(folder, threads=1)

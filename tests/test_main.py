@@ -60,7 +60,7 @@ def bundle(
         update={
             "encoder": said.encoder.model_copy(update={"source": "a [bold]formula"}),
             "faithfulness": "weakest_token",
-            "thresholds": Thresholds(adherence=0.5, sentence=0.7, span=0.5),
+            "thresholds": Thresholds(sentence=0.7, span=0.5),
             "graphs": (GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True),),
         }
     )

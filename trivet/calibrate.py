@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import torch
 
-from trivet.bundle.bundle import TOKENIZER_NAME, CalibrationInfo, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo, CalibrationError, KnotsInfo, PlattInfo, Thresholds
+from trivet.bundle.bundle import (
+    TOKENIZER_NAME,
+    CalibrationInfo,
+    add_files,
+    read_bundle,
+    write_bundle,
+)
+from trivet.bundle.schema import BundleInfo, CalibrationError, KnotsInfo, PlattInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.fit import (
     IDENTITY,
@@ -38,18 +45,24 @@ from trivet.calibration.measures import (
     head_report,
     parts,
 )
-from trivet.calibration.thresholds import UseThreshold, choose_or_keep, dev_scores
+from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.heads.token_head import TokenHead
+from trivet.measures.thresholds import DevScores, Rule
+from trivet.model.aggregate import Outputs
 from trivet.model.architecture import HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
-from trivet.records import DataError, LabelledExample
+from trivet.records import DataError, LabelledExample, Labels
 
 logger = logging.getLogger(__name__)
 
+_BLOCK = 64  # examples that are evaluated together
+_AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds
 _CALL_WINDOWS = 16  # windows per call of the encoder for a bundle that does not record them
 
 
@@ -64,8 +77,7 @@ class Choices:
         weighing: Unit of equal weight in the fit.
         only: Prefixes of the sources to use; all by default.
         thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
-        least_precision: Precision that thresholds keep while flagging as much as they can, in
-            (0, 1]; None chooses the best F1.
+        rule: Rule that chooses the sentence threshold.
         lexical_overlap: Whether ``platt`` also weighs the words that a sentence shares with the
             contexts (support), the question (relevance) or the response (utilization).
     """
@@ -76,7 +88,7 @@ class Choices:
     weighing: Weighing = "example"
     only: tuple[str, ...] = ()
     thresholds_from: tuple[str, ...] = ()
-    least_precision: float | None = None
+    rule: Rule = field(default_factory=Rule)
     lexical_overlap: bool = False
 
 
@@ -86,8 +98,7 @@ class Calibrated:
 
     info: CalibrationInfo  # record in the bundle
     reports: tuple[HeadReport, ...]  # of the heads and of whole responses
-    uses: tuple[UseThreshold, ...]  # thresholds, and whether the rows justify them
-    thresholds: Thresholds  # of the bundle
+    chosen: ChosenThresholds
 
 
 def calibrate(
@@ -124,17 +135,16 @@ def calibrate(
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
     maps = old | fitted
     before, after = (
-        list(dev_scores(items, logits["support"], found["support"], bundle.info.faithfulness))
-        for found in (old, maps)
+        list(dev_scores(items, logits["support"], found["support"])) for found in (old, maps)
     )
-    uses, thresholds = choose_or_keep(
-        bundle.info.thresholds, before, after, choices.thresholds_from, choices.least_precision
+    chosen = choose_or_keep(
+        bundle.info.thresholds, before, after, choices.thresholds_from, choices.rule
     )
 
     for name, found in fitted.items():
         _put(model, name, found)
     info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
-    changed = {"calibration": info, "thresholds": thresholds, "scores": ()}
+    changed = {"calibration": info, "thresholds": chosen.thresholds, "scores": ()}
     changed |= {"graphs": (), "engines": (), "openvino": None}
     write_bundle(
         folder,
@@ -143,7 +153,48 @@ def calibrate(
         weights=model.cpu().state_dict(),
         encoder_config=model.architecture(),
     )
-    return Calibrated(info, reports, uses, thresholds)
+    return Calibrated(info, reports, chosen)
+
+
+def choose_thresholds(
+    folder: Path, specs: Sequence[str], split: str = "dev", choices: Choices | None = None
+) -> ChosenThresholds:
+    """Choose the thresholds of a bundle again by its fastest graph, and change nothing else.
+
+    Figures at the old thresholds are removed. Arguments and errors as in ``calibrate``.
+    """
+    choices = choices or Choices()
+    evaluator = Evaluator(folder)
+    examples = _load(specs, split, choices.only)
+    scores: list[DevScores] = []
+    for start in range(0, len(examples), _BLOCK):
+        block = examples[start : start + _BLOCK]
+        found = evaluator.begin([one.example for one in block]).outcomes(_read_support)
+        scores += [
+            replace(each, example=one)
+            for one, each in zip(block, found, strict=True)
+            if isinstance(each, DevScores)
+        ]
+    info = evaluator.bundle.info
+    old, rule = info.thresholds, choices.rule
+    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule)
+    if chosen.thresholds != old:
+        kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
+        changed = {"thresholds": chosen.thresholds, "scores": kept}
+        add_files(folder, {}, info.model_copy(update=changed))
+    return chosen
+
+
+def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevScores:
+    """Return the support of an example's sentences and tokens, without its labels."""
+    response, spans = one.tokens.response, one.tokens.response_sentence_spans
+    return DevScores(
+        example=LabelledExample(one.example, Labels(), "", ""),
+        sentence_support=np.asarray(outputs.sentence_support)[0, : len(spans)],
+        token_offsets=response.offsets,
+        token_support=np.asarray(outputs.support_probs)[0, : len(response)],
+        token_sentence=one.tokens.response_sentence,
+    )
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:

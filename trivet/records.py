@@ -199,8 +199,9 @@ class Evaluation:
         utilization: Expected share of the context sentences that the response uses. ``None``
             without contexts or without a response.
         completeness: Share of the relevant context that the response uses. ``None`` as utilization.
-        adherent: Whether faithfulness reaches the threshold of the bundle.
-        unsupported: Spans of the response that no context supports.
+        adherent: Whether every sentence of the response is supported.
+        unsupported: Spans of the response that no context supports: the weakest words of each
+            unsupported sentence, or all of it.
         sentences: Sentences of the response.
         contexts: One verdict for each context, in order.
         windows: Number of windows that the encoder read.
@@ -209,6 +210,9 @@ class Evaluation:
         response_chunks: Number of chunks in which the response was read (1: whole).
         replaced_characters: Number of characters that could not be encoded (lone surrogates) and
             were read as U+FFFD.
+        threshold: Support below which a sentence is unsupported: that of the bundle or the call.
+        language: Language of a response or contexts that are not English: ``de``, or ``und`` if
+            it is unknown. The model reads English, so such a verdict says little.
     """
 
     id: str | None
@@ -226,6 +230,8 @@ class Evaluation:
     cut_question_tokens: int
     response_chunks: int
     replaced_characters: int
+    threshold: float | None = None
+    language: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain dictionaries, lists, numbers and strings."""

@@ -26,7 +26,7 @@ from trivet.data.labelled.datamodule import Item, Prepare, RagData, collate_item
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows, WindowSettings
-from trivet.measures.thresholds import DEFAULT_THRESHOLD, DevScores, choose_thresholds
+from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even, checkpoint_layers
@@ -278,10 +278,9 @@ def _threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
 
 
 def _choose(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds:
-    chosen = choose_thresholds(_dev_scores(training, items, pad))
+    chosen = Thresholds(*choose_thresholds(list(_dev_scores(training, items, pad))))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
-    values = {name: best.threshold if best else DEFAULT_THRESHOLD for name, best in chosen.items()}
-    return Thresholds(**values)
+    return chosen
 
 
 def _dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
@@ -294,9 +293,8 @@ def _dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Itera
         read, length = item.tokenized, len(item.tokenized.response)
         yield DevScores(
             example=item.labelled,
-            faithfulness=float(outputs.faithfulness) if length else None,
-            sentence_spans=read.response_sentence_spans,
             sentence_support=outputs.sentence_support[: len(read.response_sentence_spans)],
             token_offsets=read.response.offsets,
             token_support=outputs.support_probs[:length],
+            token_sentence=read.response_sentence,
         )

@@ -51,6 +51,8 @@ def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
         cut_question_tokens=_count(verdict, "cut_question_tokens"),
         response_chunks=_count(verdict, "response_chunks"),
         replaced_characters=_count(verdict, "replaced_characters"),
+        threshold=_probability_or_none(verdict, "threshold"),
+        language=_text_or_none(verdict, "language"),
         **read_scores(verdict),
     )
 

@@ -59,7 +59,7 @@ def info() -> BundleInfo:
         data=(DataInfo(name="mills | ferries", licence="CC0-1.0", rows=1200),),
         settings={"epochs": 3, "learning_rate": 1e-5},
     )
-    thresholds = Thresholds(adherence=0.4, sentence=0.5, span=0.3)
+    thresholds = Thresholds(sentence=0.5, span=0.3)
     return bundle_info(training=training, thresholds=thresholds, scores=(score,))
 
 

@@ -33,6 +33,7 @@ from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
+from trivet.measures.thresholds import Rule
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import HeadName
 from trivet.model.inference.rag_inference import inference_model
@@ -315,7 +316,7 @@ def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_pa
     config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
     config.window.size = 64
     made = provenance(config, [], "trivet train", 1)
-    thresholds = Thresholds(0.5, 0.5, 0.5)
+    thresholds = Thresholds(0.5, 0.5)
     write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
     assert not overlaps(tmp_path / "further")
 
@@ -323,15 +324,15 @@ def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_pa
 def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> None:
     old = read_bundle(bundle).info.thresholds
     found = calibrate(bundle, [f"jsonl:{data}"], "all", Choices(heads=("relevance",)))
-    chosen = {use.use: use for use in found.uses}
+    chosen = {use.use: use for use in found.chosen.uses}
     assert chosen["sentence"].threshold == read_bundle(bundle).info.thresholds.sentence
-    out_of_reach = Choices(heads=("relevance",), least_precision=1.0)
+    out_of_reach = Choices(heads=("relevance",), rule=Rule(None, 1.0))
     kept = read_bundle(bundle).info.thresholds
     found = calibrate(bundle, [f"jsonl:{data}"], "all", out_of_reach)
-    for use in found.uses:
-        now = getattr(found.thresholds, use.use)
+    for use in found.chosen.uses:
+        now = getattr(found.chosen.thresholds, use.use)
         assert now == (use.threshold if use.threshold is not None else getattr(kept, use.use))
-    assert old != found.thresholds
+    assert old != found.chosen.thresholds
 
 
 def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path) -> None:
@@ -350,9 +351,11 @@ def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path)
 
 def test_a_report_shows_errors_and_curves(bundle: Path, data: Path, tmp_path: Path) -> None:
     found: Calibrated = calibrate(bundle, [f"jsonl:{data}"], "all")
-    shown = calibration_report.lines(found.reports, found.uses)
+    shown = calibration_report.lines(found.reports, found.chosen)
     assert any(line.startswith("support: scale") for line in shown)
-    page = calibration_report.write_report(tmp_path / "out", found.info, found.reports, found.uses)
+    page = calibration_report.write_report(
+        tmp_path / "out", found.info, found.reports, found.chosen
+    )
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 4 and "ECE after" in text and "0-5k tokens" in text
     record = json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores
 from trivet.calibration.thresholds import UseThreshold, justified_thresholds, same_share
-from trivet.measures.thresholds import Column, DevScores, precise_threshold, threshold_columns
+from trivet.measures.thresholds import Column, DevScores, Rule, precise_threshold
 from trivet.records import Labels, Span
 
 FloatArray = npt.NDArray[np.float64]
@@ -55,20 +55,19 @@ def scores(count: int, tell_apart: float) -> list[DevScores]:
         support = float(np.clip(0.5 + random.normal() * 0.15 - tell_apart * (wrong - 0.5), 0, 0.99))
         unsupported, word = (Span(0, 4),) if wrong else (), [(0, 4, support)]
         group = f"group {number // 2}"
-        made.append(dev_scores("word", unsupported, not wrong, support, word, word, group))
+        made.append(dev_scores("word", unsupported, not wrong, word, word, group))
     return made
 
 
 def chosen(rows: list[DevScores], precision: float | None = None) -> dict[str, UseThreshold]:
-    columns = threshold_columns(rows)
-    return {use.use: use for use in justified_thresholds(columns, rows, precision)}
+    return {use.use: use for use in justified_thresholds(rows, Rule(None, precision))}
 
 
 def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
     found = chosen(scores(80, tell_apart=0.6))
-    assert set(found) == {"adherence", "sentence", "span"}
+    assert set(found) == {"sentence", "span"}
     for use in found.values():
-        assert use.threshold == pytest.approx(0.5, abs=0.15)
+        assert use.threshold is not None
         assert use.f1 is not None and use.f1 > 0.85
         assert use.auroc is not None and use.low is not None and use.low > 0.5
         assert f"{use.use}: threshold 0." in use.words()
@@ -76,7 +75,7 @@ def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
 
 def test_a_precision_that_is_asked_for_is_reached_with_all_that_can_be_flagged() -> None:
     rows = scores(200, tell_apart=0.25)
-    best, precise = chosen(rows)["adherence"], chosen(rows, 0.95)["adherence"]
+    best, precise = chosen(rows)["sentence"], chosen(rows, 0.95)["sentence"]
     assert precise.precision is not None and precise.precision >= 0.95
     assert best.precision is not None and best.precision < 0.95
     assert best.threshold is not None and precise.threshold is not None
@@ -93,23 +92,22 @@ def test_rows_that_are_not_told_apart_give_none_and_say_so() -> None:
 def test_a_precision_out_of_reach_is_said() -> None:
     rows = scores(200, tell_apart=0.15)
     supported, zero = Labels(unsupported=(), adherent=True), np.zeros(1)
-    place, lowest = min(enumerate(rows), key=lambda numbered: numbered[1].faithfulness or 0)
+    place, lowest = min(enumerate(rows), key=lambda numbered: float(numbered[1].token_support[0]))
     right = replace(lowest.example, labels=supported, group="other")
-    lowest = replace(lowest, example=right, faithfulness=0.0)
-    rows[place] = replace(lowest, sentence_support=zero, token_support=zero)
-    found = chosen(rows, 1.0)["adherence"]
+    rows[place] = replace(lowest, example=right, sentence_support=zero, token_support=zero)
+    found = chosen(rows, 1.0)["sentence"]
     assert found.threshold is None
     assert "no threshold has a precision of 1" in found.words()
 
 
 def test_one_class_and_one_group_are_said() -> None:
     right = [row for row in scores(40, 0.5) if row.example.labels.adherent]
-    assert "one class or none" in chosen(right)["adherence"].words()
+    assert "one class or none" in chosen(right)["sentence"].words()
     alone = [
         replace(row, example=replace(row.example, group="one group"))
         for row in scores(2, 0.5) + scores(4, 0.5)[2:]
     ]
-    assert "has no interval: too few groups" in chosen(alone)["adherence"].words()
+    assert "has no interval: too few groups" in chosen(alone)["sentence"].words()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, unique=True), st.floats(0, 1))
@@ -118,10 +116,16 @@ def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold:
     nothing = np.zeros(len(support))
 
     def column(values: FloatArray) -> Column:
-        return Column(values, nothing, nothing, np.arange(len(values)), len(values))
+        order = np.arange(len(values))
+        return Column(values, nothing, nothing, order, len(values), order, values)
 
     squeezed = support * 0.5 + 0.2
     if len(np.unique(squeezed)) < len(squeezed):
         return
     moved = same_share(column(support), threshold, column(squeezed))
     assert (squeezed < moved).sum() == (support < threshold).sum()
+
+
+def test_too_few_documents_for_a_rate_of_false_alarms_are_said() -> None:
+    found = justified_thresholds(scores(12, tell_apart=0.6), Rule(0.05))[0]
+    assert "no data set has 19 documents with a faithful response" in found.words()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trivet.bundle.schema import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
-from trivet.evaluation.postprocessing import to_evaluation
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, RagExample
@@ -23,7 +25,7 @@ EXAMPLE = RagExample(
     response="the mill is new. the boat is red.",
     id="mill",
 )
-THRESHOLDS = Thresholds(adherence=0.3, sentence=0.6, span=0.5)
+THRESHOLDS = Thresholds(sentence=0.6, span=0.5)
 OUTPUTS = Outputs(
     support_probs=np.array([[0.9, 0.9, 0.9, 0.1, 0.8, 0.7, 0.2, 0.4, 0.9, 0.9]]),
     relevance_probs=np.array([[0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 0.0, 0.6, 0.8]]),
@@ -36,9 +38,13 @@ OUTPUTS = Outputs(
 )
 
 
-@pytest.fixture
-def preprocessed(wordpiece_file: Path) -> PreprocessedExample:
-    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+@pytest.fixture(scope="module")
+def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
+    return SegmentTokenizer.from_file(wordpiece_file)
+
+
+@pytest.fixture(scope="module")
+def preprocessed(tokenizer: SegmentTokenizer) -> PreprocessedExample:
     (tokens,) = tokenize_examples([EXAMPLE], tokenizer)
     layout = lay_out(tokens, WindowSettings(size=48), tokenizer.special)
     return PreprocessedExample(EXAMPLE, tokens, layout)
@@ -57,11 +63,11 @@ def test_every_number_stands_in_its_place(preprocessed: PreprocessedExample) -> 
         ("the boat is red.", False),
     ]
     assert verdict.supported_share == 0.5
-    assert [(span.text, span.start) for span in verdict.unsupported] == [
-        ("new", 12),
-        ("boat is", 21),
-    ]
-    assert verdict.unsupported[0].probability == pytest.approx(0.9)
+    assert verdict.adherent is False
+    assert verdict.threshold == 0.6
+    # "new" has a support of 0.1 in a supported sentence.
+    assert [(span.text, span.start) for span in verdict.unsupported] == [("boat is", 21)]
+    assert verdict.unsupported[0].probability == pytest.approx(0.7)
     # Second context: only white space. First: mean of the means of its two sentences.
     assert [len(context.sentences) for context in verdict.contexts] == [2, 0, 1]
     first, second, third = verdict.contexts
@@ -74,13 +80,71 @@ def test_every_number_stands_in_its_place(preprocessed: PreprocessedExample) -> 
     assert (verdict.windows, verdict.cut_question_tokens, verdict.response_chunks) == (1, 0, 1)
 
 
-@pytest.mark.parametrize(("threshold", "adherent"), [(0.3, True), (0.300001, False)])
-def test_faithfulness_at_the_threshold_is_adherent(
-    preprocessed: PreprocessedExample, threshold: float, adherent: bool
+WORDS = st.sampled_from(
+    ["the mill", "a", "1.", "-", "?!", "stra\u00dfe", "\u65e5\u672c\u8a9e", "x-y", "\n"]
+)
+
+
+@given(
+    st.lists(WORDS, min_size=1, max_size=12),
+    st.sampled_from([". ", " ", "! "]),
+    *(st.floats(0, 1) for _ in range(2)),
+    st.data(),
+)
+def test_a_response_has_one_verdict(
+    tokenizer: SegmentTokenizer,
+    words: list[str],
+    between: str,
+    sentence: float,
+    span: float,
+    data: st.DataObject,
 ) -> None:
-    outputs = OUTPUTS._replace(faithfulness=np.array([np.float32(0.3)]))
-    thresholds = dataclasses.replace(THRESHOLDS, adherence=threshold)
-    assert to_evaluation(preprocessed, outputs, thresholds).adherent is adherent
+    example = RagExample("what", ("the mill",), between.join(words))
+    (tokens,) = tokenize_examples([example], tokenizer)
+    layout = lay_out(tokens, WindowSettings(size=256), tokenizer.special)
+    preprocessed = PreprocessedExample(example, tokens, layout)
+    count, sentences = len(tokens.response), len(tokens.response_sentence_spans)
+    values = data.draw(st.lists(st.floats(0, 1, width=32), min_size=count, max_size=count))
+    # Any support of sentences, not only the mean of their tokens.
+    means = data.draw(st.lists(st.floats(0, 1, width=32), min_size=sentences, max_size=sentences))
+    outputs = OUTPUTS._replace(
+        support_probs=np.array([values]).reshape(1, -1),
+        sentence_support=np.array([means]).reshape(1, -1),
+        relevance_probs=np.zeros((1, len(tokens.context))),
+        utilization_probs=np.zeros((1, len(tokens.context))),
+    )
+    thresholds = Thresholds(sentence, span)
+    verdict = to_evaluation(preprocessed, outputs, thresholds)
+    if not count:
+        assert (verdict.adherent, verdict.supported_share, verdict.unsupported) == (None, None, ())
+        return
+    unsupported = [one for one in verdict.sentences if not one.supported]
+    assert verdict.adherent is not bool(unsupported)
+    supported = len(verdict.sentences) - len(unsupported)
+    assert verdict.supported_share == supported / len(verdict.sentences)
+    homes = [
+        [one for one in unsupported if one.start <= span.start < span.end <= one.end]
+        for span in verdict.unsupported
+    ]
+    assert all(len(found) == 1 for found in homes)
+    assert {id(one) for found in homes for one in found} == {id(one) for one in unsupported}
+    assert all(
+        example.response[one.start : one.end] == one.text and 0 <= one.probability <= 1
+        for one in verdict.unsupported
+    )
+    marks = [not one.supported for one in to_token_verdicts(preprocessed, outputs, thresholds)]
+    assert any(marks) is bool(unsupported)
+
+
+def test_a_threshold_of_the_call_decides_and_is_recorded(embedded: Evaluator) -> None:
+    texts = ("How tall is the mill?", ["The mill is 9 metres tall."], "The mill is 9 metres tall.")
+    assert embedded.evaluate(*texts).threshold == embedded.bundle.info.thresholds.sentence
+    strict, lax = (embedded.evaluate(*texts, threshold=value) for value in (1.0, 0.0))
+    assert (strict.adherent, lax.adherent) == (False, True)
+    assert (strict.threshold, lax.threshold) == (1.0, 0.0)
+    assert strict.unsupported and not lax.unsupported
+    with pytest.raises(ValueError, match=r"threshold must be in \[0, 1\], got 1\.5"):
+        embedded.evaluate(*texts, threshold=1.5)
 
 
 @pytest.mark.parametrize("field", Outputs._fields)

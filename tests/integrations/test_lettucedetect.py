@@ -34,7 +34,7 @@ def test_tokens_cover_the_answer(embedded: Any, rows: Rows, verdicts: list[Any])
     found = HallucinationDetector(embedded).predict(**call(rows[1]))
     assert "".join(token["token"] for token in found) == rows[1]["response"].replace(" ", "")
     threshold = embedded.bundle.info.thresholds.span
-    assert all(token["pred"] == int(1 - token["prob"] < threshold) for token in found)
+    assert all(1 - token["prob"] < threshold for token in found if token["pred"])
     assert any(token["pred"] for token in found)
     tokens = embedded.evaluate_tokens(**rows[1])
     sentence = verdicts[1].sentences[0]

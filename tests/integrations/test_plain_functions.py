@@ -55,7 +55,7 @@ def test_score_columns_count_what_the_mean_leaves_out(verdicts: list[Any]) -> No
 
 
 def test_thresholds_have_defaults(judge: Any, single_judge: Any, verdicts: list[Any]) -> None:
-    assert default_threshold(judge) == judge.bundle.info.thresholds.adherence
+    assert default_threshold(judge) == judge.bundle.info.thresholds.sentence
     assert default_threshold(single_judge) == 0.5
     supported, unsupported, _ = verdicts
     assert passing(supported, "faithfulness", None) is True

@@ -1,4 +1,4 @@
-"""Thresholds: best F1 of what is unsupported, found as an exhaustive search would find it."""
+"""Thresholds: found as an exhaustive search would find them, with bounds that hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
-from trivet.measures.thresholds import best_threshold, choose_thresholds
+from trivet.measures.thresholds import (
+    DevScores,
+    Rule,
+    best_threshold,
+    choose_thresholds,
+    conformal_threshold,
+    marked_words,
+    threshold_columns,
+)
 from trivet.records import Span
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,40 +61,94 @@ def test_the_threshold_is_half_way_between_what_it_separates() -> None:
     assert found is not None and low < found.threshold <= high
 
 
-def test_each_threshold_is_chosen_from_its_own_numbers() -> None:
-    # "Red fox." is supported, "Blue owls sang." is not but for its first word.
-    support = [0.9, 0.9, 0.9, 0.7, 0.1, 0.9, 0.3, 0.9]
-    at = [(0, 3), (4, 7), (7, 8), (9, 13), (14, 18), (19, 21), (21, 23), (23, 24)]
-    tokens = [(*span, value) for span, value in zip(at, support, strict=True)]
-    text = "Red fox. Blue owls sang."  # "sa" + "ng": one word, flagged by its second half
-    one = scores(text, (Span(14, 23),), False, 0.2, [(0, 8, 0.8), (9, 24, 0.4)], tokens)
-    tokens = [(0, 3, 0.9), (4, 7, 0.8), (7, 8, 0.9)]
-    other = scores("Red fox.", (), True, 0.6, [(0, 8, 0.9)], tokens)
-    chosen = choose_thresholds([one, other])
-    values = {name: best and (best.threshold, best.f1) for name, best in chosen.items()}
-    assert values["adherence"] == pytest.approx((0.4, 1.0))
-    assert values["sentence"] == pytest.approx((0.6, 1.0))
-    assert values["span"] == pytest.approx((0.5, 1.0))
+def row_of(text: str, sentences: list[float], wrong: tuple[Span, ...] | None) -> DevScores:
+    """Return scores of sentences "aa b.": "aa" has the sentence's support, "b" .99."""
+    spans = [(5 * i, 5 * i + 5, value) for i, value in enumerate(sentences)]
+    tokens = [(start, start + 2, value) for start, _, value in spans]
+    tokens += [(start + 3, start + 4, 0.99) for start, _, _ in spans]
+    return scores(text, wrong, None if wrong is None else not wrong, spans, sorted(tokens))
+
+
+FIVE = ("aa b.aa b.", [0.2, 0.9], (Span(0, 2),)), ("aa b.", [0.3], (Span(0, 2),))
+ROWS = [row_of(*FIVE[0]), row_of(*FIVE[1]), row_of("aa b.", [0.7], ()), row_of("aa b.", [0.8], ())]
+
+
+def test_a_response_counts_by_its_weakest_sentence_and_words_in_unsupported_ones_alone() -> None:
+    sentence, span = choose_thresholds(ROWS, Rule(None))
+    assert sentence == pytest.approx((0.3 + 0.7) / 2)
+    assert 0.3 < span < 0.99
+    words = threshold_columns(ROWS)["span"]
+    marked = marked_words(words, sentence, span)
+    assert words.support[marked].tolist() == pytest.approx([0.2, 0.3])
+    # Without a word below the span threshold, the whole sentence is marked.
+    assert marked_words(words, sentence, 0.1).sum() == 4
+
+
+def test_the_prior_changes_the_threshold_of_the_best_f1() -> None:
+    # Two of three below .5 are false alarms; of few hallucinations they cost more.
+    rows = [row_of("aa b.", [value], (Span(0, 2),)) for value in (0.1, 0.4)]
+    rows += [row_of("aa b.", [value], ()) for value in (0.35, 0.37, 0.8)]
+    common, _ = choose_thresholds(rows, Rule(None, prior=0.8))
+    rare, _ = choose_thresholds(rows, Rule(None, prior=0.05))
+    assert rare < 0.35 < 0.4 < common < 0.8
 
 
 def test_a_token_that_begins_with_the_space_belongs_to_the_word_after_it() -> None:
     tokens = [(0, 2, 0.9), (2, 5, 0.1), (5, 8, 0.9)]
-    one = scores("aa bb cc", (Span(3, 5),), False, 0.1, [(0, 8, 0.1)], tokens)
-    best = choose_thresholds([one])["span"]
-    assert best is not None and (best.threshold, best.f1) == pytest.approx((0.5, 1.0))
+    one = scores("aa bb cc", (Span(3, 5),), False, [(0, 8, 0.1)], tokens)
+    assert threshold_columns([one])["span"].support.tolist() == pytest.approx([0.9, 0.1, 0.9])
 
 
 def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCaptureFixture) -> None:
-    known = scores("Red fox.", None, True, 0.6, [(0, 8, 0.9)], [(0, 3, 0.9)])
-    unknown = scores("Red fox.", None, None, 0.1, [(0, 8, 0.1)], [(0, 3, 0.1)])
+    known = row_of("aa b.", [0.6], ())
+    unknown = row_of("aa b.", [0.1], None)
     with caplog.at_level(logging.WARNING):
-        chosen = choose_thresholds([known, unknown])
-    assert chosen == {"adherence": None, "sentence": None, "span": None}
-    assert "adherence threshold stays at 0.5: the labels of 1 dev examples" in caplog.text
-    assert "span threshold stays at 0.5: the labels of 0 dev examples" in caplog.text
+        assert choose_thresholds([known, unknown]) == (0.5, 0.5)
+    assert "sentence threshold stays at 0.5: the labels of 1 dev examples" in caplog.text
+
+
+def test_too_few_documents_for_the_rate_give_the_best_f1(caplog: pytest.LogCaptureFixture) -> None:
+    assert choose_thresholds(ROWS) == choose_thresholds(ROWS, Rule(None))
+    assert "too few dev documents" in caplog.text
 
 
 def test_an_empty_response_changes_nothing() -> None:
-    full = scores("aa bb", (Span(3, 5),), False, 0.1, [(0, 5, 0.1)], [(0, 2, 0.9), (3, 5, 0.1)])
-    empty = scores("", (), None, None, [], [])
-    assert choose_thresholds([full, empty]) == choose_thresholds([full])
+    empty = scores("", (), None, [], [])
+    assert choose_thresholds([*ROWS, empty]) == choose_thresholds(ROWS)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=40),
+    st.sampled_from([0.05, 0.2, 0.5]),
+)
+def test_no_higher_threshold_keeps_the_bound(drawn: list[tuple[int, int]], rate: float) -> None:
+    support = np.array([value / 10 for value, _ in drawn])
+    documents = [str(document) for _, document in drawn]
+
+    def bound(threshold: float) -> float:
+        flagged: dict[str, list[bool]] = {}
+        for value, document in zip(support, documents, strict=True):
+            flagged.setdefault(document, []).append(bool(value < threshold))
+        return (sum(sum(one) / len(one) for one in flagged.values()) + 1) / (len(flagged) + 1)
+
+    found = conformal_threshold(support, documents, rate)
+    good = [value for value in [*support.tolist(), 1.0] if bound(value) <= rate + 1e-9]
+    assert found == (max(good) if good else None)
+
+
+@pytest.mark.parametrize(("documents", "rate"), [(19, 0.05), (60, 0.1), (200, 0.05)])
+def test_the_bound_holds_for_new_documents(documents: int, rate: float) -> None:
+    random = np.random.default_rng(documents)
+    rates = []
+    for _ in range(400):
+        # Responses of a document share half of their spread, and documents differ in size.
+        sizes = random.integers(1, 7, documents)
+        names = np.repeat(np.arange(documents), sizes)
+        support = random.random(documents)[names] / 2 + random.random(len(names)) / 2
+        threshold = conformal_threshold(support, [str(name) for name in names], rate)
+        assert threshold is not None
+        # A sum of two uniform numbers in [0, .5] is below t <= .5 with probability 2 t^2.
+        rates.append(2 * threshold**2 if threshold <= 0.5 else 1 - 2 * (1 - threshold) ** 2)
+    error = float(np.std(rates)) / len(rates) ** 0.5
+    assert np.mean(rates) <= rate + 3 * error
+    assert np.mean(rates) >= rate - 2 / (documents + 1) - 3 * error

@@ -66,7 +66,6 @@ def dev_scores(
     response: str,
     unsupported: tuple[Span, ...] | None,
     adherent: bool | None,
-    faithfulness: float | None,
     sentences: list[tuple[int, int, float]],
     tokens: list[tuple[int, int, float]],
     group: str = "g",
@@ -76,11 +75,12 @@ def dev_scores(
     example = RagExample(question="q", contexts=("c",), response=response)
     return DevScores(
         example=LabelledExample(example, labels, "s", group),
-        faithfulness=faithfulness,
-        sentence_spans=[Span(start, end) for start, end, _ in sentences],
         sentence_support=np.array([support for *_, support in sentences], dtype=np.float32),
         token_offsets=np.array([(start, end) for start, end, _ in tokens]).reshape(-1, 2),
         token_support=np.array([support for *_, support in tokens], dtype=np.float32),
+        token_sentence=np.array(
+            [sum(start >= end for _, end, _ in sentences) for start, *_ in tokens], dtype=np.int64
+        ),
     )
 
 

@@ -33,7 +33,7 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     info = bundle.info
     assert (info.window.size, info.window.stride_overlap) == (64, 0)
     assert info.heads == ("support", "relevance", "utilization")
-    assert vars(info.thresholds).keys() == {"adherence", "sentence", "span"}
+    assert vars(info.thresholds).keys() == {"sentence", "span"}
     assert all(0 < value < 1 for value in vars(info.thresholds).values())
     assert [(item.name, item.rows) for item in info.training.data] == [("tiny", 24)]
     assert str(tmp_path) not in (folder / "encoder.json").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     ]
     with torch.inference_mode():
         outputs = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
-    adherent = (outputs.faithfulness >= info.thresholds.adherence).tolist()
+    adherent = (outputs.faithfulness >= info.thresholds.sentence).tolist()
     assert adherent == [supported for _, supported in PAIRS]
     assert outputs.relevance.tolist() == pytest.approx([1 / 3] * 4, abs=0.1)
 

@@ -60,7 +60,7 @@ class RowScore:
     failed: str | None = None  # code of the failure
     adherent: bool | None = None
     faithfulness: float | None = None
-    flagged: bool | None = None  # whether faithfulness is below the bundle's threshold
+    flagged: bool | None = None  # whether the verdict is not adherent
     relevance: float | None = None
     relevance_true: float | None = None  # annotators' score, or the share of marked sentences
     utilization: float | None = None

@@ -72,8 +72,12 @@ def evaluate_blocks(
     def begin(numbered: tuple[int, list[LogRow]]) -> _Begun:
         number, block = numbered
         examples = [row.example for row in block] if settings.shard.has(number) else []
-        allow = settings.allow_empty_contexts
-        return _Begun(number, block, evaluator.begin(examples, allow_empty_contexts=allow))
+        job = evaluator.begin(
+            examples,
+            allow_empty_contexts=settings.allow_empty_contexts,
+            threshold=settings.threshold,
+        )
+        return _Begun(number, block, job)
 
     blocks = enumerate(_blocks(rows, characters), start=first_block)
     # Blocks of other shards are prefetched as well.

@@ -47,6 +47,7 @@ class RunSettings:
         mapping: The log's column names by our field names.
         format: Format of the log; ``None`` means by suffix.
         allow_empty_contexts: As in ``Evaluator.evaluate``.
+        threshold: As in ``Evaluator.evaluate``.
         bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
         fields: Fields of a verdict that are written; ``None`` means all.
         metadata: Columns that are returned with the verdicts; ``None`` means by content.
@@ -57,6 +58,7 @@ class RunSettings:
     mapping: Mapping[str, str] = field(default_factory=dict)
     format: Format | None = None
     allow_empty_contexts: bool = False
+    threshold: float | None = None
     bad_unicode: Unicode = "error"
     fields: tuple[str, ...] | None = None
     metadata: tuple[str, ...] | None = None

@@ -118,6 +118,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "id": text,
         "error": pa.struct([("code", text), ("message", text), ("line", whole)]),
         "adherent": truth,
+        "language": text,
         "unsupported": pa.list_(pa.struct([*place, ("probability", number)])),
         "sentences": pa.list_(pa.struct([*place, ("support", number), ("supported", truth)])),
         "contexts": pa.list_(pa.struct([*scores, ("sentences", context_sentences)])),

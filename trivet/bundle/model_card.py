@@ -51,7 +51,8 @@ def _use(info: BundleInfo) -> str:
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
         f"Inputs are split into windows of {_lengths(info)} tokens with a stride overlap of "
         f"{info.window.stride_overlap}. {_evidence(info)}Window and thresholds belong to the "
-        "weights; no option changes them."
+        "weights; `threshold=` and `--threshold` choose another sentence threshold for a call. The "
+        "model reads English."
     )
 
 
@@ -77,9 +78,10 @@ def _numbers(info: BundleInfo) -> str:
     return (
         "## What the numbers mean\n\n"
         + _table(["output", "meaning"], rows)
-        + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A response below "
-        f"{thresholds.adherence:.4g} counts as hallucinated, a sentence below "
-        f"{thresholds.sentence:.4g} and a token below {thresholds.span:.4g} as unsupported. "
+        + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A sentence with a "
+        f"support below {thresholds.sentence:.4g} is unsupported, and a response with such a "
+        f"sentence is not adherent. In it the words below {thresholds.span:.4g} are marked, or, if "
+        "there are none, all of it. "
         f"{_DECISIONS[info.granularity]}Calibration: "
         f"{_calibration(info.calibration)}. The scores compare a response with the passages "
         "given, not with the world: a true statement that no passage supports is unsupported."

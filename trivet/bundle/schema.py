@@ -1,6 +1,6 @@
 """The contents of ``bundle.json``: description, training data, scores and files of a model.
 
-Window settings and thresholds belong to the weights; no serving option changes them.
+Window settings and thresholds belong to the weights.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ class Thresholds:
     """Thresholds of verdicts, chosen on development data.
 
     Attributes:
-        adherence: Faithfulness below which a response counts as hallucinated.
-        sentence: Support below which a sentence counts as unsupported.
-        span: Support below which a token belongs to an unsupported span.
+        sentence: Support below which a sentence is unsupported, and with it the response.
+        span: Support below which a word of an unsupported sentence is marked; if there is none,
+            the whole sentence is.
     """
 
-    adherence: Probability
     sentence: Probability
     span: Probability
 
@@ -344,6 +343,9 @@ def parse_info(text: bytes, where: str) -> BundleInfo:
                 else "write the bundle again with this trivet"
             )
         )
+    if isinstance(raw.get("thresholds"), dict) and "adherence" in raw["thresholds"]:
+        del raw["thresholds"]["adherence"]  # of bundles before version 2; sentences decide
+        text = json.dumps(raw).encode()
     try:
         return BundleInfo.model_validate_json(text)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from typing import Any
 from trivet.bundle.schema import CalibrationInfo
 from trivet.calibration.fit import LinearMap
 from trivet.calibration.measures import HeadReport
-from trivet.calibration.thresholds import UseThreshold
+from trivet.calibration.thresholds import ChosenThresholds
 from trivet.records import DataError
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
@@ -26,14 +26,16 @@ _EXPLAINED = (
 )
 
 
-def lines(reports: Sequence[HeadReport], uses: Sequence[UseThreshold]) -> list[str]:
-    """Return one line for each head and for each threshold."""
+def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
+    """Return one line for each head, threshold, bound and source."""
     found = []
     for report in reports:
         every = report.errors[0]
         words = f"{report.name}: {_map_words(report)}; ECE of {every.n} {report.unit} "
         found.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
-    return found + [use.words() for use in uses]
+    found += [use.words() for use in chosen.uses]
+    found += [bound.words() for bound in chosen.bounds]
+    return found + [source.words() for source in chosen.sources]
 
 
 def check_path(path: Path) -> None:
@@ -49,7 +51,7 @@ def check_path(path: Path) -> None:
 
 
 def write_report(
-    path: Path, info: CalibrationInfo, reports: Sequence[HeadReport], uses: Sequence[UseThreshold]
+    path: Path, info: CalibrationInfo, reports: Sequence[HeadReport], chosen: ChosenThresholds
 ) -> Path:
     """Write ``FILE.html``, or a folder that also has JSON figures and SVG curves.
 
@@ -57,7 +59,7 @@ def write_report(
         Path of the page.
     """
     curves = {report.name: _curve(report) for report in reports if report.before}
-    page = render_page("Calibration", _sections(info, reports, uses, curves))
+    page = render_page("Calibration", _sections(info, reports, chosen, curves))
     if path.suffix == ".html":
         path.write_text(page, encoding="utf-8")
         return path
@@ -66,7 +68,9 @@ def write_report(
     record: dict[str, Any] = {
         "calibration": info.model_dump(),
         "heads": [dataclasses.asdict(report) for report in reports],
-        "thresholds": [dataclasses.asdict(use) for use in uses],
+        "thresholds": [dataclasses.asdict(use) for use in chosen.uses],
+        "false_alarms": [dataclasses.asdict(bound) for bound in chosen.bounds],
+        "sources": [dataclasses.asdict(source) for source in chosen.sources],
     }
     text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2)
     (path / JSON_NAME).write_text(f"{text}\n", encoding="utf-8")
@@ -78,11 +82,11 @@ def write_report(
 def _sections(
     info: CalibrationInfo,
     reports: Sequence[HeadReport],
-    uses: Sequence[UseThreshold],
+    chosen: ChosenThresholds,
     curves: dict[str, str],
 ) -> list[Section]:
     about = f"Method: {info.method}; fitted on {info.split} of {', '.join(info.data)}."
-    sections = [Section("Outcome", (about, _EXPLAINED, *lines(reports, uses)))]
+    sections = [Section("Outcome", (about, _EXPLAINED, *lines(reports, chosen)))]
     rows = [
         (
             use.use,
@@ -95,7 +99,7 @@ def _sections(
             str(use.flagged),
             str(use.n),
         )
-        for use in uses
+        for use in chosen.uses
     ]
     sections.append(
         Section("Thresholds", ("Measured on the rows they were chosen on.",), _USES, rows)

@@ -5,8 +5,8 @@ A new threshold needs an AUROC above .5 with confidence, and the requested preci
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,26 +16,28 @@ from trivet.calibration.fit import HeadLogits, Map, probabilities
 from trivet.data.labelled.datamodule import Item
 from trivet.measures.intervals import Draws, auroc
 from trivet.measures.thresholds import (
+    DEFAULT_THRESHOLD,
+    AlarmBound,
     Column,
     DevScores,
-    best_threshold,
-    precise_threshold,
+    Rule,
+    alarm_bounds,
+    choose_sentence_threshold,
+    choose_span_threshold,
+    marked_words,
     threshold_columns,
 )
-from trivet.model.architecture import Reduction
 from trivet.records import DataError, Labels
 
-logger = logging.getLogger(__name__)
-
 _RESAMPLES = 500
-_UNITS = {"adherence": "responses", "sentence": "sentences", "span": "words"}
+_UNITS = {"sentence": "responses", "span": "words"}
 
 
 @dataclass(frozen=True)
 class UseThreshold:
     """The threshold of one use, and its quality on the rows that chose it."""
 
-    use: str  # adherence, sentence or span
+    use: str  # sentence or span
     threshold: float | None  # None if none is justified and the bundle's is kept
     why_not: str
     precision: float | None  # unsupported share of what is flagged (characters, for spans)
@@ -51,23 +53,74 @@ class UseThreshold:
         """Return the outcome in one sentence."""
         if self.threshold is None:
             return f"{self.use}: no clean separation, {self.why_not}; the threshold is kept"
+        precision = "undefined" if self.precision is None else f"{self.precision:.3f}"
         return (
-            f"{self.use}: threshold {self.threshold:.4f}, precision {self.precision:.3f}, recall "
+            f"{self.use}: threshold {self.threshold:.4f}, precision {precision}, recall "
             f"{self.recall:.3f}, F1 {self.f1:.3f}, {self.flagged} of {self.n} "
             f"{_UNITS[self.use]} flagged"
         )
 
 
+@dataclass(frozen=True)
+class SourceAlarms:
+    """The responses of a source that a sentence threshold flags."""
+
+    source: str
+    faithful: int
+    false_alarms: int
+    hallucinated: int
+    found: int
+
+    def words(self) -> str:
+        """Return the counts in one line."""
+        f1 = 2 * self.found / max(1, self.found + self.false_alarms + self.hallucinated)
+        return (
+            f"{self.source}: {self.false_alarms} false alarms of {self.faithful} faithful "
+            f"responses, {self.found} of {self.hallucinated} hallucinated ones found, F1 {f1:.3f}"
+        )
+
+
+@dataclass(frozen=True)
+class ChosenThresholds:
+    """Thresholds with their quality on the rows that chose them."""
+
+    thresholds: Thresholds
+    uses: tuple[UseThreshold, ...]
+    bounds: tuple[AlarmBound, ...]  # of the data sets that chose
+    sources: tuple[SourceAlarms, ...]  # of all rows
+
+
 def justified_thresholds(
-    columns: Mapping[str, Column], scores: Sequence[DevScores], least_precision: float | None
+    scores: Sequence[DevScores], rule: Rule, kept: float = DEFAULT_THRESHOLD
 ) -> list[UseThreshold]:
-    """Choose a threshold for each use, or give the reason for none."""
+    """Choose the sentence threshold and then that of spans, or give the reason for none.
+
+    ``kept`` is the sentence threshold of the bundle, for the case that none is justified.
+    """
     groups = [f"{one.example.source}\n{one.example.group}" for one in scores]
-    return [_justified(use, column, groups, least_precision) for use, column in columns.items()]
+    columns = threshold_columns(scores)
+    responses, words = columns["sentence"], columns["span"]
+    chosen = choose_sentence_threshold(responses, scores, rule)
+    none = "nothing can be flagged"
+    if rule.false_alarms is not None:
+        least = math.ceil(1 / rule.false_alarms - 1 - 1e-9)
+        none = f"no data set has {least} documents with a faithful response"
+    elif rule.least_precision is not None:
+        none = f"no threshold has a precision of {rule.least_precision:g}"
+    sentence = _justified("sentence", responses, groups, chosen, none)
+    deciding = kept if sentence.threshold is None else sentence.threshold
+    span = choose_span_threshold(words, deciding)
+    none = "no unsupported word is in an unsupported sentence"
+    return [sentence, _justified("span", words, groups, span, none, deciding)]
 
 
 def _justified(
-    use: str, column: Column, groups: Sequence[str], least_precision: float | None
+    use: str,
+    column: Column,
+    groups: Sequence[str],
+    chosen: float | None,
+    none: str,
+    sentence: float | None = None,
 ) -> UseThreshold:
     support, unsupported, size = column.support, column.unsupported, column.size
     n, wrong = len(support), unsupported > 0
@@ -78,26 +131,20 @@ def _justified(
     area = draws.estimate(auroc(-support, wrong), np.arange(n))
     interval = area.interval()
     low, high = interval or (None, None)
-    if least_precision is None:
-        found = best_threshold(support, unsupported, size)
-    else:
-        found = precise_threshold(support, unsupported, least_precision, size)
     why = ""
     if interval is None:
         why = f"AUROC {area.value:.3f} has no interval: too few groups"
     elif interval[0] <= 0.5:
         why = f"AUROC {area.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] includes .5 or less"
-    elif found is None:
-        why = "nothing can be flagged"
-        if least_precision is not None:
-            why = f"no threshold has a precision of {least_precision:g}"
-    if why or found is None:
+    elif chosen is None:
+        why = none
+    if why or chosen is None:
         return UseThreshold(use, None, why, None, None, None, 0, n, area.value, low, high)
-    flagged = support < found.threshold
-    hits, amount = unsupported[flagged].sum(), size[flagged].sum()
-    precision, recall = float(hits / amount), float(hits / unsupported.sum())
-    quality = (precision, recall, found.f1, int(flagged.sum()), n, area.value, low, high)
-    return UseThreshold(use, found.threshold, "", *quality)
+    flagged = support < chosen if sentence is None else marked_words(column, sentence, chosen)
+    hits, amount, gold = unsupported[flagged].sum(), size[flagged].sum(), unsupported.sum()
+    precision = float(hits / amount) if amount else None
+    quality = (precision, float(hits / gold), float(2 * hits / (amount + gold)))
+    return UseThreshold(use, chosen, "", *quality, int(flagged.sum()), n, area.value, low, high)
 
 
 def same_share(before: Column, threshold: float, after: Column) -> float:
@@ -111,24 +158,21 @@ def same_share(before: Column, threshold: float, after: Column) -> float:
     return float(middle if middle > ranked[flagged - 1] else above)
 
 
-def dev_scores(
-    items: Sequence[Item], support: HeadLogits, found: Map, faithfulness: Reduction
-) -> Iterator[DevScores]:
+def dev_scores(items: Sequence[Item], support: HeadLogits, found: Map) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
-    joined = probabilities(support, found, faithfulness)
+    joined = probabilities(support, found)
     tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
     first_token = first_sentence = 0
-    for place, item in enumerate(items):
+    for item in items:
         read = item.tokenized
         last_token = first_token + len(read.response)
         last_sentence = first_sentence + len(read.response_sentence_spans)
         yield DevScores(
             example=item.labelled,
-            faithfulness=float(joined.weakest[place]) if len(read.response) else None,
-            sentence_spans=read.response_sentence_spans,
             sentence_support=sentences[first_sentence:last_sentence],
             token_offsets=read.response.offsets,
             token_support=tokens[first_token:last_token],
+            token_sentence=read.response_sentence,
         )
         first_token, first_sentence = last_token, last_sentence
 
@@ -138,9 +182,9 @@ def choose_or_keep(
     before: Sequence[DevScores],
     after: Sequence[DevScores],
     sources: Sequence[str],
-    least_precision: float | None,
-) -> tuple[tuple[UseThreshold, ...], Thresholds]:
-    """Return the thresholds that the rows justify, and the new thresholds of the bundle.
+    rule: Rule,
+) -> ChosenThresholds:
+    """Return the thresholds that the rows justify; the others are kept.
 
     A kept threshold is moved with a changed support, so that it flags as many rows as before.
     ``sources`` are the prefixes of those that choose; all if empty.
@@ -152,19 +196,39 @@ def choose_or_keep(
     places = [i for i, one in enumerate(after) if one.example.source.startswith(prefixes)]
     if not places:
         raise DataError(f"thresholds from {', '.join(prefixes)}: no row has such a source")
-    choosing = [after[place] for place in places]
-    uses = justified_thresholds(threshold_columns(choosing), choosing, least_precision)
     was, now = (_every_column([scores[i] for i in places]) for scores in (before, after))
-    found = {}
-    for use in uses:
-        value: float = getattr(old, use.use)
-        if use.threshold is not None:
-            value = use.threshold
-        elif not np.array_equal(was[use.use].support, now[use.use].support):
-            value = same_share(was[use.use], value, now[use.use])
-        found[use.use] = value
-        logger.info("%s", use.words())
-    return tuple(uses), Thresholds(**found)
+    found = {
+        use: value
+        if np.array_equal(was[use].support, now[use].support)
+        else same_share(was[use], value, now[use])
+        for use, value in vars(old).items()
+    }
+    choosing = [after[place] for place in places]
+    uses = justified_thresholds(choosing, rule, found["sentence"])
+    found |= {use.use: use.threshold for use in uses if use.threshold is not None}
+    thresholds = Thresholds(**found)
+    column = threshold_columns(choosing)["sentence"]
+    bounds = alarm_bounds(column, choosing, thresholds.sentence)
+    return ChosenThresholds(
+        thresholds, tuple(uses), tuple(bounds), _by_source(after, thresholds.sentence)
+    )
+
+
+def _by_source(scores: Sequence[DevScores], threshold: float) -> tuple[SourceAlarms, ...]:
+    column = threshold_columns(scores)["sentence"]
+    source = np.array([scores[place].example.source for place in column.example])
+    flagged, wrong = column.support < threshold, column.unsupported > 0
+    return tuple(
+        SourceAlarms(
+            str(name),
+            int((here & ~wrong).sum()),
+            int((here & ~wrong & flagged).sum()),
+            int((here & wrong).sum()),
+            int((here & wrong & flagged).sum()),
+        )
+        for name in np.unique(source)
+        for here in [source == name]
+    )
 
 
 def _every_column(scores: Sequence[DevScores]) -> dict[str, Column]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -61,7 +62,25 @@ def calibrate(
             min=0.01,
             max=1,
             metavar="P",
-            help="Choose thresholds that flag most with this precision; default: best F1.",
+            help="Flag as much as this precision allows.",
+        ),
+    ] = None,
+    false_alarms: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            metavar="RATE",
+            help="Flag at most this share of faithful responses, in each data set; default: 0.1.",
+        ),
+    ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            metavar="SHARE",
+            help="Choose the best F1, or the precision, for this share of hallucinated responses.",
         ),
     ] = None,
     thresholds_from: Annotated[
@@ -78,6 +97,16 @@ def calibrate(
             "question (relevance) or the response (utilization)."
         ),
     ] = False,
+    thresholds_only: Annotated[
+        bool,
+        typer.Option(
+            "--thresholds-only",
+            help="Keep probabilities and graphs; choose thresholds by the fastest graph.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Change a copy of the bundle instead.")
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Report of errors and curves to write: FILE.html or a folder."),
@@ -85,15 +114,25 @@ def calibrate(
 ) -> None:
     """Fit probabilities and thresholds of a bundle on dev rows.
 
-    Graphs of the bundle are removed; run `trivet export onnx` afterwards. If the rows do not
-    justify a new threshold, the old one is kept and the exit code is 4.
+    Graphs of the bundle are removed, unless --thresholds-only is given; run `trivet export onnx`
+    afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
+    or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
+    rows do not justify a new threshold, the old one is kept and the exit code is 4.
     """
     if lexical_overlap and method != "platt":
         raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")
+    if false_alarms is not None and (prior is not None or precision_at_least is not None):
+        raise typer.BadParameter(
+            "--false-alarms excludes --prior and --precision-at-least; give one of them"
+        )
+    if thresholds_only and report is not None:
+        raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
+    by_rate = prior is None and precision_at_least is None
     with needs_extra("train"):
-        from trivet.calibrate import Choices
+        from trivet.calibrate import Choices, choose_thresholds
         from trivet.calibrate import calibrate as fit_heads
         from trivet.calibration.report import check_path, lines, write_report
+        from trivet.measures.thresholds import Rule
     if report is not None:
         check_path(report)
     choices = Choices(
@@ -103,12 +142,23 @@ def calibrate(
         weighing=weigh,
         only=tuple(only or ()),
         thresholds_from=tuple(thresholds_from or ()),
-        least_precision=precision_at_least,
+        rule=Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior),
         lexical_overlap=lexical_overlap,
     )
-    found = fit_heads(bundle, data, split, choices)
-    print("\n".join(lines(found.reports, found.uses)))
-    if report is not None:
-        print(write_report(report, found.info, found.reports, found.uses))
-    if any(one.threshold is None for one in found.uses):
+    if out is not None:
+        from trivet.bundle.bundle import read_bundle
+
+        if out.exists():
+            raise typer.BadParameter(f"--out {out} exists already; choose another folder")
+        bundle = shutil.copytree(read_bundle(bundle).folder, out)
+    if thresholds_only:
+        chosen = choose_thresholds(bundle, data, split, choices)
+        print("\n".join(lines((), chosen)))
+    else:
+        found = fit_heads(bundle, data, split, choices)
+        chosen = found.chosen
+        print("\n".join(lines(found.reports, chosen)))
+        if report is not None:
+            print(write_report(report, found.info, found.reports, chosen))
+    if any(one.threshold is None for one in chosen.uses):
         raise typer.Exit(NO_SEPARATION)

@@ -85,6 +85,15 @@ def evaluate(
     allow_empty_contexts: Annotated[
         bool, typer.Option(help="Evaluate answers without contexts.")
     ] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SUPPORT",
+            help="Sentences below this support are unsupported; default: that of the bundle.",
+        ),
+    ] = None,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
@@ -110,7 +119,11 @@ def evaluate(
 
         contexts, text = context or [], response or ""
         verdict = Evaluator(bundle, threads, precision=precision, backend=backend).evaluate(
-            question or "", contexts, text, allow_empty_contexts=allow_empty_contexts
+            question or "",
+            contexts,
+            text,
+            allow_empty_contexts=allow_empty_contexts,
+            threshold=threshold,
         )
         if out is None:
             terminal.show(terminal.render_verdict(text, contexts, verdict))
@@ -126,6 +139,7 @@ def evaluate(
         mapping=names,
         format=format,
         allow_empty_contexts=allow_empty_contexts,
+        threshold=threshold,
         bad_unicode=bad_unicode,
         fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
         metadata=() if no_metadata else None if metadata is None else tuple(metadata),

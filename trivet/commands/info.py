@@ -49,9 +49,7 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
             ("stride overlap", f"{window.stride_overlap} tokens"),
             ("evidence", _evidence(window)),
         ],
-        "Thresholds": [
-            (name, f"{getattr(thresholds, name):.3f}") for name in ("adherence", "sentence", "span")
-        ],
+        "Thresholds": [(name, f"{value:.3f}") for name, value in vars(thresholds).items()],
         "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
         "Training data": [(name, ", ".join(sets)) for name, sets in licences.items()],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -115,6 +116,7 @@ class Evaluator:
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> Evaluation:
         """Evaluate one example.
 
@@ -125,6 +127,9 @@ class Evaluator:
             id: Name of the example, repeated in the verdict.
             allow_empty_contexts: Evaluate an example without contexts instead of refusing it; the
                 context scores are then ``None``.
+            threshold: Support below which a sentence, and with it the response, is unsupported,
+                in [0, 1]; ``None`` means that of the bundle. Higher ones find more and raise more
+                false alarms.
 
         Returns:
             The verdict.
@@ -135,7 +140,7 @@ class Evaluator:
             BackendError: The backend failed.
         """
         example = RagExample(question, as_passages(contexts), response, id)
-        return EvaluationJob(self, [example], allow_empty_contexts).only(to_evaluation)
+        return EvaluationJob(self, [example], allow_empty_contexts, threshold).only(to_evaluation)
 
     def evaluate_tokens(
         self,
@@ -148,9 +153,8 @@ class Evaluator:
         """Evaluate the tokens of one response; arguments and errors as in ``evaluate``.
 
         Returns:
-            One verdict for each token of the bundle's tokenizer, in order. A token is supported
-            when it reaches the span threshold of the bundle; unsupported spans are merged from
-            the tokens that do not.
+            One verdict for each token of the bundle's tokenizer, in order. A token is unsupported
+            if an unsupported span of the verdict touches it.
         """
         example = RagExample(question, as_passages(contexts), response)
         return EvaluationJob(self, [example], allow_empty_contexts).only(to_token_verdicts)
@@ -160,6 +164,7 @@ class Evaluator:
         examples: Iterable[RagExample | FailedEvaluation],
         *,
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> Iterator[Evaluation | FailedEvaluation]:
         """Evaluate a stream of examples in order, with one result for each, also for failures.
 
@@ -169,11 +174,14 @@ class Evaluator:
         Args:
             examples: Examples; a failure (of a row that could not be read) is passed on.
             allow_empty_contexts: As in ``evaluate``.
+            threshold: As in ``evaluate``.
 
         Yields:
             The verdict on each example, or the reason why there is none.
         """
-        begin = functools.partial(self.begin, allow_empty_contexts=allow_empty_contexts)
+        begin = functools.partial(
+            self.begin, allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        )
         for job in prefetch(_blocks(examples), begin):
             yield from job.results()
 
@@ -182,15 +190,17 @@ class Evaluator:
         examples: Sequence[RagExample | FailedEvaluation],
         *,
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> EvaluationJob:
         """Preprocess examples together and start their inference in the background."""
-        return EvaluationJob(self, examples, allow_empty_contexts)
+        return EvaluationJob(self, examples, allow_empty_contexts, threshold)
 
     def postprocess(
         self,
         examples: Sequence[PreprocessedExample | Refusal],
         accumulators: Iterable[WindowAccumulator],
         reading: Reading[T],
+        threshold: float | None = None,
     ) -> list[T | Refusal]:
         """Join the answers to the windows of examples and read the verdicts.
 
@@ -198,8 +208,12 @@ class Evaluator:
             examples: Results of preprocessing.
             accumulators: Answers to the windows of each example that is no error.
             reading: ``to_evaluation`` or ``to_token_verdicts``.
+            threshold: As in ``evaluate``.
         """
         info, answers = self.bundle.info, iter(accumulators)
+        thresholds = info.thresholds
+        if threshold is not None:
+            thresholds = replace(thresholds, sentence=threshold)
         outcomes: list[T | Refusal] = []
         for each in examples:
             if isinstance(each, Refusal):
@@ -207,7 +221,7 @@ class Evaluator:
                 continue
             try:
                 outputs = next(answers).join(info.faithfulness)
-                outcomes.append(reading(each, outputs, info.thresholds))
+                outcomes.append(reading(each, outputs, thresholds))
             except BackendError as error:
                 outcomes.append(error)
         return outcomes
@@ -221,9 +235,13 @@ class EvaluationJob:
         evaluator: Evaluator,
         examples: Sequence[RagExample | FailedEvaluation],
         allow_empty_contexts: bool,
+        threshold: float | None = None,
     ) -> None:
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
         self._evaluator = evaluator
         self._examples = examples
+        self._threshold = threshold
         self._preprocessed = evaluator.preprocessor.preprocess(
             [example for example in examples if isinstance(example, RagExample)],
             allow_empty_contexts=allow_empty_contexts,
@@ -238,17 +256,19 @@ class EvaluationJob:
 
     def only(self, reading: Reading[T]) -> T:
         """Wait; return the outcome of the only example, or raise its error."""
-        answers = self._inference.wait()
-        (outcome,) = self._evaluator.postprocess(self._preprocessed, answers, reading)
+        (outcome,) = self.outcomes(reading)
         if isinstance(outcome, Refusal):
             raise outcome
         return outcome
 
+    def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
+        """Wait; return the outcome of each example that is no failure from the start."""
+        answers = self._inference.wait()
+        return self._evaluator.postprocess(self._preprocessed, answers, reading, self._threshold)
+
     def results(self) -> list[Evaluation | FailedEvaluation]:
         """Wait; return one result for each example, in order, also for failures."""
-        answers = self._inference.wait()
-        evaluator, preprocessed = self._evaluator, self._preprocessed
-        outcomes = iter(evaluator.postprocess(preprocessed, answers, to_evaluation))
+        outcomes = iter(self.outcomes(to_evaluation))
         return [
             to_result(next(outcomes), example) if isinstance(example, RagExample) else example
             for example in self._examples
@@ -266,13 +286,19 @@ def evaluate(
     *,
     id: str | None = None,  # noqa: A002 (the field's name in every record)
     allow_empty_contexts: bool = False,
+    threshold: float | None = None,
 ) -> Evaluation:
     """Evaluate one example with the embedded bundle; see ``Evaluator.evaluate``.
 
     The bundle is loaded at the first call and kept.
     """
     return _default_evaluator().evaluate(
-        question, contexts, response, id=id, allow_empty_contexts=allow_empty_contexts
+        question,
+        contexts,
+        response,
+        id=id,
+        allow_empty_contexts=allow_empty_contexts,
+        threshold=threshold,
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trivet.bundle.schema import Thresholds
+from trivet.data.language import foreign_language
+from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
@@ -21,6 +24,7 @@ from trivet.records import (
     FailedEvaluation,
     RagExample,
     SentenceVerdict,
+    Span,
     TokenVerdict,
     UnsupportedSpan,
     WindowError,
@@ -39,11 +43,12 @@ def to_evaluation(
     Args:
         preprocessed: Example; every ``text`` of the verdict is cut from its original texts.
         outputs: Numpy arrays, B = 1; positions past R and C are ignored.
-        thresholds: Thresholds of the bundle.
+        thresholds: Thresholds of the bundle, or those of the call.
 
     Returns:
-        The verdict. Without response tokens the scores that need a response are ``None``, without
-        context tokens those that need a context.
+        The verdict. Its response is adherent if no sentence is unsupported; every unsupported
+        sentence has a span, and every span is in one. Without response tokens the scores that need
+        a response are ``None``, without context tokens those that need a context.
 
     Raises:
         BackendError: A number of the verdict is not finite or no probability.
@@ -59,19 +64,15 @@ def to_evaluation(
         ("completeness", has_context and has_response),
     ):
         scores[name] = float(probabilities(getattr(outputs, name), name)[0]) if known else None
-    faithfulness = scores["faithfulness"]
-    support = probabilities(outputs.support_probs, "support_probs")[0, : len(tokens.response)]
     return Evaluation(
         id=example.id,
-        faithfulness=faithfulness,
+        faithfulness=scores["faithfulness"],
         supported_share=sum(s.supported for s in sentences) / len(sentences) if sentences else None,
         relevance=scores["relevance"],
         utilization=scores["utilization"],
         completeness=scores["completeness"],
-        adherent=None if faithfulness is None else faithfulness >= thresholds.adherence,
-        unsupported=unsupported_spans(
-            example.response, tokens.response.offsets, support, thresholds.span
-        ),
+        adherent=all(s.supported for s in sentences) if sentences else None,
+        unsupported=_unsupported(preprocessed, outputs, thresholds),
         sentences=sentences,
         contexts=_contexts(example.contexts, tokens, outputs, has_response),
         windows=len(layout.rows),
@@ -79,18 +80,27 @@ def to_evaluation(
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=tokens.replaced_characters,
+        threshold=thresholds.sentence,
+        language=foreign_language(example.response, example.contexts),
     )
 
 
 def to_token_verdicts(
     preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
 ) -> tuple[TokenVerdict, ...]:
-    """Return the verdicts on the response tokens of one example; see ``to_evaluation``."""
+    """Return the verdicts on the response tokens of one example; see ``to_evaluation``.
+
+    A token is unsupported if an unsupported span touches it.
+    """
     response, text = preprocessed.tokens.response, preprocessed.example.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
+    spans = _unsupported(preprocessed, outputs, thresholds)
+    marked = mark_tokens(response.offsets, [Span(span.start, span.end) for span in spans])
     return tuple(
-        TokenVerdict(start, end, text[start:end], value, value >= thresholds.span)
-        for (start, end), value in zip(response.offsets.tolist(), support.tolist(), strict=True)
+        TokenVerdict(start, end, text[start:end], value, not unsupported)
+        for (start, end), value, unsupported in zip(
+            response.offsets.tolist(), support.tolist(), marked.tolist(), strict=True
+        )
     )
 
 
@@ -137,6 +147,31 @@ def _sentences(
         supported = value >= thresholds.sentence
         verdicts.append(SentenceVerdict(span.start, span.end, text, value, supported))
     return tuple(verdicts)
+
+
+def _unsupported(
+    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
+) -> tuple[UnsupportedSpan, ...]:
+    """Return the spans of each unsupported sentence: its weakest words, or all of it."""
+    response, tokens = preprocessed.example.response, preprocessed.tokens
+    support = probabilities(outputs.support_probs, "support_probs")[0]
+    sentence_support = probabilities(outputs.sentence_support, "sentence_support")[0]
+    found: list[UnsupportedSpan] = []
+    for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
+        value = float(sentence_support[number])
+        if value >= thresholds.sentence:
+            continue
+        sentence = tokens.response_sentence_spans[number]
+        text = response[sentence.start : sentence.end]
+        inside = np.flatnonzero(tokens.response_sentence == number)
+        # Some tokens begin at the space before their word, which is before the sentence.
+        offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
+        spans = unsupported_spans(text, offsets, support[inside], thresholds.span)
+        found += [
+            replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
+            for span in spans or [UnsupportedSpan(0, len(text), text, 1 - value)]
+        ]
+    return tuple(found)
 
 
 def _contexts(

@@ -62,6 +62,6 @@ def _texts(test_case: Any) -> tuple[Any, Any, Any]:
 
 
 def default_threshold(judge: Judge) -> float:
-    """Return the bundle's threshold of faithfulness, or 0.5 for a judge without a bundle."""
+    """Return the bundle's threshold of sentences, or 0.5 for a judge without a bundle."""
     bundle = getattr(judge, "bundle", None)
-    return 0.5 if bundle is None else float(bundle.info.thresholds.adherence)
+    return 0.5 if bundle is None else float(bundle.info.thresholds.sentence)

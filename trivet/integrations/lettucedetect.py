@@ -1,6 +1,7 @@
 """Provides a replacement for LettuceDetect's detector; needs no library.
 
-A token is supported if any window supports it, and marked below the bundle's threshold, not 0.5.
+A token is supported if any window supports it. The weak words of unsupported sentences are marked,
+by the bundle's thresholds, not 0.5.
 Example: ``HallucinationDetector().predict(context=contexts, answer=response)``
 """
 

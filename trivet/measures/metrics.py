@@ -4,7 +4,7 @@ Measures, each computed where its truth is known:
 
 - ``hallucination_auroc``: positive = not adherent, score = 1 - faithfulness.
 - ``hallucination_accuracy``, ``_precision``, ``_recall``, ``_f1``: responses, by the verdict's
-  ``adherent``, that is at the bundle's threshold.
+  ``adherent``, that is at the thresholds of the bundle.
 - ``hallucination_f1_best_threshold``: at the threshold that is best on these very rows; resamples
   choose again. For comparison with published figures only.
 - ``span_precision``, ``_recall``, ``_f1``: unsupported characters, summed over all rows.

@@ -1,26 +1,28 @@
-"""Thresholds on support, chosen on a dev split for the best F1 or for a precision.
+"""Thresholds on support, chosen on a dev split.
 
-An item (response, sentence or word) is unsupported if its support is **below** the threshold.
+The sentence threshold is chosen by whole responses: one is flagged if its weakest sentence is
+**below** it. The span threshold follows: the words below it are marked in the flagged sentences,
+or, where there are none, the whole sentence.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trivet.measures.curves import FloatArray, tie_ends
-from trivet.measures.predictions import marked_characters, touched_sentences
+from trivet.measures.predictions import marked_characters
 from trivet.records import LabelledExample, Span
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_THRESHOLD = 0.5
-Items = tuple[FloatArray, FloatArray, FloatArray]  # support, unsupported, size
+_CANDIDATES = 200  # span thresholds that are tried
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -34,13 +36,15 @@ class BestThreshold:
 
 @dataclass(frozen=True)
 class Column:
-    """The n items of one threshold: responses, sentences or words."""
+    """The n items of one threshold: responses or words."""
 
     support: FloatArray  # in [0, 1]
     unsupported: FloatArray  # unsupported amount: 0 or 1, or characters
     size: FloatArray  # amount flagged with the item, >= unsupported
     example: npt.NDArray[np.int64]  # index of the item's example
     examples: int  # number of examples with known labels
+    sentence: npt.NDArray[np.int64]  # index of a word's sentence, over all examples
+    sentence_support: FloatArray  # support of that sentence
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,51 @@ class DevScores:
     """The scores of one labelled example, before any threshold."""
 
     example: LabelledExample
-    faithfulness: float | None  # in [0, 1]; None without a response
-    sentence_spans: Sequence[Span]  # of the response
     sentence_support: npt.NDArray[np.floating]  # in [0, 1] [S]
     token_offsets: npt.NDArray[np.integer]  # characters of the response tokens [R, 2]
     token_support: npt.NDArray[np.floating]  # in [0, 1] [R]
+    token_sentence: npt.NDArray[np.integer]  # sentence of each token [R]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule that chooses the sentence threshold.
+
+    Attributes:
+        false_alarms: Highest rate of flagged responses among the faithful ones, in (0, 1);
+            ``None`` chooses the best F1 instead.
+        least_precision: Precision to keep while flagging as much as possible, in (0, 1].
+        prior: Share of hallucinated responses to assume for F1 and precision, in (0, 1);
+            ``None`` means that of the rows.
+    """
+
+    false_alarms: float | None = 0.1
+    least_precision: float | None = None
+    prior: float | None = None
+
+
+@dataclass(frozen=True)
+class AlarmBound:
+    """The bound on the rate of false alarms of a threshold.
+
+    Attributes:
+        data: Data set.
+        documents: Number n of its source documents with a faithful response.
+        rate: Mean over these documents of the flagged share of their faithful responses.
+        bound: (n * rate + 1) / (n + 1), which holds on average for a new document.
+    """
+
+    data: str
+    documents: int
+    rate: float
+    bound: float
+
+    def words(self) -> str:
+        """Return the bound in one sentence."""
+        return (
+            f"{self.data}: {self.rate:.1%} of the faithful responses are flagged (mean over "
+            f"{self.documents} documents); in a new document at most {self.bound:.1%} expected"
+        )
 
 
 def best_threshold(
@@ -140,64 +184,184 @@ def _flagged_below(
     return _Flagged(ranked[ends], hits, flagged, float(gold))
 
 
-def choose_thresholds(scores: Iterable[DevScores]) -> dict[str, BestThreshold | None]:
-    """Choose all three thresholds for best F1 on a dev split; unknown labels are left out.
+def conformal_threshold(support: FloatArray, document: Sequence[str], rate: float) -> float | None:
+    """Return the highest threshold with a rate of false alarms that is bounded for new documents.
 
-    Spans are snapped to whole words, so the support of a word is the least of its tokens and its
-    size its characters. Spaces inside a flagged run, dropped runs of punctuation and scripts
-    without spaces are not considered. Without both classes a threshold is None, with a warning.
+    Split conformal risk control (arXiv 2208.02814) with documents as exchangeable units: of n
+    documents and the mean share r of their faithful responses that are flagged, the expected share
+    in a new document is at most (n * r + 1) / (n + 1), which is kept at ``rate`` or below.
+
+    Args:
+        support: Support of faithful responses. *Shape:* [n].
+        document: Source document of each.
+        rate: Highest rate of false alarms, in (0, 1).
+
+    Returns:
+        The threshold; ``None`` if there are fewer than 1 / rate - 1 documents.
+    """
+    _, place, counts = np.unique(np.array(document), return_inverse=True, return_counts=True)
+    allowed = rate * (len(counts) + 1) - 1
+    if allowed < -1e-12 or not len(counts):
+        return None
+    order = np.argsort(support, kind="stable")
+    ranked = support[order].astype(np.float64)
+    ends = tie_ends(ranked)
+    flagged = np.cumsum(1 / counts[place[order]])[ends]
+    over = np.flatnonzero(flagged > allowed + 1e-9)
+    return float(ranked[ends][over[0]]) if len(over) else 1.0
+
+
+def alarm_bounds(column: Column, scores: Sequence[DevScores], threshold: float) -> list[AlarmBound]:
+    """Return the bound of a sentence threshold on each data set."""
+    bounds = []
+    for data, support, documents in _faithful(column, scores):
+        names, place, counts = np.unique(documents, return_inverse=True, return_counts=True)
+        total = float(((support < threshold) / counts[place]).sum())
+        n = len(names)
+        bounds.append(AlarmBound(data, n, total / n, (total + 1) / (n + 1)))
+    return bounds
+
+
+def _faithful(
+    column: Column, scores: Sequence[DevScores]
+) -> Iterator[tuple[str, FloatArray, Sequence[str]]]:
+    """Yield name, supports and documents of the faithful responses of each data set."""
+    rows = [scores[place].example for place in column.example]
+    data = np.array([row.source.split("/")[0] for row in rows])
+    documents = np.array([f"{row.source}\n{row.group}" for row in rows])
+    for name in np.unique(data):
+        here = (data == name) & (column.unsupported == 0)
+        if here.any():
+            yield str(name), column.support[here], documents[here]
+
+
+def choose_sentence_threshold(
+    column: Column, scores: Sequence[DevScores], rule: Rule
+) -> float | None:
+    """Return the threshold that the rule chooses on responses; ``None`` if it can choose none.
+
+    A rate of false alarms is kept in each data set that has enough documents.
+    """
+    if rule.false_alarms is not None:
+        found = [
+            conformal_threshold(support, documents, rule.false_alarms)
+            for _, support, documents in _faithful(column, scores)
+        ]
+        return min((one for one in found if one is not None), default=None)
+    weight = column.size
+    if rule.prior is not None and 0 < column.unsupported.sum() < len(weight):
+        wrong = column.unsupported > 0
+        weight = np.where(wrong, rule.prior / wrong.sum(), (1 - rule.prior) / (~wrong).sum())
+    columns = column.support, column.unsupported * weight, weight
+    if rule.least_precision is None:
+        best = best_threshold(*columns)
+    else:
+        best = precise_threshold(columns[0], columns[1], rule.least_precision, weight)
+    return best.threshold if best else None
+
+
+def choose_span_threshold(words: Column, sentence: float) -> float | None:
+    """Return the span threshold of the best F1 of marked characters, given that of sentences."""
+    below = words.sentence_support < sentence
+    if not (words.unsupported[below] > 0).any():
+        return None
+    values = np.unique(np.quantile(words.support[below], np.linspace(0, 1, _CANDIDATES)))
+    values = np.append((values[1:] + values[:-1]) / 2, 1.0)
+
+    def f1(threshold: float) -> float:
+        marked = marked_words(words, sentence, threshold)
+        hits, flagged = words.unsupported[marked].sum(), words.size[marked].sum()
+        return float(2 * hits / (flagged + words.unsupported.sum()))
+
+    return float(max(values, key=f1))
+
+
+def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.bool_]:
+    """Return which words a verdict marks: the weak ones of unsupported sentences, or all."""
+    count = int(words.sentence.max(initial=-1)) + 1
+    weakest = np.ones(count)
+    np.minimum.at(weakest, words.sentence, words.support)
+    weak = (words.support < span) | (weakest[words.sentence] >= span)
+    return weak & (words.sentence_support < sentence)
+
+
+def choose_thresholds(scores: Sequence[DevScores], rule: Rule = Rule()) -> tuple[float, float]:
+    """Choose the sentence and the span threshold on a dev split; unknown labels are left out.
+
+    With too few documents for the rule the sentence threshold has the best F1; with one class, a
+    threshold is .5, with a warning.
     """
     columns = threshold_columns(scores)
-    words = "%s threshold stays at %s: the labels of %d dev examples hold one class or none"
-    best = {}
-    for name, column in columns.items():
-        best[name] = best_threshold(column.support, column.unsupported, column.size)
-        if best[name] is None:
-            logger.warning(words, name, DEFAULT_THRESHOLD, column.examples)
-    return best
+    responses, words = columns["sentence"], columns["span"]
+    one_class = "%s threshold stays at %s: the labels of %d dev examples hold one class or none"
+    wrong, sentence = responses.unsupported > 0, None
+    if wrong.any() and not wrong.all():
+        sentence = choose_sentence_threshold(responses, scores, rule)
+        if sentence is None:
+            logger.warning("too few dev documents for the rate of false alarms; best F1 instead")
+            sentence = choose_sentence_threshold(responses, scores, Rule(None))
+    if sentence is None:
+        logger.warning(one_class, "sentence", DEFAULT_THRESHOLD, responses.examples)
+        sentence = DEFAULT_THRESHOLD
+    span = choose_span_threshold(words, sentence)
+    if span is None:
+        logger.warning(one_class, "span", DEFAULT_THRESHOLD, words.examples)
+        span = DEFAULT_THRESHOLD
+    return sentence, span
 
 
 def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
-    """Return the items with known labels of each threshold, by its name."""
-    found: dict[str, list[tuple[int, Items]]] = {"adherence": [], "sentence": [], "span": []}
+    """Return the items with known labels of each threshold: responses and words.
+
+    Spans are snapped to whole words, so the support of a word is the least of its tokens and its
+    size its characters. Spaces inside a flagged run, dropped runs of punctuation and scripts
+    without spaces are not considered.
+    """
+    responses: list[_Part] = []
+    words: list[_Part] = []
+    sentences = 0
     for place, one in enumerate(scores):
         labels = one.example.labels
-        if labels.adherent is not None and one.faithfulness is not None:
-            wrong = np.array([not labels.adherent], float)
-            found["adherence"].append((place, (np.array([one.faithfulness]), wrong, np.ones(1))))
+        if labels.adherent is not None and len(one.token_support):
+            weakest = one.sentence_support[np.unique(one.token_sentence)].min()
+            support, wrong = np.array([weakest], float), np.array([not labels.adherent], float)
+            responses.append((place, (support, wrong, np.ones(1), np.zeros(1), support)))
         if labels.unsupported is not None:
-            found["sentence"].append((place, _sentences(one, labels.unsupported)))
-            found["span"].append((place, _words(one, labels.unsupported)))
-    return {name: _column(parts) for name, parts in found.items()}
+            words.append((place, _words(one, labels.unsupported, sentences)))
+            sentences += len(one.sentence_support)
+    return {"sentence": _column(responses), "span": _column(words)}
 
 
-def _column(parts: Sequence[tuple[int, Items]]) -> Column:
-    if not parts:
-        empty = np.zeros(0)
-        return Column(empty, empty, empty, np.zeros(0, np.int64), 0)
-    columns = zip(*(values for _, values in parts), strict=True)
-    support, unsupported, size = (np.concatenate(column) for column in columns)
+_Part = tuple[int, tuple[FloatArray, ...]]  # index of the example; fields of its items
+
+
+def _column(parts: Sequence[_Part]) -> Column:
+    empty = np.zeros(0)
+    columns = [np.concatenate(each) for each in zip(*(values for _, values in parts), strict=True)]
+    support, unsupported, size, sentence, of_sentence = columns or [empty] * 5
     counts = [len(values[0]) for _, values in parts]
     example = np.repeat(np.array([place for place, _ in parts], dtype=np.int64), counts)
-    return Column(support, unsupported, size, example, len(parts))
+    sentence = sentence.astype(np.int64)
+    return Column(support, unsupported, size, example, len(parts), sentence, of_sentence)
 
 
-def _sentences(one: DevScores, unsupported: Sequence[Span]) -> Items:
-    support = np.asarray(one.sentence_support, dtype=float)
-    truth = touched_sentences(one.sentence_spans, unsupported)
-    return support, truth.astype(float), np.ones(len(support))
-
-
-def _words(one: DevScores, unsupported: Sequence[Span]) -> Items:
+def _words(one: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple[FloatArray, ...]:
+    """Return support, unsupported and all characters, sentence and its support of each word."""
     response = one.example.example.response
     words = np.array([match.span() for match in _WORD.finditer(response)], dtype=np.int64)
     words = words.reshape(-1, 2)
-    support = np.ones(len(words))
+    support, sentence = np.ones(len(words)), np.full(len(words), -1)
     # A token belongs to the last word that begins before the token ends: some tokenizers let a
     # token start at the space before the word.
     home = np.searchsorted(words[:, 0], one.token_offsets[:, 1], side="left") - 1
     real = home >= 0
     np.minimum.at(support, home[real], np.asarray(one.token_support, dtype=float)[real])
+    sentence[home[real]] = one.token_sentence[real]
+    read = sentence >= 0
+    of_sentence = np.ones(len(words))
+    of_sentence[read] = one.sentence_support[sentence[read]]
     totals = np.concatenate([[0], np.cumsum(marked_characters(len(response), unsupported))])
     gold = (totals[words[:, 1]] - totals[words[:, 0]]).astype(float)
-    return support, gold, (words[:, 1] - words[:, 0]).astype(float)
+    size = (words[:, 1] - words[:, 0]).astype(float)
+    # A word without a token has a sentence support of 1, so no threshold marks it.
+    return support, gold, size, np.where(read, sentence, 0) + float(sentences), of_sentence

@@ -102,7 +102,9 @@ def read_answer(row: VerdictRow) -> Answer:
 
 
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
-    """Yield sentences about input that was cut, split or replaced."""
+    """Yield sentences about input that is not English, or was cut, split or replaced."""
+    if verdict.language is not None:
+        yield f"not English ({verdict.language}): the model reads English, so this says little"
     if verdict.cut_question_tokens:
         yield f"{verdict.cut_question_tokens} tokens of the question did not fit and were not read"
     if verdict.response_chunks > 1:

@@ -54,9 +54,11 @@ class Limits:
 
     def meanings(self) -> dict[str, str]:
         """Return a description of each kind of failure."""
-        limit = "the bundle's threshold" if self.faithfulness is None else f"{self.faithfulness:g}"
+        limit = "a sentence is unsupported"
+        if self.faithfulness is not None:
+            limit = f"faithfulness below {self.faithfulness:g}"
         return {
-            MADE_UP: f"faithfulness below {limit}: no context supports part of the response",
+            MADE_UP: f"{limit}: no context supports part of the response",
             RETRIEVAL_POOR: f"relevance below {self.relevance:g}: few sentences of the contexts "
             "help to answer the question",
             CONTEXT_IGNORED: f"utilization below {self.utilization:g} or completeness below "
@@ -66,7 +68,7 @@ class Limits:
     def kinds(
         self, scores: Mapping[str, float | None], adherent: bool | None = None
     ) -> tuple[str, ...]:
-        """Return the kinds of failure of an answer; ``adherent`` is by the bundle's threshold."""
+        """Return the kinds of failure of an answer; ``adherent`` is the verdict's own."""
         poor = _below(scores["relevance"], self.relevance)
         ignored = _below(scores["utilization"], self.utilization) or _below(
             scores["completeness"], self.completeness

