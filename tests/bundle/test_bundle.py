@@ -59,7 +59,7 @@ def info() -> BundleInfo:
         data=(DataInfo(name="mills | ferries", licence="CC0-1.0", rows=1200),),
         settings={"epochs": 3, "learning_rate": 1e-5},
     )
-    thresholds = Thresholds(sentence=0.5, span=0.3)
+    thresholds = Thresholds(sentence=0.4, span=0.3)
     return bundle_info(training=training, thresholds=thresholds, scores=(score,))
 
 
@@ -275,7 +275,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
         "1,200",
         "0.750",
         "0.700 to 0.800",
-        "below 0.4 counts as hallucinated",
+        "below 0.4 is unsupported",
         "least supported sentence",
     ):
         assert text in card, text

@@ -323,7 +323,8 @@ def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_pa
 
 def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> None:
     old = read_bundle(bundle).info.thresholds
-    found = calibrate(bundle, [f"jsonl:{data}"], "all", Choices(heads=("relevance",)))
+    best_f1 = Choices(heads=("relevance",), rule=Rule(None))
+    found = calibrate(bundle, [f"jsonl:{data}"], "all", best_f1)
     chosen = {use.use: use for use in found.chosen.uses}
     assert chosen["sentence"].threshold == read_bundle(bundle).info.thresholds.sentence
     out_of_reach = Choices(heads=("relevance",), rule=Rule(None, 1.0))
@@ -333,6 +334,21 @@ def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> Non
         now = getattr(found.chosen.thresholds, use.use)
         assert now == (use.threshold if use.threshold is not None else getattr(kept, use.use))
     assert old != found.chosen.thresholds
+
+
+def test_thresholds_alone_change_no_graph(tiny_bundle: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    command = ["calibrate", str(tiny_bundle), "--thresholds-only", "--out", str(out)]
+    command += ["--prior", "0.2", "--data", f"jsonl:{data}", "--split", "all"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code in (0, 4), result.output
+    assert "false alarms of" in result.output
+    before, after = (read_bundle(folder).manifest.files for folder in (tiny_bundle, out))
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {"bundle.json", "README.md"}
+    assert before.keys() == after.keys()
+    again = CliRunner().invoke(app, [*command, "--false-alarms", "0.1"])
+    assert again.exit_code == 2
 
 
 def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path) -> None:
@@ -377,7 +393,7 @@ def test_the_command_says_what_is_not_told_apart(bundle: Path, data: Path, tmp_p
     command = ["calibrate", str(bundle), "--data", f"jsonl:{marked}", "--split", "all"]
     result = CliRunner().invoke(app, [*command, "--report", str(page)])
     assert result.exit_code == 4, result.output
-    assert "adherence: no clean separation" in result.output
+    assert "sentence: no clean separation" in result.output
     assert "support: unchanged (support: needs labels of both kinds" in result.output
     assert read_bundle(bundle).info.thresholds == old
     assert page.read_text(encoding="utf-8").count("<svg") == 1
