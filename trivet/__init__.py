@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trivet.client.async_client import AsyncClient
     from trivet.client.client import Client
     from trivet.evaluation.evaluator import Evaluator, evaluate
+    from trivet.results import to_frame
 
     __version__: str
 
@@ -51,6 +52,7 @@ __all__ = [
     "WindowError",
     "__version__",
     "evaluate",
+    "to_frame",
 ]
 
 _LAZY = {
@@ -58,6 +60,7 @@ _LAZY = {
     "evaluate": "trivet.evaluation.evaluator",
     "Client": "trivet.client.client",
     "AsyncClient": "trivet.client.async_client",
+    "to_frame": "trivet.results",
 }
 
 

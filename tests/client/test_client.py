@@ -46,12 +46,12 @@ def test_lone_surrogates_are_replaced_and_counted(client: Any, embedded: trivet.
 @pytest.mark.parametrize(
     ("texts", "code"),
     [
-        (("Where?", "Here.", "There."), "invalid_row"),
+        (("Where?", b"Here.", "There."), "invalid_row"),
         (("Where?", [b"Here."], "There."), "invalid_row"),
         (("Where?", ["Here."], None), "invalid_row"),
         (("Where?", [], "There."), "empty_contexts"),
     ],
-    ids=["bare-string", "bytes", "none", "no-contexts"],
+    ids=["only-bytes", "bytes", "none", "no-contexts"],
 )
 def test_an_example_is_refused_as_the_evaluator_refuses_it(
     client: Any, embedded: trivet.Evaluator, texts: Any, code: str

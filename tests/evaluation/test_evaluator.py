@@ -142,7 +142,7 @@ def test_a_text_that_is_too_long_is_refused_with_the_way_out(
 @pytest.mark.parametrize(
     ("question", "contexts", "response", "culprit"),
     [
-        ("When?", "one passage", "x", "contexts must be a list of passages, not str"),
+        ("When?", b"bytes", "x", "contexts must be a list of passages, not bytes"),
         ("When?", None, "x", "contexts must be a list of passages, not NoneType"),
         ("When?", ["x", None], "x", r"contexts\[1\] must be a string, not NoneType"),
         ("When?", ["x", b"y"], "x", r"contexts\[1\] must be a string, not bytes"),
@@ -221,7 +221,7 @@ def test_a_failure_keeps_its_place_in_the_stream(judge: Evaluator, formula: Any)
     unreadable = FailedEvaluation("line-2", "malformed_line", "line 2: is not JSON")
     beyond = RagExample("When?", ("x",), "short", id="beyond", response_sentences=(Span(0, 99),))
     wrong: list[Any] = [RagExample("When?", ("x",), None)]  # type: ignore[arg-type]
-    wrong += [RagExample("When?", each, "x") for each in ("one passage", None, b"bytes")]  # type: ignore[arg-type]
+    wrong += [RagExample("When?", each, "x") for each in (7, None, b"bytes")]  # type: ignore[arg-type]
     empty = RagExample("When?", (), "x", id="empty")
     examples = [good, unreadable, beyond, *wrong, empty, good]
     results = list(judge.evaluate_many(examples))
@@ -232,6 +232,14 @@ def test_a_failure_keeps_its_place_in_the_stream(judge: Evaluator, formula: Any)
     assert results[1] is unreadable
     assert results[0] == results[-1]
     assert "write contexts=[text]" in getattr(results[4], "message", "")
+
+
+def test_one_string_is_one_passage(judge: Evaluator) -> None:
+    one = judge.evaluate("When?", "The mill is old.", "It is old.")
+    assert one == judge.evaluate("When?", ["The mill is old."], "It is old.")
+    assert list(judge.evaluate_many([RagExample("When?", "The mill is old.", "It is old.")])) == [  # type: ignore[arg-type]
+        one
+    ]
 
 
 def test_a_stream_is_read_block_by_block(judge: Evaluator) -> None:

@@ -41,7 +41,9 @@ def test_arrays_none_and_mapped_names_are_read() -> None:
         read_row({}, {"prompt": "question"})
 
 
-MISSING = r"has no contexts .*; found question, response\); name .* with mapping: contexts=NAME"
+MISSING = (
+    r"has no contexts .*; found question, response\); name .* with mapping={\"contexts\": NAME}"
+)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,7 +40,7 @@ class AsyncClient:
     async def evaluate(
         self,
         question: str,
-        contexts: Sequence[str],
+        contexts: Sequence[str] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -51,11 +51,15 @@ class AsyncClient:
         return await self._requester.evaluate(texts, id, allow_empty_contexts)
 
     async def evaluate_many(
-        self, examples: Examples, *, allow_empty_contexts: bool = False
+        self,
+        examples: Examples,
+        *,
+        mapping: Mapping[str, str] | None = None,
+        allow_empty_contexts: bool = False,
     ) -> AsyncGenerator[Evaluation | FailedEvaluation]:
         """Evaluate a stream, asynchronous or not, as ``Client.evaluate_many`` does."""
         settings = self.settings
-        stream = blocks(examples, settings.examples_per_request, settings.most_bytes)
+        stream = blocks(examples, settings.examples_per_request, settings.most_bytes, mapping)
         running: deque[asyncio.Task[list[Result]]] = deque()
         stream_error = None
         try:
@@ -82,7 +86,7 @@ class AsyncClient:
             await asyncio.gather(*running, return_exceptions=True)
             await stream.aclose()
 
-    async def relevance(self, question: str, contexts: Sequence[str]) -> Relevance:
+    async def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
         """Score contexts without a response, as ``Client.relevance`` does."""
         return await self._requester.relevance(question, contexts)
 

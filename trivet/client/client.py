@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterable, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +15,8 @@ from trivet.client.answers import Read, Relevance, Result
 from trivet.client.request_bodies import MOST_BYTES, Slot, blocks
 from trivet.client.requester import Requester
 from trivet.client.settings import ClientSettings
-from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.records import Evaluation, FailedEvaluation
+from trivet.results import Results
 
 
 class Client:
@@ -60,7 +61,7 @@ class Client:
     def evaluate(
         self,
         question: str,
-        contexts: Sequence[str],
+        contexts: Sequence[str] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -70,7 +71,7 @@ class Client:
 
         Args:
             question: Question; may be empty.
-            contexts: Retrieved passages.
+            contexts: Retrieved passages; one string is one passage.
             response: Answer to evaluate; ``""`` computes relevance alone.
             id: Caller's name for the example, repeated in the verdict.
             allow_empty_contexts: Evaluate a response without contexts; context scores are then
@@ -89,27 +90,42 @@ class Client:
 
     def evaluate_many(
         self,
-        examples: Iterable[RagExample | FailedEvaluation],
+        examples: Iterable[Any],
         *,
+        mapping: Mapping[str, str] | None = None,
         allow_empty_contexts: bool = False,
-    ) -> Generator[Evaluation | FailedEvaluation]:
+        progress: bool = False,
+    ) -> Results:
         """Evaluate a stream of examples, in order, like ``Evaluator.evaluate_many``.
 
         Lazy: at most ``connections`` requests run at a time, and no more examples are read than
         they hold.
 
         Args:
-            examples: Examples to evaluate; earlier failures are passed through in place.
+            examples: Examples or rows, as for ``Evaluator.evaluate_many``.
+            mapping: Names of its columns, likewise.
             allow_empty_contexts: As in ``evaluate``.
+            progress: Whether a progress bar is shown on stderr.
 
-        Yields:
-            The verdict on each example, or why there is none.
+        Returns:
+            An iterator over the verdict on each example, or why there is none.
 
         Raises:
+            TypeError: ``examples`` hold no rows.
+            DataError: A table lacks a column.
             ServerError: The server gave no verdicts; earlier results were yielded.
         """
+        from trivet.data.logs.rows import count_rows, read_examples
+
+        read = read_examples(examples, mapping)
+        results = self._results(read, allow_empty_contexts)
+        return Results(results, count_rows(examples), progress)
+
+    def _results(
+        self, examples: Iterable[Any], allow_empty_contexts: bool
+    ) -> Generator[Evaluation | FailedEvaluation]:
         settings = self.settings
-        stream = blocks(iter(examples), settings.examples_per_request, settings.most_bytes)
+        stream = blocks(examples, settings.examples_per_request, settings.most_bytes)
         running: deque[Future[list[Result]]] = deque()
         stop, stream_error = threading.Event(), None
         requester = self._requester_until(stop)
@@ -138,7 +154,7 @@ class Client:
             pool.shutdown(wait=False, cancel_futures=True)
             _run(stream.aclose())
 
-    def relevance(self, question: str, contexts: Sequence[str]) -> Relevance:
+    def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
         """Score contexts without a response; arguments and errors as in ``evaluate``."""
         return _run(self._requester.relevance(question, contexts))
 

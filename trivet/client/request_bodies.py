@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from trivet.records import (
     ExampleError,
@@ -32,7 +32,7 @@ class EncodedExample:
 
 
 Given: TypeAlias = RagExample | FailedEvaluation
-Examples: TypeAlias = Iterable[Given] | AsyncIterable[Given]
+Examples: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 Slot: TypeAlias = EncodedExample | FailedEvaluation
 """One place of a block: an example to send, or the failure to return instead."""
 
@@ -53,8 +53,9 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
     for name, text in texts.items():
         if name != "contexts":
             record[name] = clean(name, text)
-        # A bare string would be read letter by letter.
-        elif isinstance(text, Iterable) and not isinstance(text, str | bytes | Mapping):
+        elif isinstance(text, str):
+            record[name] = [clean(name, text)]
+        elif isinstance(text, Iterable) and not isinstance(text, bytes | Mapping):
             record[name] = [clean(f"contexts[{n}]", passage) for n, passage in enumerate(text)]
         else:
             kind = type(text).__name__
@@ -77,12 +78,15 @@ def body(json_object: bytes, allow_empty_contexts: bool) -> bytes:
 
 
 async def blocks(
-    examples: Examples, most_examples: int, most_bytes: int
+    examples: Examples,
+    most_examples: int,
+    most_bytes: int,
+    mapping: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[list[Slot]]:
     """Group a stream into blocks for one request each; suspends only for an asynchronous one."""
     block: list[Slot] = []
     size = 0
-    async with contextlib.aclosing(_asynchronous(examples)) as stream:
+    async with contextlib.aclosing(_read(examples, mapping)) as stream:
         async for example in stream:
             slot = _slot(example, most_bytes)
             length = len(slot.text) if isinstance(slot, EncodedExample) else 0
@@ -98,12 +102,15 @@ async def blocks(
         yield block
 
 
-async def _asynchronous(examples: Examples) -> AsyncGenerator[Given]:
+async def _read(examples: Examples, mapping: Mapping[str, str] | None) -> AsyncGenerator[Given]:
+    from trivet.data.logs.rows import RowReader, read_examples
+
     if isinstance(examples, AsyncIterable):
-        async for example in examples:
-            yield example
+        reader = RowReader(mapping)
+        async for row in examples:
+            yield reader.read(row)
     else:
-        for example in examples:
+        for example in read_examples(examples, mapping):
             yield example
 
 

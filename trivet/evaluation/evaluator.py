@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
 from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, Thresholds, read_bundle
+from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result, to_token_verdicts
@@ -23,8 +34,8 @@ from trivet.evaluation.preprocessing import (
     Preprocessor,
     Refusal,
     as_passages,
-    count_characters,
 )
+from trivet.evaluation.streams import blocks, evaluate_async
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     BackendError,
@@ -33,11 +44,7 @@ from trivet.records import (
     RagExample,
     TokenVerdict,
 )
-
-# A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
-# 150 bytes per character, so long examples make smaller blocks.
-_BLOCK_EXAMPLES = 64
-_BLOCK_CHARACTERS = 500_000
+from trivet.results import Result, Results, progress_bar
 
 T = TypeVar("T")
 Reading = Callable[[PreprocessedExample, Outputs, Thresholds], T]
@@ -111,7 +118,7 @@ class Evaluator:
     def evaluate(
         self,
         question: str,
-        contexts: Sequence[str],
+        contexts: Sequence[str] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -122,7 +129,7 @@ class Evaluator:
 
         Args:
             question: Question; may be empty.
-            contexts: Retrieved passages.
+            contexts: Retrieved passages; one string is one passage.
             response: Answer; with ``""`` only relevance is evaluated.
             id: Name of the example, repeated in the verdict.
             allow_empty_contexts: Evaluate an example without contexts instead of refusing it; the
@@ -145,7 +152,7 @@ class Evaluator:
     def evaluate_tokens(
         self,
         question: str,
-        contexts: Sequence[str],
+        contexts: Sequence[str] | str,
         response: str,
         *,
         allow_empty_contexts: bool = False,
@@ -161,29 +168,85 @@ class Evaluator:
 
     def evaluate_many(
         self,
-        examples: Iterable[RagExample | FailedEvaluation],
+        examples: Iterable[Any],
         *,
+        mapping: Mapping[str, str] | None = None,
         allow_empty_contexts: bool = False,
         threshold: float | None = None,
-    ) -> Iterator[Evaluation | FailedEvaluation]:
+        progress: bool = False,
+    ) -> Results:
         """Evaluate a stream of examples in order, with one result for each, also for failures.
 
         Lazy on both sides: a block of up to 64 examples is read and evaluated together, and
         yielded when the next one has started.
 
         Args:
-            examples: Examples; a failure (of a row that could not be read) is passed on.
+            examples: ``RagExample`` records; dictionaries with the field names of the common
+                tools; a DataFrame of pandas or polars; an Arrow table; or a data set of
+                ``datasets``. A failure (of a row that could not be read) is passed on.
+            mapping: Names for some of our fields, such as ``{"question": "prompt"}``, or paths
+                such as ``{"contexts": "outputs.documents[].page_content"}``.
             allow_empty_contexts: As in ``evaluate``.
             threshold: As in ``evaluate``.
+            progress: Whether a progress bar is shown on stderr.
 
-        Yields:
-            The verdict on each example, or the reason why there is none.
+        Returns:
+            An iterator over the verdict on each example, or the reason why there is none; its
+            ``to_pandas()`` makes a DataFrame of all.
+
+        Raises:
+            TypeError: ``examples`` hold no rows; the message shows a right call.
+            DataError: A table lacks a column, or ``mapping`` names an unknown field.
         """
+        read = read_examples(examples, mapping)
         begin = functools.partial(
             self.begin, allow_empty_contexts=allow_empty_contexts, threshold=threshold
         )
-        for job in prefetch(_blocks(examples), begin):
-            yield from job.results()
+
+        def results() -> Generator[Result]:
+            for job in prefetch(blocks(read), begin):
+                yield from job.results()
+
+        return Results(results(), count_rows(examples), progress)
+
+    async def aevaluate(
+        self,
+        question: str,
+        contexts: Sequence[str] | str,
+        response: str,
+        *,
+        id: str | None = None,  # noqa: A002 (the field's name in every record)
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+    ) -> Evaluation:
+        """Evaluate one example as ``evaluate`` does, in a thread: the event loop stays free."""
+        run = functools.partial(
+            self.evaluate, id=id, allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        )
+        return await asyncio.to_thread(run, question, contexts, response)
+
+    async def aevaluate_many(
+        self,
+        examples: Iterable[Any] | AsyncIterable[Any],
+        *,
+        mapping: Mapping[str, str] | None = None,
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+        progress: bool = False,
+    ) -> AsyncGenerator[Result]:
+        """Evaluate a stream, asynchronous or not, as ``evaluate_many`` does, in threads."""
+        check_rows(examples)
+        begin = functools.partial(
+            self.begin, allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        )
+        bar = progress_bar(count_rows(examples)) if progress else contextlib.nullcontext()
+        results = evaluate_async(examples, mapping, begin)
+        async with contextlib.aclosing(results):
+            with bar as advance:
+                async for result in results:
+                    if advance is not None:
+                        advance()
+                    yield result
 
     def begin(
         self,
@@ -281,7 +344,7 @@ class EvaluationJob:
 
 def evaluate(
     question: str,
-    contexts: Sequence[str],
+    contexts: Sequence[str] | str,
     response: str,
     *,
     id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -305,19 +368,3 @@ def evaluate(
 @functools.cache
 def _default_evaluator() -> Evaluator:
     return Evaluator()
-
-
-def _blocks(
-    examples: Iterable[RagExample | FailedEvaluation],
-) -> Iterator[list[RagExample | FailedEvaluation]]:
-    """Group a stream into blocks of a bounded number of examples and of characters."""
-    block: list[RagExample | FailedEvaluation] = []
-    characters = 0
-    for example in examples:
-        block.append(example)
-        characters += count_characters(example)
-        if len(block) >= _BLOCK_EXAMPLES or characters >= _BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block

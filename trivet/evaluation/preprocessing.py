@@ -75,6 +75,8 @@ class Preprocessor:
                 continue
             try:
                 layout = self._lay_out(tokens, allow_empty_contexts)
+                if isinstance(example.contexts, str):
+                    example = replace(example, contexts=as_passages(example.contexts))
                 found.append(PreprocessedExample(example, tokens, layout))
             except (ExampleError, WindowError) as error:
                 found.append(error)
@@ -93,7 +95,8 @@ class Preprocessor:
             if len(text) > self.max_characters:
                 raise ExampleError(
                     f"{name} has {len(text)} characters, more than max_characters "
-                    f"({self.max_characters}); split it or raise max_characters",
+                    f"({self.max_characters}); split it or raise max_characters "
+                    "(--max-characters)",
                     code="too_long",
                 )
         # Some tokenizers would make a token of white space alone.
@@ -136,12 +139,14 @@ class Preprocessor:
 
 
 def as_passages(contexts: object) -> tuple[str, ...]:
-    """Return contexts as a tuple; a bare string would be read letter by letter.
+    """Return contexts as a tuple; one string is one passage.
 
     Raises:
-        ExampleError: They are not a list.
+        ExampleError: They are neither a list nor a string.
     """
-    if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Iterable):
+    if isinstance(contexts, str):
+        return (contexts,)
+    if isinstance(contexts, bytes | Mapping) or not isinstance(contexts, Iterable):
         raise ExampleError(
             f"contexts must be a list of passages, not {type(contexts).__name__}; "
             "write contexts=[text]"

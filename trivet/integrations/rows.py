@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from trivet.data.logs.column_mapping import Columns
-from trivet.data.logs.context_values import read_contexts
-from trivet.data.logs.log import SourceRow
+from trivet.data.logs.context_values import plain, read_contexts
+from trivet.data.logs.rows import RowReader
 from trivet.integrations.judge import Judge, Result, judge_many
 from trivet.records import ExampleError, FailedEvaluation, RagExample
-
-_TEXTS = ("page_content", "content", "text", "context")
-"""Text attributes of the objects of LangChain, Haystack, LlamaIndex and DeepEval."""
 
 
 def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None) -> RagExample:
@@ -23,12 +18,11 @@ def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None
         ExampleError: A field is missing or has a value of the wrong type.
         DataError: ``mapping`` names an unknown field.
     """
-    values = [(name, _plain(value)) for name, value in fields.items()]
-    row = Columns(mapping, metadata=(), bad_unicode="replace").read(SourceRow(1, "", None, values))
-    if isinstance(row.example, FailedEvaluation):
-        message = row.example.message.removeprefix(": ").replace("--map ", "mapping: ")
-        raise ExampleError(f"the row {message}", code=row.example.code)
-    return replace(row.example, id=row.example.id or None)
+    found = RowReader(mapping).read(fields)
+    if isinstance(found, FailedEvaluation):
+        message = found.message.removeprefix("row 1: ")
+        raise ExampleError(f"the row {message}", code=found.code)
+    return found
 
 
 def judge_rows(
@@ -53,19 +47,4 @@ def example(question: Any, contexts: Any, response: Any) -> RagExample:
             raise ExampleError(
                 f"{name} is a value of type {type(value).__name__}, not a string", code="bad_field"
             )
-    return RagExample(question or "", read_contexts(_plain(contexts))[0], response or "")
-
-
-def _plain(value: Any) -> Any:
-    """Convert an array to a list, and objects with a text in it to dictionaries."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return value
-    return [_text_object(item) for item in value]
-
-
-def _text_object(item: Any) -> Any:
-    if isinstance(item, str | Mapping):
-        return item
-    texts = (getattr(item, name, None) for name in _TEXTS)
-    text = next((text for text in texts if isinstance(text, str)), None)
-    return item if text is None else {"text": text}
+    return RagExample(question or "", read_contexts(plain(contexts))[0], response or "")

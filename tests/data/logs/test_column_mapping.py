@@ -41,6 +41,9 @@ def read(*rows: Any, **mapping: str) -> list[RagExample | FailedEvaluation]:
         ("input", "retrieval_context", "actual_output"),
         ("input", "context", "actual_output"),
         ("Question", "PASSAGES", "Output"),
+        ("question", "docs", "answer"),
+        ("question", "chunks", "answer"),
+        ("question", "Sources", "answer"),
     ],
 )
 def test_the_names_of_the_common_tools(question: str, contexts: str, response: str) -> None:
@@ -86,8 +89,12 @@ def test_a_row_without_an_id_is_named_after_its_place() -> None:
     [
         ("{broken", "malformed_line", "line 2: is not JSON"),
         ("[1]", "malformed_line", "line 2: is not a JSON object"),
-        ("{}", "missing_field", "line 2: has no contexts (looked for contexts, retrieved_contexts"),
-        ({"contexts": "a", "text": "x"}, "missing_field", "found contexts, text); name the field"),
+        ("{}", "missing_field", "line 2: has no question and no contexts and no response (looked"),
+        (
+            {"contexts": "a", "text": "x"},
+            "missing_field",
+            "found contexts, text); name the fields with --map",
+        ),
         (row(query="Cold?"), "ambiguous_field", "several values for question (under question, que"),
         (row(answer="No."), "ambiguous_field", "choose a name with --map response=NAME"),
         (
@@ -144,8 +151,11 @@ def test_ids_of_contexts_come_from_the_contexts_or_from_a_column_of_their_own() 
 def test_a_log_of_another_kind_is_refused_with_the_columns_that_it_has() -> None:
     other = {"id": "a", "prompt": "Hot?", "docs": "Cone six.", "completion": "Very."}
     for rows, message in (
-        ([other] * 2, "none of the first 2 rows can be read; line 1: has no cont"),
-        ([other] * 100, r"found id, prompt, docs, completion\); name the field wit"),
+        (
+            [other] * 2,
+            "none of the first 2 rows can be read; line 1: has no question and no",
+        ),
+        ([other] * 100, r"found id, prompt, docs, completion\); name the fields wit"),
         (["question,contexts"] * 64, "none of the first 64 rows can be read; line 1: is not JS"),
     ):
         with pytest.raises(DataError, match=message):
@@ -160,3 +170,45 @@ def test_reading_is_lazy() -> None:
         raise AssertionError("read too far")
 
     assert isinstance(next(iter(read_rows(rows(), Columns()))).example, RagExample)
+
+
+def test_a_vague_name_yields_to_a_plainer_one_and_is_metadata_then() -> None:
+    (found,) = read_whole(row(sources="the archive"))
+    assert isinstance(found.example, RagExample)
+    assert found.example.contexts == ("Cone six.",)
+    assert found.metadata == {"sources": "the archive"}
+
+
+NESTED = {
+    "inputs": {"question": "How hot is it?"},
+    "outputs": {
+        "documents": [{"page_content": "Cone six."}, {"page_content": "It cools."}],
+        "messages": [{"content": "Wait."}, {"content": "Very."}],
+    },
+    "id": "k1",
+}
+PATHS = {
+    "question": "inputs.question",
+    "contexts": "outputs.documents[].page_content",
+    "response": "outputs.messages[-1].content",
+}
+
+
+def test_paths_lead_into_nested_rows_and_into_cells_of_json() -> None:
+    cells = {name: json.dumps(value) for name, value in NESTED.items() if name != "id"}
+    columns = {
+        "inputs.question": "How hot is it?",
+        "outputs.documents[].page_content": ["Cone six.", "It cools."],
+        "outputs.messages[-1].content": "Very.",
+    }
+    for each in (NESTED, {**cells, "id": "k1"}, {**columns, "id": "k1"}):
+        assert read(each, **PATHS) == [EXPECTED]
+    assert read(NESTED, **PATHS | {"contexts": "outputs.documents"}) == [EXPECTED]
+
+
+def test_a_path_that_leads_nowhere_is_named() -> None:
+    lost = {**NESTED, "outputs": {"documents": [{"page_content": "a"}, {}]}}
+    found = read(NESTED, lost, {**NESTED, "outputs": {"documents": []}}, **PATHS)
+    messages = [getattr(failed, "message", "") for failed in found[1:]]
+    assert "documents[1] has no page_content" in messages[0]
+    assert "has no response (looked for outputs.messages[-1].content" in messages[1]

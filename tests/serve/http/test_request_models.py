@@ -24,6 +24,11 @@ from trivet.serve.http.request_models import (
 GOOD = {"question": "When?", "contexts": ["In 1884."], "response": "In 1884."}
 
 
+def test_one_string_is_one_passage() -> None:
+    asked = parser(EvaluateBody)(json.dumps({**GOOD, "contexts": "In 1884."}).encode())
+    assert asked.example() == parser(EvaluateBody)(json.dumps(GOOD).encode()).example()
+
+
 def refused(raw: bytes, body: Any = EvaluateBody) -> tuple[str, str]:
     with pytest.raises(RequestError) as caught:
         parser(body)(raw)
@@ -75,7 +80,7 @@ def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: 
         ({"question": 5}, "question: Input should be a valid string"),
         ({"question": None}, "question: Input should be a valid string"),
         ({"question": float("nan")}, "question: Input should be a valid string"),
-        ({"contexts": "one text"}, "contexts: Input should be a valid array"),
+        ({"contexts": 7}, "contexts: Input should be a valid array"),
         ({"contexts": ["a", 5, 6]}, "contexts[1]: must be a string, or an object with its text"),
         ({"contexts": [{"text": 5}]}, "contexts[0].text: Input should be a valid string"),
         ({"contexts": [{"title": "a"}]}, "contexts[0].text: Field required"),

@@ -11,13 +11,14 @@ import decimal
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from trivet.data.files.json_lines import Fields
-from trivet.data.logs.context_values import kind_of, read_contexts, read_ids
+from trivet.data.logs.context_values import kind_of, plain, read_contexts, read_ids
 from trivet.data.logs.log import SourceRow
+from trivet.data.logs.paths import MISSING, first_name, follow, is_path
 from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -25,12 +26,16 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "user_input", "query", "input"),
     "contexts": (
         *("contexts", "retrieved_contexts", "retrieval_context"),
-        *("documents", "context", "passages"),
+        *("documents", "context", "passages", "docs", "chunks", "sources"),
     ),
     "response": ("response", "answer", "actual_output", "output"),
     "context_ids": ("context_ids", "retrieved_context_ids"),
 }
 """Our field names and those of other tools; case is ignored."""
+
+# Names that also have other meanings: they count only in rows without a plainer name.
+_VAGUE = frozenset({"docs", "chunks", "sources"})
+_REQUIRED = ("question", "contexts", "response")
 
 Unicode = Literal["error", "replace"]
 Scalar: TypeAlias = str | int | float | bool
@@ -69,13 +74,17 @@ class Columns:
         mapping: Mapping[str, str] | None = None,
         metadata: Iterable[str] | None = None,
         bad_unicode: Unicode = "error",
+        *,
+        id_by_place: bool = True,
     ) -> None:
         """Choose the columns.
 
         Args:
-            mapping: Column names for some of our fields, such as ``{"question": "prompt"}``.
+            mapping: Column names for some of our fields, such as ``{"question": "prompt"}``, or
+                paths such as ``{"contexts": "outputs.documents[].page_content"}``.
             metadata: Columns that are returned with the verdicts; ``None`` means by content.
             bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
+            id_by_place: Whether the place of a row without an id becomes its id.
 
         Raises:
             DataError: ``mapping`` names an unknown field.
@@ -90,6 +99,22 @@ class Columns:
         self._ours = frozenset(name.lower() for names in self._names.values() for name in names)
         self._metadata = None if metadata is None else tuple(metadata)
         self._bad_unicode = bad_unicode
+        self._id_by_place = id_by_place
+
+    def check(self, columns: Iterable[str]) -> None:
+        """Raise ``DataError`` if a table with these columns lacks a required field."""
+        given = list(columns)
+        names = {name.lower() for name in given}
+        lacking = [
+            ours
+            for ours in _REQUIRED
+            if not any(
+                name.lower() in names or (is_path(name) and first_name(name).lower() in names)
+                for name in self._names[ours]
+            )
+        ]
+        if lacking:
+            raise DataError(f"the table {self._lacks(lacking, given)}")
 
     def read(self, row: SourceRow) -> LogRow:
         """Read one row."""
@@ -101,17 +126,22 @@ class Columns:
             by_name: dict[str, list[Any]] = {}
             for column, value in row.fields:
                 by_name.setdefault(column.lower(), []).append(value)
-            name = _id(self._field(by_name, "id", required=False), row.place)
-            metadata = read_metadata(row.fields, self._metadata, self._ours)
-            texts, ids = read_contexts(self._field(by_name, "contexts"))
+            place = row.place if self._id_by_place else None
+            name = _id(_only(self._values(by_name, "id"), "id"), place)
+            values = {ours: self._values(by_name, ours) for ours in self._names}
+            unused = _VAGUE - values["contexts"].keys()
+            metadata = read_metadata(row.fields, self._metadata, self._ours - unused)
+            if lacking := [ours for ours in _REQUIRED if not values[ours]]:
+                raise ExampleError(self._lacks(lacking, by_name), code="missing_field")
+            texts, ids = read_contexts(_only(values["contexts"], "contexts"))
             example = RagExample(
-                question=_text(self._field(by_name, "question"), "question"),
+                question=_text(_only(values["question"], "question"), "question"),
                 contexts=texts,
-                response=_text(self._field(by_name, "response"), "response"),
+                response=_text(_only(values["response"], "response"), "response"),
                 id=name,
             )
             if not any(ids):
-                ids = read_ids(self._field(by_name, "context_ids", required=False), len(texts))
+                ids = read_ids(_only(values["context_ids"], "context_ids"), len(texts))
             if self._bad_unicode == "error":
                 _check_unicode(example)
         except ExampleError as error:
@@ -120,27 +150,32 @@ class Columns:
         context_ids = ids if any(ids) else None
         return LogRow(row.number, row.place, row.line, example, context_ids, metadata)
 
-    def _field(self, row: Mapping[str, list[Any]], ours: str, required: bool = True) -> Any:
-        """Return the value of a field, or ``None`` if it is empty."""
-        present = [name for name in self._names[ours] if name.lower() in row]
-        if required and not present:
-            # A row may have thousands of columns.
-            columns = itertools.islice(row, _SHOWN_COLUMNS)
-            found = ", ".join(column[:_SHOWN_LETTERS] for column in columns) or "none"
-            raise ExampleError(
-                f"has no {ours} (looked for {', '.join(self._names[ours])}; found {found})"
-                f"; name the field with --map {ours}=NAME",
-                code="missing_field",
-            )
-        # Some tools write null under one name and the value under another.
-        values = [v for name in present for v in row[name.lower()] if v is not None]
-        if any(value != values[0] for value in values[1:]):
-            raise ExampleError(
-                f"holds several values for {ours} (under {', '.join(dict.fromkeys(present))}); "
-                f"keep one, or choose a name with --map {ours}=NAME",
-                code="ambiguous_field",
-            )
-        return values[0] if values else None
+    def _values(self, row: Mapping[str, list[Any]], ours: str) -> dict[str, list[Any]]:
+        """Return the values of a field by the names that hold it."""
+        found = {}
+        for name in self._names[ours]:
+            if name.lower() in row:
+                found[name] = [plain(value) for value in row[name.lower()]]
+            elif is_path(name) and (first := first_name(name)).lower() in row:
+                rest = name[len(first) :]
+                below = [follow(plain(value), rest) for value in row[first.lower()]]
+                if below := [plain(value) for value in below if value is not MISSING]:
+                    found[name] = below
+        plainer = {name: values for name, values in found.items() if name not in _VAGUE}
+        return plainer or found
+
+    def _lacks(self, lacking: Sequence[str], columns: Iterable[str]) -> str:
+        """Return the message about all missing fields of a row with some columns."""
+        # A row may have thousands of columns.
+        shown = itertools.islice(columns, _SHOWN_COLUMNS)
+        found = ", ".join(column[:_SHOWN_LETTERS] for column in shown) or "none"
+        looked = "; ".join(", ".join(self._names[ours]) for ours in lacking)
+        maps = " ".join(f"--map {ours}=NAME" for ours in lacking)
+        python = ", ".join(f'"{ours}": NAME' for ours in lacking)
+        return (
+            f"has no {' and no '.join(lacking)} (looked for {looked}; found {found}); name the "
+            f"field{'s' * (len(lacking) > 1)} with {maps}, in Python with mapping={{{python}}}"
+        )
 
 
 def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
@@ -170,9 +205,22 @@ def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
     return itertools.chain(first, read)
 
 
-def _id(value: Any, place: str) -> str:
+def _only(present: Mapping[str, list[Any]], ours: str) -> Any:
+    """Return the value of a field, given by name, or ``None`` if it is empty."""
+    # Some tools write null under one name and the value under another.
+    known = [value for values in present.values() for value in values if value is not None]
+    if any(value != known[0] for value in known[1:]):
+        raise ExampleError(
+            f"holds several values for {ours} (under {', '.join(present)}); "
+            f"keep one, or choose a name with --map {ours}=NAME",
+            code="ambiguous_field",
+        )
+    return known[0] if known else None
+
+
+def _id(value: Any, place: str | None) -> str | None:
     if value is None:
-        return place.replace(" ", "-")
+        return place and place.replace(" ", "-")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ExampleError("id is neither a string nor a number", code="bad_field")
     return str(value)

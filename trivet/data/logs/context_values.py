@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trivet.records import ExampleError
 
 CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
 """Names of the text in a context that is an object."""
+
+_TEXT_ATTRIBUTES = ("page_content", "content", "text", "context")
+# of the objects of LangChain, Haystack, LlamaIndex and DeepEval
 
 CONTEXT_ID_NAMES = ("id", "doc_id", "document_id", "chunk_id", "title")
 """Names of its id; the first that it has counts."""
@@ -22,6 +26,30 @@ _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
 
 Contexts = tuple[tuple[str, ...], tuple[str | None, ...]]
 """Texts, and the id of each."""
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a DataFrame or of another tool as Python's own types.
+
+    Arrays become lists, NaN and the like ``None``, and objects with a text dictionaries.
+    """
+    if value is None or isinstance(value, str | bytes | int | Mapping):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if type(value).__name__ in ("NAType", "NaTType"):  # pandas: neither equals itself
+        return None
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy, columns of pandas
+        return plain(value.tolist())
+    return [_text_object(item) for item in value] if isinstance(value, Iterable) else value
+
+
+def _text_object(item: Any) -> Any:
+    if isinstance(item, str | Mapping):
+        return item
+    texts = (getattr(item, name, None) for name in _TEXT_ATTRIBUTES)
+    text = next((text for text in texts if isinstance(text, str)), None)
+    return item if text is None else {"text": text}
 
 
 def read_contexts(value: Any) -> Contexts:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     FailFast,
@@ -116,7 +117,11 @@ Context: TypeAlias = Annotated[
     ),
 ]
 # Stops at the first fault: a million wrong members would be a million faults.
-Contexts: TypeAlias = Annotated[list[Context], FailFast()]
+Contexts: TypeAlias = Annotated[
+    list[Context],
+    FailFast(),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+]
 TimeoutMs: TypeAlias = Annotated[
     float | None, Field(gt=0, description="Longest time to the response, in milliseconds.")
 ]
@@ -129,7 +134,9 @@ ExampleId: TypeAlias = Annotated[
 ]
 
 _QUESTION = _named(FIELD_NAMES["question"], "User's question; may be empty.")
-_CONTEXTS = _named(FIELD_NAMES["contexts"], "Retrieved passages: strings or objects.")
+_CONTEXTS = _named(
+    FIELD_NAMES["contexts"], "Retrieved passages: strings or objects; one string is one passage."
+)
 _RESPONSE = _named(FIELD_NAMES["response"], "Generated answer; empty for relevance alone.")
 
 
@@ -173,7 +180,7 @@ class RelevanceBody(Body):
 class LettuceDetectBody(Body):
     """The request of LettuceDetect's server."""
 
-    contexts: Contexts = Field(description="Retrieved passages.")
+    contexts: Contexts = Field(description="Retrieved passages; one string is one passage.")
     question: str = Field(description="User's question; may be empty.")
     answer: str = Field(description="Generated answer.")
     timeout_ms: TimeoutMs = None

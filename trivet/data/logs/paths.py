@@ -1,0 +1,69 @@
+"""Dotted paths to values inside nested rows, such as ``outputs.documents[].page_content``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from trivet.records import ExampleError
+
+MISSING: Any = object()
+"""Result of a path that leads nowhere."""
+
+_STEP = re.compile(r"\[(-?[0-9]*)\]|([^.\[\]]+)")
+
+
+def is_path(name: str) -> bool:
+    """Tell whether a name of a column leads into its value."""
+    return "." in name or "[" in name
+
+
+def first_name(path: str) -> str:
+    """Return the column that a path begins with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def follow(value: Any, path: str) -> Any:
+    """Return the value at a path below ``value``, or ``MISSING``.
+
+    ``name`` takes a member, ``[0]`` one element of a list, ``[]`` the rest of the path for each of
+    its elements. Text that holds JSON is read, because cells of a table are text.
+
+    Raises:
+        ExampleError: An element of a list lacks the rest of the path; the code is ``bad_field``.
+    """
+    at = 0
+    while step := _STEP.search(path, at):
+        at = step.end()
+        value = _read_json(value)
+        index, name = step.groups()
+        if name is not None:
+            if not isinstance(value, Mapping) or name not in value:
+                return MISSING
+            value = value[name]
+            continue
+        if not isinstance(value, list | tuple):
+            return MISSING
+        if index:
+            if not -len(value) <= int(index) < len(value):
+                return MISSING
+            value = value[int(index)]
+            continue
+        found = [follow(item, path[at:]) for item in value]
+        for number, item in enumerate(found):
+            if item is MISSING:
+                place = f"{path[: step.start()]}[{number}]"
+                raise ExampleError(f"{place} has no {path[at:].lstrip('.')}", code="bad_field")
+        return found
+    return value
+
+
+def _read_json(value: Any) -> Any:
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value

@@ -1,0 +1,106 @@
+"""Rows that Python holds: examples, dictionaries, DataFrames, Arrow tables and data sets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from typing import Any
+
+from trivet.data.logs.column_mapping import Columns
+from trivet.data.logs.log import SourceRow
+from trivet.records import DataError, FailedEvaluation, RagExample
+
+Given = RagExample | FailedEvaluation
+
+_CALL = 'evaluate_many([{"question": "...", "contexts": ["..."], "response": "..."}])'
+_BATCH_ROWS = 64  # rows of an Arrow table that are converted at once
+
+
+class RowReader:
+    """Reads rows of any kind as examples, one by one."""
+
+    def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
+        """Choose the columns as `Columns` does; raises ``DataError`` for an unknown field."""
+        self.columns = Columns(mapping, metadata=(), bad_unicode="replace", id_by_place=False)
+        self._count = 0
+
+    def read(self, row: object) -> Given:
+        """Read the next row; one that cannot be read is a failure with its number.
+
+        Raises:
+            TypeError: The first row is neither an example nor a mapping.
+        """
+        self._count += 1
+        if isinstance(row, RagExample | FailedEvaluation):
+            return row
+        place = f"row {self._count}"
+        if not isinstance(row, Mapping):
+            message = (
+                f"{place} is a value of type {type(row).__name__}, not a RagExample or a "
+                f"dictionary; call {_CALL}"
+            )
+            if self._count == 1:
+                raise TypeError(message)
+            return FailedEvaluation(None, "bad_row", message)
+        fields = [(str(name), value) for name, value in row.items()]
+        return self.columns.read(SourceRow(self._count, place, None, fields)).example
+
+
+def read_examples(rows: object, mapping: Mapping[str, str] | None = None) -> Iterator[Given]:
+    """Return the examples of rows of any kind, lazily and in order.
+
+    Raises:
+        TypeError: ``rows`` are not iterable, or one row or a path instead of rows.
+        DataError: A table lacks a required column, or ``mapping`` names an unknown field.
+    """
+    reader = RowReader(mapping)
+    return map(reader.read, _iterate(rows, reader.columns))
+
+
+def check_rows(rows: object) -> None:
+    """Raise ``TypeError`` for a value that does not hold rows."""
+    hint = None
+    if isinstance(rows, str | bytes) or hasattr(rows, "__fspath__"):
+        hint = "to evaluate a file, use `trivet evaluate FILE` or read it first"
+    elif isinstance(rows, RagExample | FailedEvaluation):
+        hint = "put it in a list: evaluate_many([example])"
+    elif isinstance(rows, Mapping):
+        splits = [name for name, value in rows.items() if hasattr(value, "column_names")]
+        hint = "put it in a list: evaluate_many([row])"
+        if splits:
+            hint = f"choose a split: evaluate_many(data[{splits[0]!r}])"
+    elif hasattr(rows, "collect_schema") and hasattr(rows, "collect"):
+        hint = "call evaluate_many(frame.collect())"
+    elif not isinstance(rows, Iterable | AsyncIterable) and not hasattr(rows, "to_batches"):
+        hint = f"call {_CALL}"
+    if hint is not None:
+        raise TypeError(
+            "evaluate_many takes rows (RagExamples or dictionaries), a DataFrame, an Arrow table "
+            f"or a data set, not a value of type {type(rows).__name__}; {hint}"
+        )
+
+
+def count_rows(rows: object) -> int | None:
+    """Return how many rows there are, if that is known."""
+    return len(rows) if hasattr(rows, "__len__") else None
+
+
+def _iterate(rows: Any, columns: Columns) -> Iterator[object]:
+    """Return the rows of any kind of table, without importing its library."""
+    check_rows(rows)
+    # Of pandas and polars the frames have `columns`, of Arrow and datasets the tables these names.
+    names = getattr(rows, "column_names", None) or getattr(rows, "columns", None)
+    if names is None or isinstance(names, str) or callable(names):
+        return iter(rows)
+    names = [str(name) for name in names]
+    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise DataError(f"the column {', '.join(twice)} occurs twice; rename or drop one")
+    columns.check(names)
+    if hasattr(rows, "iter_rows"):  # polars
+        return iter(rows.iter_rows(named=True))
+    if hasattr(rows, "itertuples"):  # pandas
+        pairs = rows.itertuples(index=False, name=None)
+        return (dict(zip(names, row, strict=True)) for row in pairs)
+    if hasattr(rows, "to_batches"):  # pyarrow
+        batches = rows.to_batches(max_chunksize=_BATCH_ROWS)
+        return (row for batch in batches for row in batch.to_pylist())
+    return iter(rows)
