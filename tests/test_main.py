@@ -172,7 +172,7 @@ def test_stdin_compressed_files_and_other_field_names_are_read(
         ("evaluate absent.jsonl", "no such file: absent.jsonl"),
         ("evaluate rows.jsonl --map passage=text", "no field 'passage'"),
         ("evaluate rows.jsonl --map foo=bar --out kept.jsonl", "no field 'foo'"),
-        ("evaluate rows.jsonl --out no/where", "cannot be written"),
+        ("evaluate rows.jsonl --out no/where.jsonl", "cannot be written"),
         ("evaluate --question What?", "there are no contexts"),
         ("test --data sql:here", "unknown kind 'sql'"),
         ("test --data jsonl:rows.jsonl", "none of the 1 rows in split 'all' has a label"),

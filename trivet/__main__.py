@@ -14,13 +14,14 @@ import typer
 import trivet
 from trivet.commands.ablate import ablate
 from trivet.commands.calibrate import calibrate
-from trivet.commands.evaluate import evaluate
+from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
 from trivet.commands.info import info
 from trivet.commands.merge import merge
 from trivet.commands.report import report
 from trivet.commands.serve import serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
+from trivet.commands.show import show
 from trivet.commands.test import test
 from trivet.commands.train import train
 from trivet.records import (
@@ -38,13 +39,14 @@ app = typer.Typer(
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
     "input, 3 bundle refused, 4 no justified threshold, 5 disk full, 6 input or settings changed, "
-    "7 output in use, 8 mean below --fail-under, 130 interrupted.",
+    "7 output in use, 8 mean below --fail-under, 9 empty input, 130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns
     pretty_exceptions_enable=False,
 )
-for command in (evaluate, serve, merge, report, test, train, ablate, calibrate, info):
+app.command(cls=MapCommand)(evaluate)
+for command in (serve, merge, report, show, test, train, ablate, calibrate, info):
     app.command()(command)
 app.add_typer(export)
 

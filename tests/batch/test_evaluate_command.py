@@ -116,6 +116,9 @@ def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> N
         (["--metadata", "a", "--no-metadata"], "give --metadata COLUMN or --no-metadata"),
         (["--fields", "id,trust"], "no field trust in a verdict"),
         (["--shard", "3/2"], "the first must be from 1 to the second"),
+        (["--encoding", "klingon"], "no encoding 'klingon'; there are utf-8"),
+        (["--out", "v.txt"], "v.txt: verdicts are written as .jsonl, .json, .csv, .xlsx"),
+        (["--out", "verdicts"], "by the ending of --out"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_judged(
@@ -129,14 +132,51 @@ def test_wrong_usage_is_refused_before_anything_is_judged(
     assert complaint in err
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.jsonl", ""), ("b.csv", "question,answer\n")])
+def test_an_empty_input_says_so_with_its_own_exit_code(
+    call: Call, tmp_path: Path, name: str, content: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    code, out, err = call("evaluate", tmp_path / name, "--out", tmp_path / "v.jsonl")
+    assert (code, out) == (9, "") and err.endswith(
+        f"{name}: is empty: there is no row to evaluate\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+    assert call("evaluate", tmp_path / name)[0] == 9
+
+
+def test_a_text_that_is_too_long_names_the_option_that_admits_it(
+    call: Call, write_log: WriteLog
+) -> None:
+    log = write_log([{**GOOD, "response": "It is old. " * 10}])
+    code, said, _ = call("evaluate", log, "--max-characters", "100")
+    assert code == 1 and "(--max-characters)" in json.loads(said)["error"]["message"]
+    assert call("evaluate", log, "--max-characters", "110")[0] == 0
+
+
+def test_one_verdict_is_shown(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+    out = tmp_path / "v.csv"
+    assert call("evaluate", write_log([*range(5), {**GOOD, "response": 3}]), "--out", out)[0] == 1
+    for name in ("q3", "4"):
+        code, said, _ = call("show", out, "--id", name)
+        assert code == 0 and "row 4, id q3" in said
+        assert "What was built in 3?" in said and "faithfulness" in said
+    assert "row " in call("show", out)[1]
+    assert "no verdict (bad_field)" in call("show", out, "--id", "line-6")[1]
+    code, _, err = call("show", out, "--id", "q9")
+    assert code == 2 and "no row with the id or the number q9 among its 6 rows" in err
+
+
 def test_missing_columns_name_the_flag(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
-    row = {"question": "What?", "docs": ["The mill."], "response": "It is old."}
+    row = {"question": "What?", "found": {"docs": ["The mill."]}, "said": "It is old."}
     log, out = write_log([row]), tmp_path / "v.jsonl"
     code, _, err = call("evaluate", log, "--out", out)
     assert code == 2
-    assert "found question, docs, response); name the field with --map contexts=NAME" in err
+    assert "found question, found, said); name the fields with --map contexts=NAME" in err
     assert not out.exists()
-    assert call("evaluate", log, "--out", out, "--map", "contexts=docs")[0] == 0
+    assert (
+        call("evaluate", log, "--out", out, "--map", "contexts=found.docs", "response=said")[0] == 0
+    )
 
 
 def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: WriteLog) -> None:

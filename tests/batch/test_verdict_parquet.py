@@ -57,7 +57,7 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run, "write_parquet", stop)
+        patch.setattr(run, "convert", stop)
         judge(log, out)
     assert not out.exists()
     calls = toy.backend.calls

@@ -5,6 +5,10 @@ from __future__ import annotations
 from trivet.records import DataError, ExampleError
 
 
+class EmptyInputError(DataError):
+    """The input has no rows."""
+
+
 class OutputFullError(OSError):
     """The disk or the quota is full; the run can be resumed."""
 

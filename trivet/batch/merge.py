@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from trivet.batch.out_formats import check_format, convert, lines_path
 from trivet.batch.output import Output, no_room
 from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import parse_shard
 from trivet.batch.tally import Tally
-from trivet.batch.verdict_parquet import is_parquet, needs_pyarrow, write_parquet
 from trivet.records import DataError
 
 _ROW = re.compile(rb'\{"row": ([0-9]+)')
@@ -29,8 +29,7 @@ def merge(shards: Sequence[Path], out: Path) -> RunRecord:
             missing or repeated.
         OutputFullError: The disk is full.
     """
-    if is_parquet(out):
-        needs_pyarrow()
+    check_format(out)
     if out.exists() and out.stat().st_size:
         raise DataError(f"{out}: exists already; choose another --out, or remove it")
     records = [(shard, _record(shard)) for shard in shards]
@@ -41,10 +40,7 @@ def merge(shards: Sequence[Path], out: Path) -> RunRecord:
             output.cut(0)
             _interleave(shards, output, whole.progress.rows)
             whole = replace(whole, progress=replace(whole.progress, bytes=output.size))
-            if is_parquet(out):
-                write_parquet(lines, out)
-            else:
-                lines.replace(out)
+            convert(lines, out)
             write_record(out, whole)
     finally:
         lines.unlink(missing_ok=True)
@@ -73,7 +69,7 @@ def _interleave(shards: Sequence[Path], output: Output, rows: int) -> None:
 
 
 def _record(shard: Path) -> RunRecord:
-    if is_parquet(shard):
+    if lines_path(shard) != shard:
         raise DataError(f"{shard}: shards are merged from JSON lines; give them --out NAME.jsonl")
     record = read_record(shard)
     if record is None:

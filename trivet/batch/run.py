@@ -8,21 +8,21 @@ import datetime
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import trivet
 from trivet.batch.blocks import block_characters, evaluate_blocks
-from trivet.batch.errors import RunChangedError
+from trivet.batch.errors import EmptyInputError, RunChangedError
+from trivet.batch.out_formats import check_format, convert, lines_path
 from trivet.batch.output import Output, no_room
 from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
-from trivet.batch.verdict_parquet import is_parquet, needs_pyarrow, write_parquet
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.logs.column_mapping import read_rows
+from trivet.data.logs.column_mapping import LogRow, read_rows
 from trivet.data.logs.log import STDIN, Log
 from trivet.evaluation.evaluator import Evaluator
 
@@ -66,7 +66,7 @@ def evaluate_to_stream(
     """
     tally, read = Tally(), 0
     with contextlib.closing(log):
-        rows, most = read_rows(log.rows(), settings.columns()), block_characters(evaluator)
+        rows, most = _rows(log, settings), block_characters(evaluator)
         blocks = evaluate_blocks(evaluator, rows, settings, most, strict=strict)
         with contextlib.closing(blocks):
             for block in blocks:
@@ -90,22 +90,21 @@ def evaluate_to_file(
 ) -> RunRecord:
     """Evaluate a log into a file, or resume a stopped run of the same log.
 
-    ``out`` is Parquet if its suffix is, else JSON lines; the record of the run is next to it.
+    The suffix of ``out`` is its format; the record of the run is next to it.
 
     Raises:
+        EmptyInputError: The log has no rows.
         DataError: The log cannot be read, or breaks off; the output cannot be written.
         OutputLockedError: Another process is writing the output.
         OutputFullError: The disk is full; the run can be resumed.
         RunChangedError: The output belongs to another run.
         StrictError: A row could not be evaluated, and ``policy.strict`` is set.
     """
-    if is_parquet(out):
-        needs_pyarrow()
-    # Parquet has its index at the end, so it cannot be appended to; it is made of the lines.
-    lines = out.with_name(f"{out.name}.lines") if is_parquet(out) else out
+    check_format(out)
+    lines = lines_path(out)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(log))
-        rows = read_rows(log.rows(), settings.columns())  # checks the first rows before the output
+        rows = _rows(log, settings)  # checks the first rows before the output
         output = stack.enter_context(Output(lines))
         stack.enter_context(no_room(out))
         record = _begin(_describe(evaluator, log, settings), out, output, policy)
@@ -136,12 +135,22 @@ def evaluate_to_file(
                     write_record(out, record)
                 on_block(record.counts, done.rows)
             if lines != out:
-                write_parquet(lines, out)
+                convert(lines, out)
             record.finished = True
             write_record(out, record)
         if lines != out:
             lines.unlink(missing_ok=True)
     return record
+
+
+def _rows(log: Log, settings: RunSettings) -> Iterator[LogRow]:
+    """Return the rows of a log that has any."""
+    rows = read_rows(log.rows(), settings.columns())
+    first = next(rows, None)
+    if first is None:
+        name = "stdin" if log.source == STDIN else log.source
+        raise EmptyInputError(f"{name}: is empty: there is no row to evaluate")
+    return itertools.chain([first], rows)
 
 
 def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecord:
@@ -178,7 +187,7 @@ def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> R
                 " choose another --out, or replace it with --restart"
             )
         return now
-    # A finished Parquet file, whose lines are gone.
+    # A finished file of another format, whose lines are gone.
     is_made = output.path != out and before.finished and out.exists()
     if not output.size and not is_made:
         logger.info("%s: empty or removed; the run begins anew", out)

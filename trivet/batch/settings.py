@@ -46,22 +46,26 @@ class RunSettings:
     Attributes:
         mapping: The log's column names by our field names.
         format: Format of the log; ``None`` means by suffix.
+        encoding: Encoding of the log, as for `Log`.
         allow_empty_contexts: As in ``Evaluator.evaluate``.
         threshold: As in ``Evaluator.evaluate``.
         bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
         fields: Fields of a verdict that are written; ``None`` means all.
         metadata: Columns that are returned with the verdicts; ``None`` means by content.
+        max_characters: Maximum characters of a text; ``None`` means that of `Evaluator`.
         texts: Whether question, contexts and response are written too.
         shard: Part of the log that is evaluated.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     format: Format | None = None
+    encoding: str | None = None
     allow_empty_contexts: bool = False
     threshold: float | None = None
     bad_unicode: Unicode = "error"
     fields: tuple[str, ...] | None = None
     metadata: tuple[str, ...] | None = None
+    max_characters: int | None = None
     texts: bool = False
     shard: Shard = field(default_factory=Shard)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,6 @@ if TYPE_CHECKING:
 
 _ROWS = 1024  # rows in a row group
 _INT64 = range(-(2**63), 2**63)
-
-
-def is_parquet(out: Path) -> bool:
-    """Tell whether an output is Parquet, by its suffix."""
-    return out.suffix.lower() in (".parquet", ".pq")
 
 
 def needs_pyarrow() -> None:
@@ -38,22 +32,17 @@ def write_parquet(lines: Path, out: Path) -> None:
     """Write a file of verdict lines as Parquet; a lone surrogate becomes U+FFFD.
 
     Each name of the metadata has its own column (``metadata.model``), of text if its values have
-    several types. The lines are read twice, first to find the columns. The file only appears when
-    it is complete.
+    several types. The lines are read twice, first to find the columns.
     """
     import pyarrow
     from pyarrow import parquet
 
     names, kinds = _columns(lines)
     schema = _schema(names, kinds)
-    new = out.with_name(f"{out.name}.new")
-    with parquet.ParquetWriter(new, schema, compression="zstd") as writer:
+    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         records = (_row(record, kinds) for record in _records(lines))
         while batch := list(itertools.islice(records, _ROWS)):
             writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema=schema))
-    with new.open("rb+") as file:
-        os.fsync(file.fileno())
-    new.replace(out)
 
 
 def _records(lines: Path) -> Iterator[dict[str, Any]]:

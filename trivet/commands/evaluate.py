@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+import typer.core
 
 from trivet.commands.shared import (
     SOME_FAILED,
@@ -23,26 +25,54 @@ from trivet.commands.shared import (
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
 
+_PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")
+
+
+class MapCommand(typer.core.TyperCommand):
+    """A command whose option ``--map`` takes several pairs after each other."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat ``--map`` before each further pair."""
+        words: list[str] = []
+        for word in args:
+            if words[-2:-1] == ["--map"] and _PAIR.match(word):
+                words.append("--map")
+            words.append(word)
+        return super().parse_args(ctx, words)
+
 
 def evaluate(
     file: Annotated[
         str | None,
         typer.Argument(
             metavar="FILE",
-            help="JSONL, JSON, CSV, TSV or Parquet, also .gz, .xz or .zst; a folder; - is stdin.",
+            help="JSONL, JSON, CSV, TSV, Parquet, XLSX, also .gz, .xz, .zst; a folder; - is stdin.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write, .jsonl or .parquet; default: stdout.")
+        Path | None,
+        typer.Option(help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout."),
     ] = None,
     mapping: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="OURS=THEIRS", help="Name of a field in FILE. Repeatable."),
+        typer.Option(
+            "--map",
+            metavar="OURS=THEIRS",
+            help="Name of a field in FILE, or a path (contexts=outputs.docs[].text). Repeatable.",
+        ),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
-        Literal["jsonl", "json", "csv", "tsv", "parquet"] | None,
+        Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx"] | None,
         typer.Option(help="Format of FILE; default: by its suffix."),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding of FILE; default: UTF-8 or UTF-16."),
+    ] = None,
+    max_characters: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Longest text of a row; default: 2,000,000."),
     ] = None,
     fields: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Fields to write, such as id,faithfulness.")
@@ -109,16 +139,23 @@ def evaluate(
         raise typer.BadParameter("give a FILE (or -), or --question, --context and --response")
     if file is not None:
         _check_out(file, out, report)
+    elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
+        raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
     names, limits = _parse_mapping(mapping or []), _parse_limits(fail_under or [])
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     from trivet.evaluation.evaluator import Evaluator
+    from trivet.evaluation.preprocessing import MAX_CHARACTERS
+
+    def load() -> Evaluator:
+        most = max_characters or MAX_CHARACTERS
+        return Evaluator(bundle, threads, precision=precision, backend=backend, max_characters=most)
 
     if file is None:
         from trivet.report import terminal
 
         contexts, text = context or [], response or ""
-        verdict = Evaluator(bundle, threads, precision=precision, backend=backend).evaluate(
+        verdict = load().evaluate(
             question or "",
             contexts,
             text,
@@ -130,6 +167,7 @@ def evaluate(
         else:
             terminal.write_result(out, verdict.to_json().encode() + b"\n")
         return
+    from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
     from trivet.batch.settings import RunSettings, Shard, parse_shard
@@ -138,6 +176,8 @@ def evaluate(
     settings = RunSettings(
         mapping=names,
         format=format,
+        encoding=encoding,
+        max_characters=max_characters,
         allow_empty_contexts=allow_empty_contexts,
         threshold=threshold,
         bad_unicode=bad_unicode,
@@ -146,12 +186,14 @@ def evaluate(
         texts=texts,
         shard=Shard() if shard is None else parse_shard(shard),
     )
-    log = Log(file, format)
+    if out is not None:
+        check_format(out)  # before a bundle is loaded
+    log = Log(file, format, encoding=encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
-    evaluator = Evaluator(bundle, threads, precision=precision, backend=backend)
+    evaluator = load()
     policy = ResumePolicy(restart, although_changed, strict)
     with run_exits(), show_progress(log, quiet) as on_block:
         if out is None:

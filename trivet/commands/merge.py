@@ -13,7 +13,7 @@ from trivet.commands.shared import SOME_FAILED, run_exits
 
 def merge(
     shards: Annotated[list[Path], typer.Argument(metavar="SHARD", help="Verdicts of each shard.")],
-    out: Annotated[Path, typer.Option(help="Merged file, .jsonl or .parquet.")],
+    out: Annotated[Path, typer.Option(help="Merged file: .jsonl, .json, .csv, .parquet, .xlsx.")],
 ) -> None:
     """Merge the verdicts of all shards into one file.
 

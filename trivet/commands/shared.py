@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
-DISK_FULL, CHANGED, LOCKED, UNDER, INTERRUPTED = 5, 6, 7, 8, 130
+DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, INTERRUPTED = 5, 6, 7, 8, 9, 130
 
 BundleOption = Annotated[
     Path | None,
@@ -61,13 +61,20 @@ def parse_level(pair: str, refusal: str) -> tuple[str, float]:
 @contextlib.contextmanager
 def run_exits() -> Iterator[None]:
     """Turn an error that stops a run over a log into one line and an exit code."""
-    from trivet.batch.errors import OutputFullError, OutputLockedError, RunChangedError, StrictError
+    from trivet.batch.errors import (
+        EmptyInputError,
+        OutputFullError,
+        OutputLockedError,
+        RunChangedError,
+        StrictError,
+    )
 
     codes: dict[type[Exception], int] = {
         StrictError: SOME_FAILED,
         OutputFullError: DISK_FULL,
         RunChangedError: CHANGED,
         OutputLockedError: LOCKED,
+        EmptyInputError: EMPTY,
     }
     try:
         yield

@@ -86,7 +86,8 @@ def read_answer(row: VerdictRow) -> Answer:
     notes = list(evaluation_notes(verdict))
     if verdict.windows > 1:
         notes.insert(0, f"read in {verdict.windows} windows of {verdict.window_size} tokens")
-    response, contexts = _texts(row, verdict, notes)
+    response, contexts, text_notes = displayed_texts(row, verdict)
+    notes += text_notes
     for name, text in (("question", row.question or ""), ("response", response)):
         if len(text) > _MAX_CHARACTERS:
             more = len(text) - _MAX_CHARACTERS
@@ -184,8 +185,9 @@ def _split(begin: int, end: int, spans: Iterable[SpanT]) -> Iterator[tuple[int, 
         yield begin, end, None
 
 
-def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Return response and contexts: the row's texts if the verdict fits them, else rebuilt ones."""
+def displayed_texts(row: VerdictRow, verdict: Evaluation) -> tuple[str, tuple[str, ...], list[str]]:
+    """Return response, contexts and notes: the row's texts if they fit, else rebuilt ones."""
+    notes = []
     response, contexts = rebuilt_texts(verdict)
     if row.response is not None:
         if matches(row.response, [*verdict.sentences, *verdict.unsupported]):
@@ -200,7 +202,7 @@ def _texts(row: VerdictRow, verdict: Evaluation, notes: list[str]) -> tuple[str,
             contexts = row.contexts
         else:
             notes.append(_OTHER_TEXT.format("contexts"))
-    return response, contexts
+    return response, contexts, notes
 
 
 def _shown_contexts(

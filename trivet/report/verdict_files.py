@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from trivet.data.files.json_lines import parse_plain_line
+from trivet.data.files.json_lines import Fields, parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
 from trivet.data.logs.log import Format, Log, SourceRow
-from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
+from trivet.records import DataError, Evaluation, ExampleError, FailedEvaluation, RagExample
 from trivet.verdict_json import SCORES
 
 logger = logging.getLogger(__name__)
 
 _RECORD_SUFFIX = ".run.json"
+_NO_TEXTS = frozenset(Evaluation.__dataclass_fields__) - {"id"} | {"row", "context_ids"}
 _METADATA_COLUMN = "metadata."  # prefix of metadata columns in Parquet
 
 
@@ -92,8 +93,9 @@ class VerdictFile:
             return
         form = self.facts.format if self.facts.format in get_args(Format) else None
         columns = Columns(self.facts.mapping or None, (), "replace")
+        log = Log(self._log, cast(Format | None, form), encoding=self.facts.encoding)
         try:
-            yield from read_rows(Log(self._log, cast(Format | None, form)).rows(), columns)
+            yield from read_rows(log.rows(), columns)
         except DataError as error:
             if self._log_given:
                 raise
@@ -104,7 +106,7 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
     if isinstance(source.fields, ExampleError):
         problem = f"{source.place} of the verdicts: {source.fields}"
         return VerdictRow(source.number, error=FailedEvaluation(None, source.fields.code, problem))
-    record = dict(source.fields)
+    record = _unflattened(source.fields)
     number, name, error = record.get("row"), record.get("id"), record.get("error")
     row = number if isinstance(number, int) and number > 0 else source.number
     id_ = None if name is None else str(name)
@@ -135,6 +137,27 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
     )
 
 
+def _unflattened(fields: Fields) -> dict[str, Any]:
+    """Return a record from its fields, whose lists and numbers are text in CSV and spreadsheets."""
+    record: dict[str, Any] = {}
+    for name, value in fields:
+        group, _, member = name.partition(".")
+        if isinstance(value, str) and (name in _NO_TEXTS or name == "texts.contexts"):
+            value = _json(value)
+        if member and group in ("error", "texts") and value not in (None, ""):
+            record.setdefault(group, {})[member] = value
+        elif value != "" or name not in _NO_TEXTS:
+            record[name] = value
+    return record
+
+
+def _json(cell: str) -> Any:
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
+
+
 def _metadata(record: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
     columns = dict(_part(record, "metadata"))
     for name, value in record.items():
@@ -152,6 +175,7 @@ class RunFacts:
     input: str | None = None  # path of the evaluated log; None for stdin
     mapping: Mapping[str, str] | None = None
     format: str | None = None
+    encoding: str | None = None
     judge: tuple[str, ...] = ()  # hash of the bundle's manifest, and the precision
 
 
@@ -190,6 +214,7 @@ def read_run_facts(verdicts: Path) -> RunFacts:
         input=source if isinstance(source, str) and source != "-" else None,
         mapping={str(our): str(their) for our, their in _part(settings, "mapping").items()},
         format=settings["format"] if isinstance(settings.get("format"), str) else None,
+        encoding=settings["encoding"] if isinstance(settings.get("encoding"), str) else None,
         judge=(manifest, str(backend.get("precision"))),
     )
 

@@ -41,7 +41,7 @@ def test_a_bad_record_fails_in_its_place() -> None:
 
 def test_what_is_not_utf8_fails_in_its_place_and_a_long_cell_does_not() -> None:
     found = read(b"a,b\n\xff,2\n3," + b"x" * 300_000 + b"\n")
-    assert found[0] == (2, "is not UTF-8")
+    assert found[0] == (2, "is not UTF-8; name its encoding with --encoding, such as cp1252")
     assert len(found[1][1]["b"]) == 300_000
 
 

@@ -54,7 +54,9 @@ def _row(header: list[str], cells: list[str]) -> Fields | ExampleError:
     try:
         "".join(cells).encode()
     except UnicodeEncodeError:
-        return ExampleError("is not UTF-8", code="malformed_line")
+        return ExampleError(
+            "is not UTF-8; name its encoding with --encoding, such as cp1252", code="malformed_line"
+        )
     return list(zip(header, cells, strict=True))
 
 

@@ -33,7 +33,9 @@ def parse_line(line: bytes) -> Fields:
     try:
         value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=JsonObject)
     except UnicodeDecodeError as error:
-        raise ExampleError(f"is not UTF-8 ({error})", code="malformed_line") from error
+        raise ExampleError(
+            f"is not UTF-8 ({error}); name its encoding with --encoding", code="malformed_line"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ExampleError(f"is not JSON ({error})", code="malformed_line") from error
     return fields_of(value)

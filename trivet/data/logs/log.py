@@ -1,7 +1,8 @@
 """The rows of a file, of a folder of files or of stdin, in any format.
 
-The suffix names the format (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``), and a second
-one the compression (``.gz``, ``.xz``, ``.zst``). A file without a known suffix is JSON lines.
+The suffix names the format (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``, ``.xlsx``),
+and a second one the compression (``.gz``, ``.xz``, ``.zst``). A file without a known suffix is JSON
+lines.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from trivet.data.files.csv_rows import read_csv
 from trivet.data.files.json_documents import read_document
 from trivet.data.files.json_lines import Fields, Row, parse_line, read_lines
 from trivet.data.files.parquet_rows import read_parquet
+from trivet.data.files.recoding import as_utf8, check_encoding
+from trivet.data.files.xlsx_rows import read_xlsx
 from trivet.records import DataError, ExampleError
 
 logger = logging.getLogger(__name__)
 
-Format = Literal["jsonl", "json", "csv", "tsv", "parquet"]
+Format = Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx"]
 _FORMATS: Mapping[str, Format] = {
     **{f".{name}": name for name in get_args(Format)},
     ".ndjson": "jsonl",
@@ -65,6 +68,7 @@ class Log:
         source: str,
         format: Format | None = None,  # noqa: A002
         parse: Callable[[bytes], Fields] = parse_line,
+        encoding: str | None = None,
     ) -> None:
         """Find the files; raises ``DataError`` if there are none.
 
@@ -73,7 +77,9 @@ class Log:
                 ``-`` for stdin.
             format: Format of the rows; ``None`` means by suffix.
             parse: Parser of a line of JSON lines.
+            encoding: Encoding of text; ``None`` means UTF-8, or UTF-16 if the first bytes show it.
         """
+        check_encoding(encoding)
         path = Path(source)
         self.source = source
         self.files = () if source == STDIN else _find_files(path)
@@ -81,6 +87,7 @@ class Log:
         self._folder = path if source != STDIN and path.is_dir() else None
         self._format = format
         self._parse = parse
+        self._encoding = encoding
         self._bytes_before = 0
         self._current: IO[bytes] | None = None
 
@@ -135,10 +142,14 @@ class Log:
         place = "the beginning"
         reads: Iterator[Row]
         try:
+            if format_ not in ("parquet", "xlsx"):
+                content = as_utf8(content, self._encoding)
             if format_ == "jsonl":
                 reads = read_lines(content, self._parse)
             elif format_ == "json":
                 reads = read_document(content)
+            elif format_ == "xlsx":
+                reads = read_xlsx(content)
             elif format_ == "parquet":
                 reads = read_parquet(content, seekable=content is raw and raw.seekable())
             else:

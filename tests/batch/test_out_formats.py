@@ -1,0 +1,78 @@
+"""Verdicts as JSON, CSV and spreadsheets: the same rows in each, and never half a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from tests.batch.conftest import GOOD, Judge, WriteLog
+from trivet.batch.out_formats import convert
+from trivet.report.verdict_files import VerdictFile
+
+ROWS = [
+    {**GOOD, "id": "a", "model": "=1+1", "turn": 3},
+    {**GOOD, "id": "b", "response": 'It is \x07 new, "they" say.\nOr not; it\'s blue.'},
+    {**GOOD, "id": "c", "response": 3},
+    {**GOOD, "id": "0.5", "response": ""},
+]
+
+
+@pytest.mark.parametrize("ending", [".json", ".csv", ".xlsx", ".parquet"])
+def test_every_format_holds_the_same_verdicts(
+    write_log: WriteLog, judge: Judge, tmp_path: Path, ending: str
+) -> None:
+    log = write_log(ROWS)
+    judge(log, tmp_path / "v.jsonl", texts=True)
+    record = judge(log, tmp_path / f"v{ending}", texts=True)
+    assert (record.counts.evaluated, record.counts.failed) == (3, 1)
+    expected, found = (list(VerdictFile(tmp_path / f"v{each}")) for each in (".jsonl", ending))
+    for one, other in zip(expected, found, strict=True):
+        assert (one.row, one.id, one.question, one.contexts) == (
+            *(other.row, other.id, other.question, other.contexts),
+        )
+        ours, theirs = one.verdict or {}, other.verdict or {}
+        for name in ("faithfulness", "relevance", "adherent", "windows"):
+            assert ours.get(name) == theirs.get(name)
+        if ending != ".xlsx":  # which cannot hold the control character
+            assert ours.get("sentences") == theirs.get("sentences")
+        assert (one.error and one.error.code) == (other.error and other.error.code)
+    assert sorted(path.name for path in tmp_path.glob("v.*")) == sorted(
+        ["v.jsonl", "v.jsonl.run.json", f"v{ending}", f"v{ending}.run.json"]
+    )
+
+
+def test_cells_of_a_spreadsheet_are_text_and_say_what_they_lack(tmp_path: Path) -> None:
+    lines, out = tmp_path / "lines", tmp_path / "v.xlsx"
+    long: dict[str, Any] = {"row": 1, "id": "=1+1", "sentences": [{"text": "x" * 40_000}]}
+    lines.write_text(json.dumps(long), encoding="utf-8")
+    convert(lines, out)
+    header, cells = openpyxl.load_workbook(out).active.iter_rows()
+    assert [cell.value for cell in header] == ["row", "id", "sentences"]
+    assert cells[1].value == "=1+1" and cells[1].data_type == "s"
+    assert len(cells[2].value) == 32_767 and "characters; all are in .csv" in cells[2].value
+
+
+def test_columns_of_all_rows_are_there_and_lists_are_json(tmp_path: Path) -> None:
+    lines, out = tmp_path / "lines", tmp_path / "v.csv"
+    records = [{"row": 1, "id": "é", "unsupported": [1]}, {"row": 2, "metadata": {"m": True}}]
+    lines.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    convert(lines, out)
+    with out.open(encoding="utf-8-sig", newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {"row": "1", "id": "é", "unsupported": "[1]", "metadata.m": ""},
+            {"row": "2", "id": "", "unsupported": "", "metadata.m": "true"},
+        ]
+
+
+@pytest.mark.parametrize("ending", [".json", ".csv", ".xlsx", ".parquet"])
+def test_a_file_that_cannot_be_finished_leaves_nothing(tmp_path: Path, ending: str) -> None:
+    lines, out = tmp_path / "lines", tmp_path / f"v{ending}"
+    lines.mkdir()
+    with pytest.raises(OSError):
+        convert(lines, out)
+    assert list(tmp_path.iterdir()) == [lines]
