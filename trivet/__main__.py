@@ -39,7 +39,8 @@ app = typer.Typer(
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
     "input, 3 bundle refused, 4 no justified threshold, 5 disk full, 6 input or settings changed, "
-    "7 output in use, 8 mean below --fail-under, 9 empty input, 130 interrupted.",
+    "7 output in use, 8 mean below --fail-under or worse than --baseline, 9 empty input, "
+    "130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns

@@ -167,6 +167,31 @@ def test_one_verdict_is_shown(call: Call, write_log: WriteLog, tmp_path: Path) -
     assert code == 2 and "no row with the id or the number q9 among its 6 rows" in err
 
 
+def test_a_run_that_is_worse_than_its_baseline_fails(
+    call: Call, write_log: WriteLog, tmp_path: Path
+) -> None:
+    log, old = write_log(range(20)), tmp_path / "old.jsonl"
+    assert call("evaluate", log, "--out", old)[0] == 0
+    gate = ["--baseline", old, "--fail-if-worse"]
+    code, said, _ = call("evaluate", log, *gate)
+    assert code == 0 and "20 rows in both runs, paired by id" in said
+    assert "faithfulness +0.000 (95 % interval +0.000 to +0.000, n 20)" in said
+    rows = [json.loads(line) for line in old.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        row["faithfulness"] = min(1.0, row["faithfulness"] + 0.4)
+    old.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    code, said, err = call("evaluate", log, *gate, "--out", tmp_path / "new.csv")
+    assert code == 8 and "faithfulness is worse than that of --baseline" in err
+    assert "20 rows fell in faithfulness" in said and "id q7: " in said
+    assert call("evaluate", log, *gate[:2])[0] == 0
+    for words in (["--fail-if-worse"], ["--baseline", "none"], [*gate, "--out", old]):
+        code, said, err = call("evaluate", log, *words)
+        assert (code, said) == (2, "") and "--baseline" in err
+    old.write_text("{}\n", encoding="utf-8")
+    code, _, err = call("evaluate", log, *gate)
+    assert code == 2 and "holds no score" in err
+
+
 def test_missing_columns_name_the_flag(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     row = {"question": "What?", "found": {"docs": ["The mill."]}, "said": "It is old."}
     log, out = write_log([row]), tmp_path / "v.jsonl"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -105,6 +107,16 @@ def evaluate(
             metavar="SCORE=MEAN", help=f"Exit with {UNDER} if the mean is lower. Repeatable."
         ),
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="VERDICTS", help="Verdicts of an earlier run, to compare with."),
+    ] = None,
+    fail_if_worse: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-worse", help=f"Exit with {UNDER} if faithfulness fell from --baseline."
+        ),
+    ] = False,
     report: Annotated[Path | None, typer.Option(help="HTML report to write; needs --out.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     question: Annotated[str | None, typer.Option(help="Question of a single answer.")] = None,
@@ -142,6 +154,12 @@ def evaluate(
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
     names, limits = _parse_mapping(mapping or []), _parse_limits(fail_under or [])
+    if fail_if_worse and baseline is None:
+        raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
+    if baseline is not None and (file is None or not baseline.is_file()):
+        raise typer.BadParameter(f"--baseline {baseline}: no such file, or no FILE to compare")
+    if baseline is not None and out is not None and baseline.resolve() == out.resolve():
+        raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     from trivet.evaluation.evaluator import Evaluator
@@ -195,20 +213,41 @@ def evaluate(
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     evaluator = load()
     policy = ResumePolicy(restart, although_changed, strict)
-    with run_exits(), show_progress(log, quiet) as on_block:
-        if out is None:
+    written = out
+    with contextlib.ExitStack() as stack:
+        if baseline is not None and written is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            written = Path(folder) / "verdicts.jsonl"
+        stack.enter_context(run_exits())
+        on_block = stack.enter_context(show_progress(log, quiet))
+        if written is None:
             tally = evaluate_to_stream(
                 evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
             )
         else:
-            tally = evaluate_to_file(evaluator, log, out, settings, on_block, policy).counts
+            tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
+        is_worse = _compare(baseline, written) and fail_if_worse
     if report is not None and out is not None:
         from trivet.report.write_report import write_report
 
         write_report([out], report)
     if not quiet:
         print("\n".join(tally.lines()), file=sys.stderr)
+    if is_worse:
+        raise end("faithfulness is worse than that of --baseline", UNDER)
     _check_result(tally, limits)
+
+
+def _compare(baseline: Path | None, verdicts: Path | None) -> bool:
+    """Print the differences from an earlier run; tell whether the new one is worse."""
+    if baseline is None or verdicts is None:
+        return False
+    from trivet.report.regression import compare
+    from trivet.report.terminal import visible
+
+    regression = compare(baseline, verdicts)
+    print(visible("\n".join(regression.lines())))
+    return regression.worse
 
 
 def _check_result(tally: Tally, limits: dict[str, float]) -> None:
