@@ -55,7 +55,9 @@ def load_named(folder: Path, name: str, threads: int) -> tuple[Bundle, Backend]:
     if kind == "openvino":
         precision = cast("Precision | None", detail or None)
         return bundle, load_backend(bundle, threads, precision, "openvino").backend
-    return bundle, load_backend(bundle, threads, cast("Precision", name)).backend
+    return bundle, load_backend(
+        bundle, threads, cast("Precision", name), "onnx", device="cpu"
+    ).backend
 
 
 def null_outputs(windows: Windows) -> Outputs:

@@ -32,7 +32,7 @@ MANY, ONE, WHOLE = "backend calls at once", "backend calls, one by one", "trivet
 
 def bare(bundle: Path, threads: int, log: Path, workers: int | None = None) -> Run:
     """Return a ``Run`` of the backend calls that evaluating a log makes."""
-    backend = load_backend(read_bundle(bundle), threads, workers=workers).backend
+    backend = load_backend(read_bundle(bundle), threads, None, "onnx", workers).backend
     evaluator = Evaluator(bundle, backend=backend)
     with recorded_calls(backend) as calls, Path(os.devnull).open("wb") as sink:
         evaluate_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)

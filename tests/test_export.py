@@ -16,7 +16,7 @@ from onnx import TensorProto, numpy_helper
 from tests.graphs import VOCAB, WINDOW, graph_of, model_of, shared_graphs, write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.tensorrt_loading import find_graph
+from trivet.backends.tensorrt_loading import find_graphs
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.self_test import read_self_test
@@ -166,7 +166,7 @@ def test_a_serving_bundle_has_no_weights(tmp_path: Path, exported: Path) -> None
     assert (exported / "MANIFEST.json").read_bytes() == before
     with pytest.raises(BundleError, match="cannot be read back"):
         load_rag_model(bundle)
-    graph = find_graph(bundle, "bf16")
+    (graph,) = find_graphs(bundle, "bf16")
     assert graph.portable and graph.difference == report.worst["model.bf16.onnx"]
     assert 0 < report.worst["model.bf16.onnx"] < 0.02
     stored = {each.data_type for each in onnx.load(bundle.path(graph.file)).graph.initializer}

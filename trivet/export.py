@@ -80,6 +80,7 @@ _KINDS = {
 }
 _HALVES: dict[Half, str] = {"bf16": BF16_NAME, "fp16": FP16_NAME}
 _FILES = {kind.file for kind in _KINDS.values()} | set(_HALVES.values())
+_FILES |= {name.replace(".onnx", ".portable.onnx") for name in _HALVES.values()}
 _FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
 
 

@@ -20,6 +20,7 @@ from trivet.backends.profiles import (
     make_profiles,
     most_positions,
     pad,
+    padded_length,
     shapes,
     sizes_of,
 )
@@ -79,19 +80,19 @@ def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> N
         for b, k in ((1, n), (n, 1)):
             sizes = Sizes(N=n, L=longest, B=b, R=longest, K=k, C=n * longest, S=1)
             profile = profiles[choose_profile(profiles, sizes)]
-            assert profile.most["L"] - longest < STEP
+            assert profile.most["L"] < 2 * longest + STEP or profile is profiles[n > FEW_WINDOWS]
+            assert padded_length(profile, longest) - longest < STEP
             assert profile.most["N"] * profile.most["L"] <= POSITIONS or n <= FEW_WINDOWS + 1
 
 
 @pytest.mark.parametrize("window", [40, 64, 96, 512, 1024])
 def test_profiles_are_sound(window: int) -> None:
     profiles = make_profiles(window)
-    assert len(profiles) == 2 * -(-window // STEP)
+    assert len(profiles) <= 6
     assert max(profile.most["L"] for profile in profiles) == window
     for profile in profiles:
         for letter in Sizes._fields:
             assert 1 <= profile.least[letter] <= profile.usual[letter] <= profile.most[letter]
-        assert profile.least["L"] == profile.most["L"]  # fixed: kernels know it
         largest = shapes(Sizes(**profile.most))
         assert max(int(np.prod(shape)) for shape in largest.values()) <= 2**24
 

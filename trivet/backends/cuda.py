@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from trivet.records import BackendError
 
+# CUDA version of the packages of the extra `tensorrt`.
+BUILT_FOR = "13.0"
 INSTALL = "in a clone of trivet: pip install '.[tensorrt]'"
 
 

@@ -24,8 +24,16 @@ class LoadedBackend(NamedTuple):
     precision: Precision
 
 
-def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
+def check_self_test(
+    backend: Backend, bundle: Bundle, file: str, precision: Precision | None = None
+) -> None:
     """Run the stored self-test of a bundle on a backend.
+
+    Args:
+        backend: The backend.
+        bundle: The bundle.
+        file: File whose recorded answers are compared.
+        precision: Precision of the backend; ``None`` means that of the file.
 
     Raises:
         BundleError: It does not run, or the answers differ; the message names the graph's ``file``.
@@ -38,7 +46,7 @@ def check_self_test(backend: Backend, bundle: Bundle, file: str) -> None:
             answers.append(backend.run_all_threads(windows))
     except BackendError as error:
         raise BundleError(f"{file}: the self-test does not run: {error}") from error
-    worst = max(test.check(file, answer._asdict()) for answer in answers)
+    worst = max(test.check(file, answer._asdict(), precision) for answer in answers)
     logger.info("%s loaded from %s, self-test within %.2g", backend.name, bundle.folder, worst)
 
 
@@ -50,16 +58,32 @@ def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
     """
     if precision not in ("int8", "fp32", None):
         raise BundleError(
-            f"{bundle.folder}: {precision} is for GPUs; use --backend tensorrt, or int8 "
-            "or fp32 with --backend onnx"
+            f"{bundle.folder}: {precision} is for GPUs; use --backend torch or tensorrt, or int8 "
+            "or fp32 on the CPU"
         )
+    return _first_graph(bundle, (precision,) if precision else ("int8", "fp32"))
+
+
+def choose_gpu_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
+    """Return the graph of a precision, or the fastest one, for ONNX Runtime on a GPU.
+
+    Raises:
+        BundleError: The bundle has no such graph, or GPUs do not run it.
+    """
+    if precision == "int8":
+        raise BundleError(f"{bundle.folder}: int8 is for CPUs; use --device cpu, or fp16 or fp32")
+    return _first_graph(bundle, (precision,) if precision else ("fp16", "fp32"), for_gpu=True)
+
+
+def _first_graph(
+    bundle: Bundle, wanted: tuple[Precision, ...], *, for_gpu: bool = False
+) -> GraphInfo:
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
-    wanted: tuple[Precision, ...] = (precision,) if precision else ("int8", "fp32")
     for each in wanted:
         if each in by_precision:
             return by_precision[each]
     has = ", ".join(sorted(by_precision)) or "none"
     raise BundleError(
         f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run "
-        "`trivet export onnx` on it"
+        f"`trivet export onnx{' --precision fp16' * for_gpu}` on it"
     )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from typing import Literal
 
 from trivet.backends.backend import cores
-from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test, choose_graph
-from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import TOKENIZER_NAME, Bundle
+from trivet.backends.device import find_gpu
+from trivet.backends.graph_choice import LoadedBackend, Precision
+from trivet.backends.onnx_loading import load_onnx
+from trivet.bundle.bundle import INT8_NAME, TOKENIZER_NAME, WEIGHTS_NAME, Bundle
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.records import BundleError
+from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 
-BackendName = Literal["onnx", "openvino", "tensorrt"]
+BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
 
 
 def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
@@ -38,24 +40,27 @@ def load_backend(
     bundle: Bundle,
     threads: int | None = None,
     precision: Precision | None = None,
-    backend: BackendName = "onnx",
+    backend: BackendName | None = None,
     workers: int | None = None,
+    device: str | None = None,
 ) -> LoadedBackend:
-    """Load a graph of a bundle, or its TensorRT engine, and run the stored self-test.
+    """Load a graph, an engine or the weights of a bundle, and run the stored self-test.
 
     Args:
         bundle: A bundle whose files were checked.
         threads: Threads of the backend; ``None`` means one for each core.
-        precision: Precision of the graph; ``None`` means int8 if there is one, bf16 for TensorRT,
-            and for OpenVINO the choice of ``trivet export`` or the int8 graph.
-        backend: ``onnx`` (ONNX Runtime on the CPU), ``openvino`` (faster with VNNI), or
-            ``tensorrt`` (built by ``trivet export tensorrt``).
+        precision: Precision to compute in; ``None`` means fp16 on a GPU, on a CPU int8 if there is
+            such a graph (fp32 for torch), and for OpenVINO the choice of ``trivet export``.
+        backend: ``onnx`` (ONNX Runtime), ``onnx-tensorrt`` (its TensorRT provider), ``openvino``
+            (faster on CPUs with VNNI), ``tensorrt`` (built by ``trivet export tensorrt``),
+            ``torch``, or ``None`` for the choice of ``choose_backend``.
         workers: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs
             each on one thread. Use 1 to make one call at a time.
+        device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if the backend can use one.
 
     Raises:
-        BundleError: The graph is missing or refused, lacks a head, or fails the self-test.
-        BackendError: OpenVINO is not installed, or no TensorRT engine was built on this machine.
+        BundleError: A file is missing or refused, lacks a head, or fails the self-test.
+        BackendError: A library or the device is missing, or no engine was built on this machine.
     """
     missing = sorted({"support", "relevance", "utilization"} - set(bundle.info.heads))
     if missing:
@@ -63,20 +68,82 @@ def load_backend(
             f"{bundle.folder}: bundle.json names no {', '.join(missing)} head; a verdict needs all "
             "three"
         )
+    backend = backend or choose_backend(bundle, precision, device)
+    if backend == "torch":
+        try:
+            from trivet.backends.torch import load_torch
+        except ImportError as error:
+            raise BackendError(
+                f"the torch backend needs {error.name}; in a clone of trivet: "
+                "pip install '.[train]'"
+            ) from error
+        return load_torch(bundle, threads, precision, device)
     if backend == "tensorrt":
         from trivet.backends.tensorrt_loading import load_engine
 
-        if precision == "int8":
-            raise BundleError(
-                f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32"
-            )
-        return LoadedBackend(load_engine(bundle, precision or "bf16"), precision or "bf16")
+        return load_engine(bundle, precision, device)
     workers = workers or threads or cores()
     if backend == "openvino":
         from trivet.backends.openvino_loading import load_for_openvino
 
+        if device not in (None, "cpu"):
+            raise BackendError(f"OpenVINO runs on the CPU, not on {device}")
         return load_for_openvino(bundle, threads, precision, workers)
-    graph = choose_graph(bundle, precision)
-    loaded = OnnxRuntimeBackend(bundle.path(graph.file), threads, workers, sums_fit=graph.sums_fit)
-    check_self_test(loaded, bundle, graph.file)
-    return LoadedBackend(loaded, graph.precision)
+    return load_onnx(bundle, threads, precision, workers, device, backend == "onnx-tensorrt")
+
+
+def choose_backend(
+    bundle: Bundle, precision: Precision | None = None, device: str | None = None
+) -> BackendName:
+    """Return the default backend: ``onnx`` on a CPU; on a GPU the fastest one that is there.
+
+    The arguments are those of ``load_backend``.
+
+    Raises:
+        BackendError: There is no such device.
+    """
+    gpu = find_gpu(device)
+    if gpu is None or precision == "int8":
+        return "onnx"
+    if gpu == 0 and _has_engine(bundle, precision):
+        return "tensorrt"
+    if _torch_runs_it(bundle):
+        logger.warning(
+            "%s: no TensorRT engine was built for this GPU, so torch runs it; faster: `trivet "
+            "export tensorrt %s --data DATA`",
+            bundle.folder,
+            bundle.folder,
+        )
+        return "torch"
+    return "onnx"
+
+
+def _has_engine(bundle: Bundle, precision: Precision | None) -> bool:
+    """Return whether an engine of the bundle was built on this machine."""
+    if importlib.util.find_spec("tensorrt") is None:
+        return False
+    from trivet.backends.tensorrt_loading import find_engine
+
+    try:
+        find_engine(bundle, precision)
+    except (BackendError, BundleError) as error:
+        logger.info("%s", error)
+        return False
+    return True
+
+
+def _torch_runs_it(bundle: Bundle) -> bool:
+    """Return whether torch can load the bundle on a GPU."""
+    weights = bundle.has(WEIGHTS_NAME) or (
+        bundle.has(INT8_NAME) and bundle.info.encoder.model_type == "bert"
+    )
+    if not weights or importlib.util.find_spec("torch") is None:
+        return False
+    try:
+        from trivet.backends.torch import check_gpu
+
+        check_gpu()
+    except (BackendError, ImportError) as error:
+        logger.warning("%s", error)
+        return False
+    return True

@@ -1,8 +1,10 @@
-"""ONNX Runtime on the CPU, the default backend."""
+"""ONNX Runtime, the default backend; on the CPU unless told otherwise."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -40,6 +42,7 @@ class OnnxRuntimeBackend:
         workers: int = 1,
         *,
         sums_fit: bool = False,
+        providers: Sequence[tuple[str, dict[str, Any]]] = (),
     ) -> None:
         """Load the graph.
 
@@ -49,13 +52,15 @@ class OnnxRuntimeBackend:
             workers: Calls that run at once, each on its share of the threads.
             sums_fit: Whether sums of its int8 matmuls are known to fit in 16 bits, which loads
                 faster on some processors.
+            providers: Execution providers with their options, before that of the CPU.
 
         Raises:
             BundleError: The file is no graph, or its inputs or outputs do not fit.
             ValueError: ``threads`` is below 1, or below ``workers``.
         """
         per_worker = threads_per_worker(threads, workers)
-        self._session = self._all_threads = _open(path, per_worker, sums_fit)
+        self._session = self._all_threads = _open(path, per_worker, sums_fit, providers=providers)
+        self.providers: list[str] = self._session.get_providers()
         if workers > 1 and path.stat().st_size <= _SMALL:
             # Threads that spin while they wait would take the cores of the workers.
             all_threads = max(per_worker, min(threads or cores(), _MOST_THREADS))
@@ -95,7 +100,12 @@ class OnnxRuntimeBackend:
 
 
 def _open(
-    path: Path, threads: int, sums_fit: bool, *, spin: bool = True
+    path: Path,
+    threads: int,
+    sums_fit: bool,
+    *,
+    spin: bool = True,
+    providers: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> onnxruntime.InferenceSession:
     """Load a graph; with 0 threads ONNX Runtime chooses their number.
 
@@ -116,7 +126,7 @@ def _open(
         if not sums_fit:
             keep_int8_sums_exact(options)
         return onnxruntime.InferenceSession(
-            str(path), sess_options=options, providers=["CPUExecutionProvider"]
+            str(path), sess_options=options, providers=[*providers, "CPUExecutionProvider"]
         )
     except Exception as error:  # the library's errors share no base class but this one
         raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error

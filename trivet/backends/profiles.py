@@ -1,8 +1,10 @@
 """Optimization profiles of TensorRT engines, and padding of windows to their shapes.
 
-There are two profiles for every window length in steps of 64: one for one or two windows, one for
-more. Windows are padded to the next length. Calls of one or two windows are padded to one shape
-each, so that they can be replayed as a CUDA graph. Dimension letters are those of ``Windows``.
+There are two profiles each for windows up to a quarter, up to half and up to the full length: one
+for one or two windows, one for more; so there are at most six, each of which takes build time.
+Windows are padded to a multiple of 64 positions. Calls of one or two windows are padded to one
+shape for each such length, so that they can be replayed as a CUDA graph. Dimension letters are
+those of ``Windows``.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ _MOST_SENTENCES = 64
 
 
 def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeRange, ...]:
-    """Return two profiles, of few and of more windows, for every length up to ``window``."""
-    lengths = [*range(STEP, window, STEP), window]
+    """Return two profiles, of few and of more windows, for three lengths up to ``window``."""
+    lengths = {min(window, -(-window // part // STEP) * STEP) for part in (4, 2, 1)}
     profiles = []
-    for length in lengths:
+    for length in sorted(lengths):
         most = max(FEW_WINDOWS + 1, min(most_windows, POSITIONS // length))
         profiles.append(_profile(length, 1, FEW_WINDOWS))
         profiles.append(_profile(length, FEW_WINDOWS + 1, most))
@@ -48,7 +50,7 @@ def _profile(length: int, few: int, many: int) -> ShapeRange:
     most = Sizes(
         N=many, L=length, B=many, R=many * length, K=many, C=many * length, S=_MOST_SENTENCES
     )
-    least = Sizes(N=few, L=length, B=1, R=1, K=1, C=1, S=1)
+    least = Sizes(N=few, L=1, B=1, R=1, K=1, C=1, S=1)
     # Typical calls hold one long example, with some dozens of response tokens in each window.
     usual = most._replace(B=1, R=min(length, STEP), C=max(1, many * length // 2), S=1)
     return ShapeRange(least=least._asdict(), usual=usual._asdict(), most=most._asdict())
@@ -94,10 +96,15 @@ def graph_sizes(profile: ShapeRange, sizes: Sizes) -> Sizes | None:
     """Return the shape that a small call is padded to for replay; ``None`` for other calls."""
     if sizes.N > FEW_WINDOWS or sizes.S > 1:
         return None
-    n, length = sizes.N, profile.most["L"]
+    n, length = sizes.N, padded_length(profile, sizes.L)
     fixed = Sizes(N=n, L=length, B=n, R=n * length, K=n, C=n * length, S=1)
     fits = all(have <= limit for have, limit in zip(sizes, fixed, strict=True))
     return fixed if fits else None
+
+
+def padded_length(profile: ShapeRange, length: int) -> int:
+    """Return the positions that windows of ``length`` are padded to in a profile."""
+    return min(-(-length // STEP) * STEP, profile.most["L"])
 
 
 def pad(windows: Windows, sizes: Sizes) -> Windows:

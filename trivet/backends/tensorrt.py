@@ -22,6 +22,7 @@ from trivet.backends.profiles import (
     graph_sizes,
     most_positions,
     pad,
+    padded_length,
     shapes,
     sizes_of,
 )
@@ -162,7 +163,7 @@ class _Context:
         if fixed is not None:
             call = self._recorded.get(fixed) or self._record(profile, fixed)
         else:
-            length = self._profiles[profile].most["L"]
+            length = padded_length(self._profiles[profile], sizes.L)
             call = self._prepare(self._context, profile, sizes._replace(L=length), self._buffers)
         return cut(self._run(call, pad(windows, call.sizes)), sizes)
 

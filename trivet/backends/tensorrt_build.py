@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trivet.backends import cuda
+from trivet.backends.device import check_driver
 from trivet.backends.example_windows import Sizes
 from trivet.backends.profiles import shapes
 from trivet.backends.tensorrt import load_tensorrt, make_logger
@@ -24,6 +26,14 @@ logger = logging.getLogger(__name__)
 # First version with the Attention operator and strong typing throughout.
 OLDEST = (10, 14)
 _WORKSPACE = 4 * 2**30
+
+
+Progress = Callable[[str, int, int], None]
+"""Takes the name of a step, the work done and all of its work."""
+
+
+def no_progress(step: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
 class Built(NamedTuple):
@@ -45,11 +55,17 @@ def find_target() -> EngineTarget:
         raise BackendError(
             f"TensorRT {version} is too old: {OLDEST[0]}.{OLDEST[1]} or later reads these graphs"
         )
+    check_driver("TensorRT", cuda.BUILT_FOR)
     gpu, capability = cuda.describe_device(cuda.load_runtime())
     return EngineTarget(tensorrt=version, gpu=gpu, compute_capability=capability)
 
 
-def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCache) -> Built:
+def build_engine(
+    graph: Path,
+    profiles: tuple[ShapeRange, ...],
+    cache: EngineCache,
+    progress: Progress = no_progress,
+) -> Built:
     """Build an engine for this machine's GPU.
 
     Raises:
@@ -62,7 +78,8 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
     typed = 1 << int(tensorrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
     network = builder.create_network(typed)
     parser = tensorrt.OnnxParser(network, log)
-    if not parser.parse_from_file(str(graph)):
+    # With the path, weights in a file beside the graph are found.
+    if not parser.parse(_read_graph(graph), str(graph)):
         errors = [parser.get_error(number) for number in range(parser.num_errors)]
         faults = [
             f"{error.desc()} (node {error.node_name() or '?'}, {error.node_operator() or '?'})"
@@ -71,6 +88,7 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
         raise BackendError(f"{graph.name}: TensorRT cannot read it: {'; '.join(faults)}")
     config = builder.create_builder_config()
     config.set_memory_pool_limit(tensorrt.MemoryPoolType.WORKSPACE, _WORKSPACE)
+    config.progress_monitor = _make_monitor(tensorrt, progress)
     inputs = {network.get_input(number).name for number in range(network.num_inputs)}
     for number, profile in enumerate(profiles):
         # Calls select profiles by number, so none may be skipped.
@@ -90,6 +108,45 @@ def build_engine(graph: Path, profiles: tuple[ShapeRange, ...], cache: EngineCac
     seconds = time.monotonic() - began
     logger.info("%s: built for %d profiles in %.0f s", graph.name, len(profiles), seconds)
     return Built(bytes(plan), seconds)
+
+
+def _read_graph(path: Path) -> bytes:
+    """Return a graph whose ``Attention`` may be split where no fused kernel fits.
+
+    The attribute is TensorRT's own, and other backends refuse it, so it is not in the file.
+    """
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False)
+    for node in graph.graph.node:
+        if node.op_type == "Attention":
+            node.attribute.append(onnx.helper.make_attribute("TRT_decomposable", 1))
+    content: bytes = graph.SerializeToString()
+    return content
+
+
+def _make_monitor(tensorrt: Any, progress: Progress) -> Any:
+    """Return a TensorRT progress monitor that reports the outermost phase."""
+
+    class Monitor(tensorrt.IProgressMonitor):  # type: ignore[misc]
+        def __init__(self) -> None:
+            tensorrt.IProgressMonitor.__init__(self)
+            self.phase, self.steps = "", 0
+
+        def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
+            if parent is None:
+                self.phase, self.steps = phase, steps
+
+        def step_complete(self, phase: str, step: int) -> bool:
+            if phase == self.phase:
+                progress("build", step + 1, self.steps)
+            return True  # go on
+
+        def phase_finish(self, phase: str) -> None:
+            if phase == self.phase:
+                progress("build", self.steps, self.steps)
+
+    return Monitor()
 
 
 def _make_profile(builder: Any, sizes: ShapeRange, inputs: set[str]) -> Any:

@@ -42,9 +42,11 @@ class EngineInfo(BaseModel):
 
     Attributes:
         graph: File name of the graph it was built from.
-        difference: Largest difference of a probability from fp32 ONNX Runtime.
+        difference: Largest difference of a probability from fp32, on random windows.
         rows: Number of rows whose verdicts were compared.
         flipped: Number of verdicts that changed.
+        auroc_loss: Largest decrease of an AUROC from fp32 on these rows.
+        rmse_loss: Largest increase of an RMSE from fp32 on these rows.
     """
 
     model_config = _STRICT
@@ -60,6 +62,8 @@ class EngineInfo(BaseModel):
     difference: float = Field(ge=0)
     rows: int = Field(default=0, ge=0)
     flipped: int = Field(default=0, ge=0)
+    auroc_loss: float | None = None
+    rmse_loss: float | None = None
 
     @property
     def key(self) -> str:

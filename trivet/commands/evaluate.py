@@ -17,6 +17,7 @@ from trivet.commands.shared import (
     UNDER,
     BackendOption,
     BundleOption,
+    DeviceOption,
     PrecisionOption,
     ThreadsOption,
     end,
@@ -139,7 +140,8 @@ def evaluate(
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
-    backend: BackendOption = "onnx",
+    backend: BackendOption = None,
+    device: DeviceOption = None,
 ) -> None:
     """Evaluate a log of answers, or one answer.
 
@@ -167,7 +169,14 @@ def evaluate(
 
     def load() -> Evaluator:
         most = max_characters or MAX_CHARACTERS
-        return Evaluator(bundle, threads, precision=precision, backend=backend, max_characters=most)
+        return Evaluator(
+            bundle,
+            threads,
+            precision=precision,
+            backend=backend,
+            device=device,
+            max_characters=most,
+        )
 
     if file is None:
         from trivet.report import terminal

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -59,7 +61,7 @@ def onnx(
     """Write ONNX graphs and compare them with the weights."""
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
-        keep = ("fp32", "int8", precision)  # an engine is compared with fp32
+        keep = ("fp32", "int8", precision)  # an engine may be compared with fp32
     _write_graphs(bundle, out, keep, form, threads)
     print(out or bundle)
 
@@ -90,20 +92,57 @@ def tensorrt(
     data: DataOption,
     split: SplitOption = "dev",
     precision: Annotated[
-        Literal["bf16", "fp16", "fp32"], typer.Option(help="Precision of the engine.")
-    ] = "bf16",
-    form: FormOption = "portable",
+        Literal["fp16", "bf16", "fp32"], typer.Option(help="Precision of the engine.")
+    ] = "fp16",
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Compare on the first N rows.")
+    ] = None,
+    form: Annotated[
+        Literal["portable", "attention"],
+        typer.Option(help="Form of the graph, if the bundle has none in this precision."),
+    ] = "attention",
     out: OutOption = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Build and check an engine for this machine's GPU."""
-    bundle = _with_graphs(bundle, out, ("fp32", "int8", precision), form, threads)
-    rows = _load_rows(data, split)
-    from trivet.exporting.tensorrt import export_tensorrt
+    from trivet.backends.tensorrt_build import find_target
+    from trivet.bundle.bundle import read_bundle
 
-    built = export_tensorrt(bundle, precision, [row.example for row in rows])
-    print(f"engine for {built.target.gpu}: largest difference from fp32 {built.difference:.2g}")
+    find_target()  # refuses a machine without TensorRT, GPU or driver before any work
+    graphs = read_bundle(bundle).info.graphs
+    if out is not None or not any(each.precision == precision for each in graphs):
+        bundle = _with_graphs(bundle, out, ("fp32", "int8", precision), form, threads)
+    rows = _load_rows(data, split)[:limit]
+    with needs_extra("export"):
+        from trivet.exporting.tensorrt import export_tensorrt
+    with show_steps() as progress:
+        built = export_tensorrt(bundle, rows, data, precision, progress)
+    print(
+        f"engine of {built.graph} for {built.target.gpu}, built in {built.build_seconds:.0f} s: "
+        f"AUROC {-(built.auroc_loss or 0):+.4f}, RMSE {built.rmse_loss or 0:+.4f}, "
+        f"{built.flipped} of {built.rows} verdicts changed, largest difference "
+        f"{built.difference:.2g}"
+    )
     print(bundle)
+
+
+@contextlib.contextmanager
+def show_steps() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar with the time left for each step on stderr; yield the function that moves them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def move(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield move
 
 
 @export.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trivet.commands.shared import BundleOption
 
@@ -19,10 +19,49 @@ def info(bundle: BundleOption = None) -> None:
     from trivet.report import terminal
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)
-    terminal.show(render_info(found.info, str(found.folder)))
+    terminal.show(render_info(found.info, str(found.folder), describe_devices()))
 
 
-def render_info(info: BundleInfo, folder: str) -> RenderableType:
+def describe_devices() -> list[tuple[str, str]]:
+    """Return what this machine computes on: GPUs, and the libraries that can use them."""
+    from importlib import metadata
+
+    import onnxruntime
+
+    from trivet.backends.device import find_driver
+
+    driver = find_driver()
+    providers = [name.removesuffix("ExecutionProvider") for name in _offered(onnxruntime)]
+    rows = [
+        (
+            "GPU",
+            f"{driver.gpus}, driver for CUDA {driver.cuda[0]}.{driver.cuda[1]}"
+            if driver
+            else "none",
+        ),
+        ("onnxruntime", f"{onnxruntime.__version__} ({', '.join(providers)})"),
+    ]
+    for name, package in (
+        ("openvino", "openvino"),
+        ("tensorrt", "tensorrt-cu13"),
+        ("torch", "torch"),
+    ):
+        try:
+            rows.append((name, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            rows.append((name, "not installed"))
+    return rows
+
+
+def _offered(onnxruntime: Any) -> list[str]:
+    """Return the providers of ONNX Runtime that trivet uses."""
+    offered = onnxruntime.get_available_providers()
+    return [name for name in offered if name.startswith(("CUDA", "Tensorrt", "CPU"))]
+
+
+def render_info(
+    info: BundleInfo, folder: str, devices: Sequence[tuple[str, str]] = ()
+) -> RenderableType:
     """Return facts and scores in sections, for a terminal of 80 columns."""
     from rich.console import Group
     from rich.padding import Padding
@@ -51,6 +90,7 @@ def render_info(info: BundleInfo, folder: str) -> RenderableType:
         ],
         "Thresholds": [(name, f"{value:.3f}") for name, value in vars(thresholds).items()],
         "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
+        "This machine": list(devices),
         "Training data": [(name, ", ".join(sets)) for name, sets in licences.items()],
     }
     parts: list[RenderableType] = []

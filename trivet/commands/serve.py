@@ -12,6 +12,7 @@ import typer
 from trivet.commands.shared import (
     BackendOption,
     BundleOption,
+    DeviceOption,
     PrecisionOption,
     ThreadsOption,
     needs_extra,
@@ -41,7 +42,8 @@ def _add_settings(command: Callable[..., None]) -> Callable[..., None]:
 @_add_settings
 def serve(
     bundle: BundleOption = None,
-    backend: BackendOption = "onnx",
+    backend: BackendOption = None,
+    device: DeviceOption = None,
     precision: PrecisionOption = None,
     threads: ThreadsOption = None,
     otel: Annotated[
@@ -68,6 +70,7 @@ def serve(
             threads,
             precision=precision,
             backend=backend,
+            device=device,
             max_characters=chosen.max_characters,
         ),
         chosen,

@@ -26,9 +26,18 @@ Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Precision of the graph; default: the fastest.")
 ]
-BackendName = Literal["onnx", "openvino", "tensorrt"]
+BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
 BackendOption = Annotated[
-    BackendName, typer.Option(help="Backend; tensorrt needs an engine (`trivet export`).")
+    BackendName | None,
+    typer.Option(
+        help="Backend; tensorrt needs an engine (`trivet export`). Default: onnx; on a GPU the "
+        "engine, else torch.",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(metavar="cpu|cuda[:N]", help="Device; default: a GPU if there is one."),
 ]
 
 

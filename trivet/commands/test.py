@@ -14,6 +14,7 @@ from trivet.commands.shared import (
     SOME_FAILED,
     BackendOption,
     BundleOption,
+    DeviceOption,
     PrecisionOption,
     ThreadsOption,
     needs_extra,
@@ -52,7 +53,8 @@ def test(
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
-    backend: BackendOption = "onnx",
+    backend: BackendOption = None,
+    device: DeviceOption = None,
 ) -> None:
     """Measure a bundle on labelled data, with intervals."""
     with needs_extra("train"):
@@ -62,7 +64,7 @@ def test(
         from trivet.report import terminal
 
         measured_bundle.check_files(json_file, markdown_file, html_file)
-        evaluator = Evaluator(bundle, threads, precision=precision, backend=backend)
+        evaluator = Evaluator(bundle, threads, precision=precision, backend=backend, device=device)
         found = measured_bundle.measure_bundle(evaluator, data, split, by_length)
     terminal.show(render_figures(found.figures))
     print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)

@@ -69,7 +69,8 @@ class Evaluator:
         threads: int | None = None,
         *,
         precision: Precision | None = None,
-        backend: BackendName | Backend = "onnx",
+        backend: BackendName | Backend | None = None,
+        device: str | None = None,
         positions: int = POSITIONS,
         max_characters: int = MAX_CHARACTERS,
         max_windows: int = MAX_WINDOWS,
@@ -81,9 +82,14 @@ class Evaluator:
             threads: Threads of the backend; ``None`` means one for each core.
             precision: ``int8`` or ``fp32``, on a GPU also ``bf16`` or ``fp16``; ``None`` means the
                 fastest graph of the bundle.
-            backend: ``onnx``; ``openvino``, faster with VNNI; ``tensorrt``, an engine that
-                ``trivet export`` built on this machine; or a loaded backend with the weights of
-                the bundle in fp32. A loaded one runs one call at a time unless it has ``workers``.
+            backend: ``onnx``; ``onnx-tensorrt``, by ONNX Runtime's TensorRT provider;
+                ``openvino``, faster with VNNI; ``torch``; ``tensorrt``, an engine that ``trivet
+                export`` built on this machine; or a loaded backend with the weights of the bundle
+                in fp32, which runs one call at a time unless it has ``workers``. ``None`` means
+                ``onnx`` on a CPU; on a GPU an engine if there is one, else ``torch`` if it is
+                installed.
+            device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if there is one that the
+                backend can use.
             positions: Maximum positions of one backend call; a GPU needs more than a core. A
                 backend that is made for certain shapes has its own limits.
             max_characters: Maximum characters of a passage, question or response.
@@ -96,8 +102,8 @@ class Evaluator:
         self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE if bundle is None else Path(bundle))
         tokenizer = load_tokenizer(self.bundle)
         self.backend, self.precision = (
-            load_backend(self.bundle, threads, precision, backend)
-            if isinstance(backend, str)
+            load_backend(self.bundle, threads, precision, backend, device=device)
+            if backend is None or isinstance(backend, str)
             else LoadedBackend(backend, precision or "fp32")
         )
         self.limits = BatchLimits(positions)

@@ -11,7 +11,7 @@ import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,13 +34,11 @@ from trivet.bundle.bundle import (
 from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
-from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.loss_gate import losses, measure_rows
 from trivet.exporting.openvino_graphs import write_half, write_static
 from trivet.exporting.parity import ParityReport, compare, grid_windows, merge_into
-from trivet.measures.metrics import measure
-from trivet.measures.predictions import Prediction
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, DataError, FailedEvaluation, LabelledExample
+from trivet.records import BackendError, LabelledExample
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +47,6 @@ METHODS: tuple[Method, ...] = ("static", "dynamic", "half")
 _CALIBRATION = 100
 # Timed calls, and rounds over them.
 _TIMED, _ROUNDS = 4, 5
-_AUROC = "hallucination_auroc"
-_RMSES = frozenset({"relevance_rmse", "utilization_rmse", "completeness_rmse"})
-
-Values = Mapping[tuple[str, str], float]
-"""Values of measures by their name and source."""
 
 
 @dataclass(frozen=True)
@@ -150,54 +143,6 @@ def export_openvino(
         )
         _keep(bundle, info, kept, report, keep_fp32, threads)
     return info
-
-
-def measure_rows(
-    bundle: Bundle, backend: Backend, rows: Sequence[LabelledExample], data: str
-) -> Values:
-    """Evaluate labelled rows with a backend and return the overall AUROC and RMSEs.
-
-    Raises:
-        DataError: No AUROC or no RMSE can be measured on these rows.
-        BackendError: The backend fails on a row.
-    """
-    evaluator = Evaluator(bundle.folder, backend=backend)
-    results = list(evaluator.evaluate_many(row.example for row in rows))
-    for row, result in zip(rows, results, strict=True):
-        if isinstance(result, FailedEvaluation) and result.code == "backend_failed":
-            raise BackendError(f"{backend.name} fails on row {row.example.id}: {result.message}")
-    pairs = [Prediction(row, result) for row, result in zip(rows, results, strict=True)]
-    figures = [
-        figure
-        for figure in measure(pairs, resamples=1)
-        if figure.measure in _RMSES | {_AUROC}
-        and figure.generator is None
-        and figure.value is not None
-    ]
-    whole = [each for each in figures if each.source.endswith(("/mean", "/pooled"))]
-    values = {(f.measure, f.source): f.value for f in whole or figures if f.value is not None}
-    names = {name for name, _ in values}
-    if _AUROC not in names or not names & _RMSES:
-        raise DataError(
-            f"{data}: AUROC and RMSE cannot both be measured on these {len(rows)} rows (found: "
-            f"{', '.join(sorted(names)) or 'none'}); give rows with verdicts of both kinds and "
-            "with relevant or utilized sentences"
-        )
-    return values
-
-
-def losses(reference: Values, found: Values) -> tuple[float, float]:
-    """Return the largest decrease of an AUROC and the largest increase of an RMSE.
-
-    Raises:
-        BackendError: A measure is defined with one backend only.
-    """
-    if reference.keys() != found.keys():
-        odd = ", ".join(" of ".join(key) for key in sorted(reference.keys() ^ found.keys()))
-        raise BackendError(f"measured with one backend and not with the other: {odd}")
-    rise = {key: found[key] - reference[key] for key in reference}
-    auroc = max(-value for (name, _), value in rise.items() if name not in _RMSES)
-    return auroc, max(value for (name, _), value in rise.items() if name in _RMSES)
 
 
 def time_windows(backends: Sequence[Backend], calls: Sequence[Windows]) -> list[float]:

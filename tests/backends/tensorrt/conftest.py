@@ -207,6 +207,8 @@ class FakeTensorRT(types.ModuleType):
         readable: Whether the parser accepts graphs.
         most_profiles: Number of profiles after which one is refused.
         timings: Contents of the timing caches that were opened.
+        parsed: Names of the graphs that were parsed.
+        reads_attention: Whether the parser accepts graphs with ``Attention``.
     """
 
     def __init__(self, cuda: FakeCuda) -> None:
@@ -214,6 +216,9 @@ class FakeTensorRT(types.ModuleType):
         self.__version__ = "11.1.0.106"
         self.cuda, self.fault, self.readable, self.most_profiles = cuda, 0.0, True, 1000
         self.timings: list[bytes] = []
+        self.parsed: list[str] = []
+        self.reads_attention = True
+        self.IProgressMonitor = type("IProgressMonitor", (), {})
         self.ILogger = type("ILogger", (), {})
         self.NetworkDefinitionCreationFlag = types.SimpleNamespace(STRONGLY_TYPED=1)
         self.MemoryPoolType = types.SimpleNamespace(WORKSPACE="workspace")
@@ -229,20 +234,25 @@ class FakeTensorRT(types.ModuleType):
         return FakeBuilder(self)
 
     def OnnxParser(self, network: Any, logger: Any) -> Any:
-        def parse(path: str) -> bool:
-            network.graph = Path(path).read_bytes()
-            return self.readable
+        def parse(content: bytes, path: str) -> bool:
+            graph = onnx.load_from_string(content)
+            fused = [node for node in graph.graph.node if node.op_type == "Attention"]
+            for node in fused:  # the attribute is TensorRT's own: ONNX Runtime refuses it
+                assert node.attribute.pop().name == "TRT_decomposable"
+            network.graph = graph.SerializeToString()
+            self.parsed.append(Path(path).name)
+            return self.readable and (not fused or self.reads_attention)
 
         fault = types.SimpleNamespace(
             desc=lambda: "no such thing", node_name=lambda: "node_1", node_operator=lambda: "Unique"
         )
-        return types.SimpleNamespace(
-            parse_from_file=parse, num_errors=1, get_error=lambda number: fault
-        )
+        return types.SimpleNamespace(parse=parse, num_errors=1, get_error=lambda number: fault)
 
 
 class FakeBuilder:
     """``Builder`` and, for brevity, the ``IBuilderConfig`` it creates."""
+
+    progress_monitor: Any
 
     def __init__(self, tensorrt: FakeTensorRT) -> None:
         self._tensorrt = tensorrt
@@ -284,6 +294,10 @@ class FakeBuilder:
 
     def build_serialized_network(self, network: Any, config: Any) -> bytes:
         graph: bytes = network.graph
+        self.progress_monitor.phase_start("build", None, 2)
+        self.progress_monitor.phase_start("a part", "build", 7)
+        assert all(self.progress_monitor.step_complete("build", step) for step in range(2))
+        self.progress_monitor.phase_finish("build")
         return json.dumps(self._profiles).encode() + b"\n" + graph
 
 
@@ -315,12 +329,12 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def serving_bundle(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A serving bundle with the graph of a BERT in fp32 and in bf16."""
+    """A serving bundle with the graph of a BERT in fp32 and in fp16."""
     folder = tmp_path_factory.mktemp("engines")
     tokenizer = SegmentTokenizer.from_file(wordpiece_file).to_json()
     write_tiny(folder / "weights", model_of("bert"), tokenizer, window=WindowInfo(size=WINDOW))
     with shared_graphs():
-        export_onnx(folder / "weights", folder / "serving", keep=("fp32", "bf16"), threads=1)
+        export_onnx(folder / "weights", folder / "serving", keep=("fp32", "fp16"), threads=1)
     return folder / "serving"
 
 
@@ -328,3 +342,23 @@ def serving_bundle(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactor
 def engine_bundle(serving_bundle: Path, tmp_path: Path) -> Path:
     """A copy of ``serving_bundle`` that a test may change."""
     return Path(shutil.copytree(serving_bundle, tmp_path / "bundle"))
+
+
+@pytest.fixture
+def fused_bundle(engine_bundle: Path, tmp_path: Path) -> Path:
+    """A bundle whose graph in fp16 has ``Attention``."""
+    with shared_graphs():
+        export_onnx(
+            _weights_of(tmp_path, engine_bundle),
+            tmp_path / "fused",
+            keep=("fp32", "fp16"),
+            form="attention",
+            threads=1,
+        )
+    return tmp_path / "fused"
+
+
+def _weights_of(folder: Path, bundle: Path) -> Path:
+    tokenizer = (bundle / "tokenizer.json").read_text(encoding="utf-8")
+    window = WindowInfo(size=WINDOW)
+    return write_tiny(folder / "weights", model_of("bert"), tokenizer, window=window)

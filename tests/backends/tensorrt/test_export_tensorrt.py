@@ -7,48 +7,66 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt_cache import EngineCache
-from trivet.backends.tensorrt_loading import find_graph, load_engine
+from trivet.backends.tensorrt_loading import find_graphs, load_engine
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.tensorrt_info import EngineTarget, engine_key
+from trivet.bundle.tensorrt_info import EngineInfo, EngineTarget, engine_key
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import tensorrt as engine_export
-from trivet.exporting.tensorrt import export_tensorrt, parity_cases
-from trivet.records import BackendError, BundleError, Evaluation, RagExample
+from trivet.exporting.tensorrt import check_rows, export_tensorrt, parity_cases
+from trivet.records import (
+    BackendError,
+    BundleError,
+    DataError,
+    Evaluation,
+    LabelledExample,
+    RagExample,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
 
 
+Rows = tuple[LabelledExample, ...]
+
+
 def test_an_engine_is_built_compared_kept_and_noted(
-    engine_bundle: Path, own_cache: Path, rag_examples: tuple[RagExample, ...]
+    engine_bundle: Path, own_cache: Path, labelled_examples: Rows
 ) -> None:
-    info = export_tensorrt(engine_bundle, "bf16", rag_examples)
-    assert 0 < info.difference <= 0.01
-    assert (info.rows, info.flipped) == (len(rag_examples), 0)
+    steps: list[tuple[str, int, int]] = []
+    info = export_tensorrt(
+        engine_bundle, labelled_examples, "tiny", progress=lambda *step: steps.append(step)
+    )
+    assert 0 < info.difference <= 0.02
+    assert (info.rows, info.flipped, info.precision) == (3, 0, "fp16")
+    assert info.auroc_loss == 0 and abs(info.rmse_loss or 0) < 0.003
     assert info.target == EngineTarget(tensorrt="11.1.0.106", gpu="GPU", compute_capability="8.9")
     bundle = read_bundle(engine_bundle)
     assert bundle.info.engines == (info,)
-    assert info.graph_sha256 == bundle.manifest.files["model.bf16.onnx"].sha256
+    assert info.graph_sha256 == bundle.manifest.files["model.fp16.onnx"].sha256
     files = {path.name for path in own_cache.iterdir()}
     assert files == {f"{info.key}.engine", f"{info.key}.json", "timing.cache"}
     assert stat.S_IMODE(own_cache.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in own_cache.iterdir()} == {0o600}
+    expected = [("build", 2, 2), ("rows, engine", 3, 3), ("rows, reference", 3, 3)]
+    assert sorted({step for step in steps if step[1] == step[2]}) == expected
     # A second one takes the place of the first.
-    export_tensorrt(engine_bundle, "bf16")
+    export_tensorrt(engine_bundle, labelled_examples, "tiny")
     assert len(read_bundle(engine_bundle).info.engines) == 1
 
 
-def test_the_evaluator_runs_it(engine_bundle: Path, rag_examples: tuple[RagExample, ...]) -> None:
-    export_tensorrt(engine_bundle, "bf16")
+def test_the_evaluator_runs_it(
+    engine_bundle: Path, labelled_examples: Rows, rag_examples: tuple[RagExample, ...]
+) -> None:
+    export_tensorrt(engine_bundle, labelled_examples, "tiny")
     on_gpu = Evaluator(engine_bundle, backend="tensorrt")
     on_cpu = Evaluator(engine_bundle, precision="fp32")
-    assert (on_gpu.backend_name, on_gpu.precision) == ("tensorrt bf16 on GPU", "bf16")
+    assert (on_gpu.backend_name, on_gpu.precision) == ("tensorrt fp16 on GPU", "fp16")
     results = zip(
         on_cpu.evaluate_many(rag_examples), on_gpu.evaluate_many(rag_examples), strict=True
     )
@@ -59,34 +77,87 @@ def test_the_evaluator_runs_it(engine_bundle: Path, rag_examples: tuple[RagExamp
             assert have.get(name) == pytest.approx(want.get(name), abs=0.02), name
 
 
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [(0.03, r"differs from fp32 by 0\.03\d? in the mean on"), (0.015, r"loses .* of RMSE on 3")],
+)
 def test_an_engine_that_is_off_is_not_kept(
-    engine_bundle: Path, own_cache: Path, fake_tensorrt: Any
+    engine_bundle: Path,
+    own_cache: Path,
+    fake_tensorrt: Any,
+    labelled_examples: Rows,
+    fault: float,
+    message: str,
 ) -> None:
-    fake_tensorrt.fault = 0.02
-    with pytest.raises(
-        BackendError, match=r"differs from fp32 by 0\.02\d? on .* not kept\. .*fp16"
-    ):
-        export_tensorrt(engine_bundle, "bf16")
+    fake_tensorrt.fault = fault
+    with pytest.raises(BackendError, match=rf"{message}.* not kept\. .*bf16"):
+        export_tensorrt(engine_bundle, labelled_examples, "tiny")
     assert read_bundle(engine_bundle).info.engines == ()
     assert not list(own_cache.glob("*.engine"))
 
 
-def test_an_engine_that_changes_verdicts_is_not_kept(
-    engine_bundle: Path, rag_example: RagExample, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rows", "flipped", "kept"), [(999, 999, True), (1000, 5, True), (1000, 6, False)]
+)
+def test_changed_verdicts_count_from_a_thousand_rows_on(
+    rows: int, flipped: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_export, "count_flipped", lambda *_: 1)
-    with pytest.raises(BackendError, match=r"changes 1 of 999 verdicts; at most 0\.1% may change"):
-        export_tensorrt(engine_bundle, "bf16", [rag_example] * 999)
-    assert export_tensorrt(engine_bundle, "bf16", [rag_example] * 1000).flipped == 1
+    monkeypatch.setattr(engine_export, "measure_results", lambda *_: {})
+    monkeypatch.setattr(engine_export, "losses", lambda *_: (0.003, 0.003))
+    monkeypatch.setattr(engine_export, "_verdict", lambda result: result)
+    info, found = EngineInfo.model_construct(graph="g", precision="fp16"), [0] * rows
+    changed: Any = [1] * flipped + [0] * (rows - flipped)
+    labelled, expected = cast(Any, [None] * rows), cast(Any, found)
+    if kept:
+        assert check_rows(info, labelled, expected, changed, "tiny").flipped == flipped
+    else:
+        with pytest.raises(BackendError, match=r"changes 6 of 1000 verdicts; at most 0\.5% may"):
+            check_rows(info, labelled, expected, changed, "tiny")
+
+
+def test_the_exported_graph_is_built_and_attention_may_be_split(
+    fused_bundle: Path, fake_tensorrt: Any, labelled_examples: Rows
+) -> None:
+    info = export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    assert fake_tensorrt.parsed == [info.graph] == ["model.fp16.onnx"]
+
+
+def test_the_portable_graph_is_built_where_attention_is_not(
+    fused_bundle: Path,
+    fake_tensorrt: Any,
+    labelled_examples: Rows,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake_tensorrt.reads_attention = False
+    info = export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    assert fake_tensorrt.parsed == ["model.fp16.onnx", info.graph]
+    assert info.graph == "model.fp16.portable.onnx"
+    assert "building the portable graph instead" in caplog.text
+    assert load_engine(read_bundle(fused_bundle)).precision == "fp16"
+    # Again, with the portable graph already there.
+    export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    assert len(read_bundle(fused_bundle).info.engines) == 1
+
+
+def test_rows_without_labels_are_refused_before_the_build(
+    engine_bundle: Path, fake_tensorrt: Any, labelled_examples: Rows
+) -> None:
+    with pytest.raises(DataError, match="AUROC and RMSE cannot both be measured"):
+        export_tensorrt(engine_bundle, labelled_examples[2:], "tiny")
+    assert fake_tensorrt.parsed == []
 
 
 def test_no_engine_of_another_version_graph_or_shape_is_loaded(
-    engine_bundle: Path, fake_tensorrt: Any, monkeypatch: pytest.MonkeyPatch
+    engine_bundle: Path,
+    fake_tensorrt: Any,
+    labelled_examples: Rows,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bundle = read_bundle(engine_bundle)
-    with pytest.raises(BackendError, match=r"no engine of .*model\.bf16\.onnx for GPU"):
+    with pytest.raises(BackendError, match=r"no engine of .*model\.fp16\.onnx for GPU.*: none\)"):
         load_engine(bundle)
-    export_tensorrt(engine_bundle, "bf16")
+    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    bundle = read_bundle(engine_bundle)
     load_engine(bundle)
     with monkeypatch.context() as patch:
         fewer = functools.partial(make_profiles, most_windows=8)
@@ -96,27 +167,29 @@ def test_no_engine_of_another_version_graph_or_shape_is_loaded(
     with pytest.raises(BackendError, match="no engine"):
         load_engine(bundle, "fp32")
     fake_tensorrt.__version__ = "11.4.0"
-    with pytest.raises(BackendError, match=r"TensorRT 11\.4\.0; run `trivet export tensorrt"):
+    with pytest.raises(
+        BackendError, match=r"TensorRT 11\.4\.0 \(built so far: GPU and TensorRT 11\.1"
+    ):
         load_engine(bundle)
+    with pytest.raises(BackendError, match="no device cuda:1"):
+        load_engine(bundle, device="cuda:1")
 
 
 def test_an_engine_whose_answers_changed_is_refused(
-    engine_bundle: Path, fake_tensorrt: Any
+    engine_bundle: Path, fake_tensorrt: Any, labelled_examples: Rows
 ) -> None:
-    export_tensorrt(engine_bundle, "bf16")
+    export_tensorrt(engine_bundle, labelled_examples, "tiny")
     fake_tensorrt.fault = 0.05
-    with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ by 0\.05"):
+    with pytest.raises(BundleError, match=r"model\.fp16\.onnx: self-test: answers differ by 0\.05"):
         load_engine(read_bundle(engine_bundle))
 
 
 def test_a_missing_graph_is_named_with_its_command(engine_bundle: Path) -> None:
     bundle = read_bundle(engine_bundle)
     with pytest.raises(
-        BundleError, match=r"a graph in fp16; run `trivet export onnx .* --precision fp16"
+        BundleError, match=r"a graph in bf16; run `trivet export onnx .* --precision bf16"
     ):
-        find_graph(bundle, "fp16")
-    with pytest.raises(BackendError, match="no TensorRT engine in int8"):
-        export_tensorrt(engine_bundle, "int8")
+        find_graphs(bundle, "bf16")
     with pytest.raises(BundleError, match="no TensorRT engine in int8"):
         Evaluator(engine_bundle, backend="tensorrt", precision="int8")
     with pytest.raises(BundleError, match="bf16 is for GPUs"):
@@ -128,7 +201,7 @@ def test_every_profile_is_compared_with_and_without_padding() -> None:
     cases = list(parity_cases(profiles, 100))
     assert len(cases) == 3 * len(profiles)
     lengths = {sizes.L for sizes, _ in cases}
-    assert lengths == {63, 64, 127, 128, 191, 192, 199, 200}
+    assert lengths == {63, 64, 127, 128, 199, 200}
     full = [bool(windows.attention_mask.all()) for _, windows in cases]
     assert all(full[2::3])
     # One window alone is padded by the engine, to the length of its profile.
@@ -166,9 +239,9 @@ def test_a_folder_that_others_can_change_is_refused(
 
 
 def test_a_half_replaced_engine_is_not_found(
-    engine_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    engine_bundle: Path, labelled_examples: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info, cache = export_tensorrt(engine_bundle, "bf16"), EngineCache()
+    info, cache = export_tensorrt(engine_bundle, labelled_examples, "tiny"), EngineCache()
     write = cache.write
 
     def write_plan_alone(path: Path, content: bytes) -> None:
@@ -182,8 +255,10 @@ def test_a_half_replaced_engine_is_not_found(
     assert cache.get(info.key) is None
 
 
-def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path) -> None:
-    info = export_tensorrt(engine_bundle, "bf16")
+def test_a_damaged_engine_is_refused(
+    engine_bundle: Path, own_cache: Path, labelled_examples: Rows
+) -> None:
+    info = export_tensorrt(engine_bundle, labelled_examples, "tiny")
     (plan,) = own_cache.glob("*.engine")
     plan.write_bytes(plan.read_bytes() + b"x")
     with pytest.raises(BackendError, match=r"not the engine that .* describes; remove it"):

@@ -12,27 +12,32 @@ from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.tensorrt_loading import load_engine
 from trivet.bundle.bundle import read_bundle
+from trivet.bundle.tensorrt_info import EnginePrecision
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.tensorrt import export_tensorrt
-from trivet.records import Evaluation, RagExample
+from trivet.records import Evaluation, LabelledExample, RagExample
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 0.01)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("fp16", 0.02)])
 def test_an_engine_answers_like_fp32(
-    engine_bundle: Path, rag_examples: tuple[RagExample, ...], precision: str, tolerance: float
+    engine_bundle: Path,
+    rag_examples: tuple[RagExample, ...],
+    labelled_examples: tuple[LabelledExample, ...],
+    precision: EnginePrecision,
+    tolerance: float,
 ) -> None:
-    info = export_tensorrt(engine_bundle, precision, rag_examples)
+    info = export_tensorrt(engine_bundle, labelled_examples, "tiny", precision)
     assert info.difference <= tolerance and info.flipped == 0
-    backend = load_engine(read_bundle(engine_bundle), info.precision)
+    backend = load_engine(read_bundle(engine_bundle), info.precision).backend
     reference = OnnxRuntimeBackend(engine_bundle / "model.onnx")
     for seed, n in enumerate((1, 2, 2, 7)):
         windows = make_windows(Sizes(N=n, L=61, B=1, R=20, K=n, C=90, S=2), 100, seed)
         for want, have in zip(reference.run(windows), backend.run(windows), strict=True):
             np.testing.assert_allclose(have, want, atol=tolerance)
     on_gpu = Evaluator(engine_bundle, backend="tensorrt", precision=info.precision)
-    on_cpu = Evaluator(engine_bundle)
+    on_cpu = Evaluator(engine_bundle, device="cpu")
     for one, other in zip(
         on_cpu.evaluate_many(rag_examples), on_gpu.evaluate_many(rag_examples), strict=True
     ):
@@ -40,9 +45,18 @@ def test_an_engine_answers_like_fp32(
         assert one.adherent == other.adherent
 
 
-def test_a_replayed_call_is_no_slower_than_the_first(engine_bundle: Path) -> None:
-    export_tensorrt(engine_bundle, "bf16")
-    backend = load_engine(read_bundle(engine_bundle))
+def test_fused_attention_builds_or_is_replaced(
+    fused_bundle: Path, labelled_examples: tuple[LabelledExample, ...]
+) -> None:
+    info = export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    assert info.graph in ("model.fp16.onnx", "model.fp16.portable.onnx")
+
+
+def test_a_replayed_call_is_no_slower_than_the_first(
+    engine_bundle: Path, labelled_examples: tuple[LabelledExample, ...]
+) -> None:
+    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    backend = load_engine(read_bundle(engine_bundle)).backend
     windows = make_windows(Sizes(N=2, L=96, B=1, R=20, K=2, C=100, S=1), 100, seed=0)
     seconds = []
     for _ in range(50):

@@ -94,7 +94,7 @@ def test_nothing_is_written_over(repository: Path, tmp_path: Path) -> None:
         ("python-onnx", "fp32", "no fp32 graph"),
         ("onnxruntime", "bf16", "bf16 is for GPUs"),
         ("tensorrt", "int8", "no TensorRT engine in int8"),
-        ("tensorrt", None, "an engine needs model.onnx and a graph in bf16; run `trivet export"),
+        ("tensorrt", None, "an engine needs a graph in fp16; run `trivet export"),
     ],
 )
 def test_a_missing_graph_is_named(tmp_path: Path, kind: Any, precision: Any, message: str) -> None:

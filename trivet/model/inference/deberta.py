@@ -19,6 +19,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.inference.layer import (
+    BY_ROW,
     Form,
     InferenceLayer,
     attend,
@@ -60,7 +61,7 @@ class InferenceDeberta(nn.Module):
             relative = encoder.encoder.get_rel_embedding()
             relative = None if relative is None else relative[reached]
             return nn.ModuleList(
-                _Layer(layer, encoder.config, relative, self.form) for layer in layers
+                DebertaLayer(layer, encoder.config, relative, self.form) for layer in layers
             )
 
     @staticmethod
@@ -97,7 +98,7 @@ class InferenceDeberta(nn.Module):
         slot = self.slot[:length, :length].long()
         every = (input_ids.shape[0], self.heads, length, length)
         by_query = slot.expand(every)  # once for all layers
-        if self.form == "attention":
+        if self.form in BY_ROW:
             return hidden, (mask, by_query, slot.t().expand(every))
         return hidden, (mask, by_query)
 
@@ -125,7 +126,7 @@ class InferenceDeberta(nn.Module):
         return embedded * attention_mask[:, :, None].to(embedded.dtype)
 
 
-class _Layer(nn.Module):
+class DebertaLayer(nn.Module):
     """One layer with its own tables, projected from the reachable positions. *Shape:* [P, H]."""
 
     def __init__(self, layer: Any, config: Any, relative: Tensor | None, form: Form) -> None:
@@ -148,7 +149,7 @@ class _Layer(nn.Module):
             of_query = self._table(project(relative) * scale)
             if form == "runtime":  # see ``_of_queries``
                 of_query = nn.functional.pad(of_query, (0, 0, 0, 1), value=1.0)
-            if form != "attention":
+            if form not in BY_ROW:
                 of_query = of_query.transpose(1, 2).contiguous()
         self.register_buffer("position_keys", of_key)
         self.register_buffer("position_queries", of_query)
@@ -164,7 +165,7 @@ class _Layer(nn.Module):
         """Return the layer's output. *Shape:* [N, L, H].
 
         The mask is additive, [N, 1, 1, L]. ``by_query`` holds the table rows of all distances,
-        [N, heads, L, L]; ``by_key`` the same by key, for the form ``attention``.
+        [N, heads, L, L]; ``by_key`` the same by key, for the forms ``BY_ROW``.
         """
         query, key, value = split_heads(self.rest.project(hidden), self.heads)
         terms = []
@@ -185,10 +186,10 @@ class _Layer(nn.Module):
         """Return the position-to-content scores. *Shape:* [N, heads, L, L].
 
         CPUs gather along the columns of keys, which is faster than transposing the scores. GPUs
-        gather along rows, so the form ``attention`` works by key and transposes. In ``runtime``
+        gather along rows, so the forms ``BY_ROW`` work by key and transpose. In ``runtime``
         every key has its mask as an extra component and every position a 1, which adds the mask to
         the scores without another pass. ``table`` holds the projected positions: [heads, P, width],
-        [heads, P, width + 1] in ``runtime``, [heads, width, P] in ``attention``.
+        [heads, P, width + 1] in ``runtime``, [heads, width, P] in ``BY_ROW``.
         """
         if by_key is not None:
             return torch.gather(key @ table, -1, by_key).transpose(-1, -2)

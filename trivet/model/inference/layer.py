@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from trivet.records import WindowError
 
-Form = Literal["portable", "attention", "runtime"]
-"""Form of attention in a graph: matmuls and a softmax, for any backend; ONNX's ``Attention``
-(opset 23), which TensorRT fuses; or the fastest one in ONNX Runtime."""
+Form = Literal["portable", "attention", "runtime", "fused"]
+"""Form of attention: matmuls and a softmax, for any backend; ONNX's ``Attention`` (opset 23), which
+TensorRT fuses; the fastest one in ONNX Runtime; or torch's own fused function."""
+# Forms for GPUs, which gather along rows.
+BY_ROW = frozenset({"attention", "fused"})
 
 
 class InferenceLayer(nn.Module):
@@ -70,13 +72,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, form: Form) 
         value: Values. *Shape:* as the queries.
         bias: Bias of the scores. *Shape:* [N, heads, L, L] or broadcastable to it; for the form
             ``attention`` only the heads may be 1.
-        form: ``attention`` writes one operator, any other form matmuls and a softmax.
+        form: ``attention`` writes one operator, ``fused`` calls one function, any other form writes
+            matmuls and a softmax.
 
     Returns:
         *Shape:* [N, L, H].
     """
     if form == "attention":
         attended = torch.onnx.ops.attention(query, key, value, bias, scale=1.0)[0]
+    elif form == "fused":
+        attended = nn.functional.scaled_dot_product_attention(
+            query, key, value, bias.to(query.dtype), scale=1.0
+        )
     else:
         attended = torch.softmax(query @ key.transpose(-1, -2) + bias, dim=-1) @ value
     return attended.transpose(1, 2).flatten(2)

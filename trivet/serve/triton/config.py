@@ -19,7 +19,7 @@ from typing import Literal
 
 from trivet.backends.backend import POSITIONS
 from trivet.backends.example_windows import Sizes
-from trivet.backends.profiles import graph_sizes, shapes
+from trivet.backends.profiles import FEW_WINDOWS, STEP, choose_profile, graph_sizes, shapes
 from trivet.backends.tensorrt import CONTEXTS
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
@@ -159,14 +159,16 @@ def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Mes
     }
 
 
-def replayed(profiles: Sequence[ShapeRange]) -> list[Sizes]:
+def replayed(profiles: tuple[ShapeRange, ...]) -> list[Sizes]:
     """Return the shapes of small calls, which are replayed as CUDA graphs."""
+    longest = max(profile.most["L"] for profile in profiles)
     found = []
-    for profile in profiles:
-        for windows in range(profile.least["N"], profile.most["N"] + 1):
-            sizes = graph_sizes(profile, Sizes(windows, profile.most["L"], 1, 1, 1, 1, 1))
-            if sizes is not None:
-                found.append(sizes)
+    for length in (*range(STEP, longest, STEP), longest):
+        for windows in range(1, FEW_WINDOWS + 1):
+            sizes = Sizes(windows, length, 1, 1, 1, 1, 1)
+            fixed = graph_sizes(profiles[choose_profile(profiles, sizes)], sizes)
+            if fixed is not None:
+                found.append(fixed)
     return found
 
 

@@ -21,6 +21,7 @@ from trivet.backends.profiles import (
     graph_sizes,
     most_positions,
     pad,
+    padded_length,
     sizes_of,
 )
 from trivet.bundle.tensorrt_info import ShapeRange
@@ -72,7 +73,7 @@ class EncoderCalls:
         if not self._profiles:
             return sizes
         profile = self._profiles[choose_profile(self._profiles, sizes)]
-        return graph_sizes(profile, sizes) or sizes._replace(L=profile.most["L"])
+        return graph_sizes(profile, sizes) or sizes._replace(L=padded_length(profile, sizes.L))
 
     def _read(self, response: Any, sizes: Sizes) -> Outputs:
         """Return the answer without padding, or raise the error of the encoder."""

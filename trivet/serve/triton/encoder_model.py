@@ -11,7 +11,7 @@ from typing import Any, cast
 import triton_python_backend_utils as pb_utils
 
 from trivet.backends.graph_choice import Precision
-from trivet.backends.loading import load_backend
+from trivet.backends.onnx_loading import load_onnx
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
 from trivet.records import BackendError
@@ -28,7 +28,7 @@ class TritonPythonModel:
         precision = cast(Precision, parameters["precision"])
         threads = int(parameters["threads"]) or None
         # One worker: Triton runs one request at a time.
-        self.backend = load_backend(bundle, threads, precision, workers=1).backend
+        self.backend = load_onnx(bundle, threads, precision, device="cpu").backend
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Run the graph once for each request."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from trivet.backends.graph_choice import Precision, check_self_test, choose_graph
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.tensorrt import TensorRTBackend
-from trivet.backends.tensorrt_loading import find_engine, find_graph
+from trivet.backends.tensorrt_loading import find_engine
 from trivet.bundle.bundle import (
     CARD_NAME,
     INFO_NAME,
@@ -32,7 +32,6 @@ from trivet.bundle.bundle import (
     write_bundle,
 )
 from trivet.bundle.schema import BundleInfo, GraphInfo
-from trivet.bundle.tensorrt_info import EnginePrecision
 from trivet.data.windows import Windows
 from trivet.records import BundleError
 from trivet.serve.triton.config import (
@@ -135,11 +134,8 @@ def _find_encoder(
 
 def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
     """Take the engine for this GPU from the cache of this machine, and run its self-test."""
-    if precision == "int8":
-        raise BundleError(f"{bundle.folder}: no TensorRT engine in int8; use bf16, fp16 or fp32")
-    kind: EnginePrecision = precision or "bf16"
-    graph = find_graph(bundle, kind)
-    plan, engine = find_engine(bundle, kind)
+    plan, engine = find_engine(bundle, precision)
+    graph = next(each for each in bundle.info.graphs if each.file == engine.graph)
     backend = TensorRTBackend(plan, engine, contexts=1)
     check_self_test(backend, bundle, engine.graph)
     name = f"model.sm{engine.target.compute_capability.replace('.', '')}.plan"

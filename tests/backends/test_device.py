@@ -1,0 +1,143 @@
+"""Devices by name, drivers that are too old, and the backend that a device gets by default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from trivet.backends import device as devices
+from trivet.backends import loading
+from trivet.backends.device import Driver, check_driver, find_driver, find_gpu
+from trivet.backends.loading import BackendName, choose_backend, load_backend
+from trivet.backends.onnx_loading import CUDA, OnnxGpuBackend, tensorrt_options
+from trivet.bundle.bundle import read_bundle
+from trivet.data.windows import Windows
+from trivet.records import BackendError, BundleError
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the driver report two GPUs and CUDA 12.8."""
+    monkeypatch.setattr(devices, "find_driver", lambda: Driver((12, 8), 2))
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu"), [(None, 0), ("cpu", None), ("cuda", 0), ("cuda:0", 0), ("cuda:1", 1)]
+)
+@pytest.mark.usefixtures("two_gpus")
+def test_a_device_is_found_by_its_name(device: str | None, gpu: int | None) -> None:
+    assert find_gpu(device) == gpu
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BackendError, match="no device gpu; use cpu, cuda or cuda:N"):
+        find_gpu("gpu")
+    with pytest.raises(BackendError, match="no device cuda:2: CUDA finds 2 GPUs"):
+        find_gpu("cuda:2")
+    monkeypatch.setattr(devices, "find_driver", lambda: None)
+    assert find_gpu(None) is None
+    with pytest.raises(BackendError, match="no device cuda: CUDA finds no driver or no GPU"):
+        find_gpu("cuda")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_driver_that_is_too_old_is_refused() -> None:
+    check_driver("torch", "12.9")
+    with pytest.raises(BackendError, match=r"driver runs CUDA 12\.8 at most, and torch needs CUDA"):
+        check_driver("torch", "13.0")
+
+
+def test_a_machine_without_a_driver_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_DRIVERS", ("no-such-library.so",))
+    assert find_driver.__wrapped__() is None
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("engine", "in_torch", "device", "chosen"),
+    [
+        (True, True, None, "tensorrt"),
+        (True, True, "cuda:1", "torch"),
+        (False, True, None, "torch"),
+        (False, False, None, "onnx"),
+        (True, True, "cpu", "onnx"),
+    ],
+)
+def test_the_fastest_backend_of_a_device_is_the_default(
+    tiny_bundle: Path,
+    engine: bool,
+    in_torch: bool,
+    device: str | None,
+    chosen: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(loading, "_has_engine", lambda *_: engine)
+    monkeypatch.setattr(loading, "_torch_runs_it", lambda *_: in_torch)
+    bundle = read_bundle(tiny_bundle)
+    assert choose_backend(bundle, None, device) == chosen
+    assert ("faster: `trivet export tensorrt" in caplog.text) == (chosen == "torch")
+    assert choose_backend(bundle, "int8", device) == "onnx"
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_torch_without_cuda_is_not_the_default(tiny_bundle: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda is None:
+        assert choose_backend(read_bundle(tiny_bundle)) == "onnx"
+        with pytest.raises(BackendError, match="built without CUDA"):
+            load_backend(read_bundle(tiny_bundle), backend="torch")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_onnx_runtime_without_cuda_is_used_on_the_cpu(tiny_bundle: Path) -> None:
+    bundle = read_bundle(tiny_bundle)
+    name = load_backend(bundle, 1, backend="onnx").backend.name
+    assert name == "onnxruntime model.int8.onnx"
+    with pytest.raises(BackendError, match="cannot use the GPU by its CUDAExecutionProvider"):
+        load_backend(bundle, 1, backend="onnx", device="cuda")
+    with pytest.raises(BackendError, match="cannot use the GPU by its TensorrtExecutionProvider"):
+        load_backend(bundle, 1, backend="onnx-tensorrt")
+    with pytest.raises(BundleError, match="int8 is for CPUs"):
+        load_backend(bundle, 1, "int8", backend="onnx", device="cuda")
+    with pytest.raises(BackendError, match="OpenVINO runs on the CPU, not on cuda"):
+        load_backend(bundle, 1, backend="openvino", device="cuda")
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
+def test_a_cuda_provider_that_cannot_be_loaded_is_not_used(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    offered = [CUDA, "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: offered)
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
+    bundle = read_bundle(tiny_bundle)
+    assert load_backend(bundle, 1, backend="onnx").precision == "int8"
+    assert "cannot use the GPU by its CUDAExecutionProvider" in caplog.text
+    with pytest.raises(BackendError, match="install onnxruntime-gpu in place of onnxruntime"):
+        load_backend(bundle, 1, backend="onnx", device="cuda:1")
+
+
+def test_tensorrt_provider_keeps_its_engines_and_takes_every_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIVET_CACHE", str(tmp_path / "engines"))
+    options = tensorrt_options(512, 1, fp16=True)
+    folder = Path(options["trt_engine_cache_path"])
+    assert folder.is_dir() and folder.stat().st_mode & 0o077 == 0
+    assert options["trt_profile_min_shapes"].startswith("input_ids:1x1,attention_mask:1x1,")
+    assert "response_at:16x8192x16" in options["trt_profile_max_shapes"]
+    names = [part.split(":")[0] for part in options["trt_profile_opt_shapes"].split(",")]
+    assert names == list(Windows._fields)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["onnx", "onnx-tensorrt"])
+def test_onnx_runtime_on_a_gpu_passes_the_self_test(tiny_bundle: Path, name: BackendName) -> None:
+    loaded = load_backend(read_bundle(tiny_bundle), backend=name, device="cuda")
+    assert isinstance(loaded.backend, OnnxGpuBackend)
+    assert loaded.precision == "fp32"

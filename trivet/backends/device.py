@@ -1,0 +1,75 @@
+"""Devices: options such as ``cuda:1``, and the GPUs that NVIDIA's driver reports."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from typing import NamedTuple
+
+from trivet.records import BackendError
+
+_DRIVERS = ("libcuda.so.1", "nvcuda.dll")
+
+
+class Driver(NamedTuple):
+    """NVIDIA's driver: the newest CUDA version that it runs, and its number of GPUs."""
+
+    cuda: tuple[int, int]
+    gpus: int
+
+
+@functools.cache
+def find_driver() -> Driver | None:
+    """Return the driver of this machine; ``None`` without one or without a GPU."""
+    for name in _DRIVERS:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        version, gpus = ctypes.c_int(), ctypes.c_int()
+        failed = (
+            library.cuInit(0)
+            or library.cuDriverGetVersion(ctypes.byref(version))
+            or library.cuDeviceGetCount(ctypes.byref(gpus))
+        )
+        if not failed and gpus.value:
+            return Driver((version.value // 1000, version.value % 1000 // 10), gpus.value)
+    return None
+
+
+def find_gpu(device: str | None) -> int | None:
+    """Return the number of the GPU that ``device`` names; ``None`` means the CPU.
+
+    Args:
+        device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes the first GPU if there is one.
+
+    Raises:
+        BackendError: There is no such device.
+    """
+    named = re.fullmatch(r"cpu|cuda(?::(\d+))?", device or "cuda")
+    if named is None:
+        raise BackendError(f"no device {device}; use cpu, cuda or cuda:N")
+    driver = None if device == "cpu" else find_driver()
+    number = int(named[1] or 0)
+    if driver is not None and number < driver.gpus:
+        return number
+    if device in ("cpu", None):
+        return None
+    found = f"{driver.gpus} GPU{'s' * (driver.gpus > 1)}" if driver else "no driver or no GPU"
+    raise BackendError(f"no device {device}: CUDA finds {found}; use --device cpu")
+
+
+def check_driver(library: str, built_for: str) -> None:
+    """Refuse a driver that is older than the CUDA version that a library was built for.
+
+    Raises:
+        BackendError: The driver is too old; the message names both versions.
+    """
+    driver = find_driver()
+    if driver is not None and int(built_for.split(".")[0]) > driver.cuda[0]:
+        raise BackendError(
+            f"the NVIDIA driver runs CUDA {driver.cuda[0]}.{driver.cuda[1]} at most, and {library} "
+            f"needs CUDA {built_for}; update the driver, or install {library} for CUDA "
+            f"{driver.cuda[0]}"
+        )
