@@ -6,6 +6,7 @@ As on a GPU, work on a stream is done only when somebody waits for the stream.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import enum
 import json
 import shutil
@@ -27,6 +28,7 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.export import export_onnx
 from trivet.exporting.precision import emulated
 from trivet.model.aggregate import Outputs
+from trivet.records import LabelledExample
 
 WINDOW = 96
 ENDS = (*INPUTS, *OUTPUTS)
@@ -362,3 +364,9 @@ def _weights_of(folder: Path, bundle: Path) -> Path:
     tokenizer = (bundle / "tokenizer.json").read_text(encoding="utf-8")
     window = WindowInfo(size=WINDOW)
     return write_tiny(folder / "weights", model_of("bert"), tokenizer, window=window)
+
+
+@pytest.fixture
+def dev_rows(labelled_examples: tuple[LabelledExample, ...]) -> tuple[LabelledExample, ...]:
+    """Rows of one source, with verdicts of both kinds."""
+    return tuple(dataclasses.replace(each, source="tiny") for each in labelled_examples)

@@ -36,11 +36,11 @@ Rows = tuple[LabelledExample, ...]
 
 
 def test_an_engine_is_built_compared_kept_and_noted(
-    engine_bundle: Path, own_cache: Path, labelled_examples: Rows
+    engine_bundle: Path, own_cache: Path, dev_rows: Rows
 ) -> None:
     steps: list[tuple[str, int, int]] = []
     info = export_tensorrt(
-        engine_bundle, labelled_examples, "tiny", progress=lambda *step: steps.append(step)
+        engine_bundle, dev_rows, "tiny", progress=lambda *step: steps.append(step)
     )
     assert 0 < info.difference <= 0.02
     assert (info.rows, info.flipped, info.precision) == (3, 0, "fp16")
@@ -56,14 +56,14 @@ def test_an_engine_is_built_compared_kept_and_noted(
     expected = [("build", 2, 2), ("rows, engine", 3, 3), ("rows, reference", 3, 3)]
     assert sorted({step for step in steps if step[1] == step[2]}) == expected
     # A second one takes the place of the first.
-    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    export_tensorrt(engine_bundle, dev_rows, "tiny")
     assert len(read_bundle(engine_bundle).info.engines) == 1
 
 
 def test_the_evaluator_runs_it(
-    engine_bundle: Path, labelled_examples: Rows, rag_examples: tuple[RagExample, ...]
+    engine_bundle: Path, dev_rows: Rows, rag_examples: tuple[RagExample, ...]
 ) -> None:
-    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    export_tensorrt(engine_bundle, dev_rows, "tiny")
     on_gpu = Evaluator(engine_bundle, backend="tensorrt")
     on_cpu = Evaluator(engine_bundle, precision="fp32")
     assert (on_gpu.backend_name, on_gpu.precision) == ("tensorrt fp16 on GPU", "fp16")
@@ -85,13 +85,13 @@ def test_an_engine_that_is_off_is_not_kept(
     engine_bundle: Path,
     own_cache: Path,
     fake_tensorrt: Any,
-    labelled_examples: Rows,
+    dev_rows: Rows,
     fault: float,
     message: str,
 ) -> None:
     fake_tensorrt.fault = fault
     with pytest.raises(BackendError, match=rf"{message}.* not kept\. .*bf16"):
-        export_tensorrt(engine_bundle, labelled_examples, "tiny")
+        export_tensorrt(engine_bundle, dev_rows, "tiny")
     assert read_bundle(engine_bundle).info.engines == ()
     assert not list(own_cache.glob("*.engine"))
 
@@ -116,47 +116,47 @@ def test_changed_verdicts_count_from_a_thousand_rows_on(
 
 
 def test_the_exported_graph_is_built_and_attention_may_be_split(
-    fused_bundle: Path, fake_tensorrt: Any, labelled_examples: Rows
+    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
 ) -> None:
-    info = export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    info = export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert fake_tensorrt.parsed == [info.graph] == ["model.fp16.onnx"]
 
 
 def test_the_portable_graph_is_built_where_attention_is_not(
     fused_bundle: Path,
     fake_tensorrt: Any,
-    labelled_examples: Rows,
+    dev_rows: Rows,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fake_tensorrt.reads_attention = False
-    info = export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    info = export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert fake_tensorrt.parsed == ["model.fp16.onnx", info.graph]
     assert info.graph == "model.fp16.portable.onnx"
     assert "building the portable graph instead" in caplog.text
     assert load_engine(read_bundle(fused_bundle)).precision == "fp16"
     # Again, with the portable graph already there.
-    export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert len(read_bundle(fused_bundle).info.engines) == 1
 
 
 def test_rows_without_labels_are_refused_before_the_build(
-    engine_bundle: Path, fake_tensorrt: Any, labelled_examples: Rows
+    engine_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
 ) -> None:
     with pytest.raises(DataError, match="AUROC and RMSE cannot both be measured"):
-        export_tensorrt(engine_bundle, labelled_examples[2:], "tiny")
+        export_tensorrt(engine_bundle, dev_rows[2:], "tiny")
     assert fake_tensorrt.parsed == []
 
 
 def test_no_engine_of_another_version_graph_or_shape_is_loaded(
     engine_bundle: Path,
     fake_tensorrt: Any,
-    labelled_examples: Rows,
+    dev_rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bundle = read_bundle(engine_bundle)
     with pytest.raises(BackendError, match=r"no engine of .*model\.fp16\.onnx for GPU.*: none\)"):
         load_engine(bundle)
-    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    export_tensorrt(engine_bundle, dev_rows, "tiny")
     bundle = read_bundle(engine_bundle)
     load_engine(bundle)
     with monkeypatch.context() as patch:
@@ -176,9 +176,9 @@ def test_no_engine_of_another_version_graph_or_shape_is_loaded(
 
 
 def test_an_engine_whose_answers_changed_is_refused(
-    engine_bundle: Path, fake_tensorrt: Any, labelled_examples: Rows
+    engine_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
 ) -> None:
-    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    export_tensorrt(engine_bundle, dev_rows, "tiny")
     fake_tensorrt.fault = 0.05
     with pytest.raises(BundleError, match=r"model\.fp16\.onnx: self-test: answers differ by 0\.05"):
         load_engine(read_bundle(engine_bundle))
@@ -239,9 +239,9 @@ def test_a_folder_that_others_can_change_is_refused(
 
 
 def test_a_half_replaced_engine_is_not_found(
-    engine_bundle: Path, labelled_examples: Rows, monkeypatch: pytest.MonkeyPatch
+    engine_bundle: Path, dev_rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info, cache = export_tensorrt(engine_bundle, labelled_examples, "tiny"), EngineCache()
+    info, cache = export_tensorrt(engine_bundle, dev_rows, "tiny"), EngineCache()
     write = cache.write
 
     def write_plan_alone(path: Path, content: bytes) -> None:
@@ -255,10 +255,8 @@ def test_a_half_replaced_engine_is_not_found(
     assert cache.get(info.key) is None
 
 
-def test_a_damaged_engine_is_refused(
-    engine_bundle: Path, own_cache: Path, labelled_examples: Rows
-) -> None:
-    info = export_tensorrt(engine_bundle, labelled_examples, "tiny")
+def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path, dev_rows: Rows) -> None:
+    info = export_tensorrt(engine_bundle, dev_rows, "tiny")
     (plan,) = own_cache.glob("*.engine")
     plan.write_bytes(plan.read_bytes() + b"x")
     with pytest.raises(BackendError, match=r"not the engine that .* describes; remove it"):

@@ -24,11 +24,11 @@ pytestmark = pytest.mark.gpu
 def test_an_engine_answers_like_fp32(
     engine_bundle: Path,
     rag_examples: tuple[RagExample, ...],
-    labelled_examples: tuple[LabelledExample, ...],
+    dev_rows: tuple[LabelledExample, ...],
     precision: EnginePrecision,
     tolerance: float,
 ) -> None:
-    info = export_tensorrt(engine_bundle, labelled_examples, "tiny", precision)
+    info = export_tensorrt(engine_bundle, dev_rows, "tiny", precision)
     assert info.difference <= tolerance and info.flipped == 0
     backend = load_engine(read_bundle(engine_bundle), info.precision).backend
     reference = OnnxRuntimeBackend(engine_bundle / "model.onnx")
@@ -46,16 +46,16 @@ def test_an_engine_answers_like_fp32(
 
 
 def test_fused_attention_builds_or_is_replaced(
-    fused_bundle: Path, labelled_examples: tuple[LabelledExample, ...]
+    fused_bundle: Path, dev_rows: tuple[LabelledExample, ...]
 ) -> None:
-    info = export_tensorrt(fused_bundle, labelled_examples, "tiny")
+    info = export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert info.graph in ("model.fp16.onnx", "model.fp16.portable.onnx")
 
 
 def test_a_replayed_call_is_no_slower_than_the_first(
-    engine_bundle: Path, labelled_examples: tuple[LabelledExample, ...]
+    engine_bundle: Path, dev_rows: tuple[LabelledExample, ...]
 ) -> None:
-    export_tensorrt(engine_bundle, labelled_examples, "tiny")
+    export_tensorrt(engine_bundle, dev_rows, "tiny")
     backend = load_engine(read_bundle(engine_bundle)).backend
     windows = make_windows(Sizes(N=2, L=96, B=1, R=20, K=2, C=100, S=1), 100, seed=0)
     seconds = []

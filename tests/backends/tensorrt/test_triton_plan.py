@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trivet.bundle.bundle import read_bundle
 from trivet.exporting.tensorrt import export_tensorrt
-from trivet.records import BackendError, BundleError
+from trivet.records import BackendError, BundleError, LabelledExample
 from trivet.serve.triton.repository import export_triton
 
 pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
@@ -23,9 +23,9 @@ def read_config(folder: Path) -> Any:
 
 
 def test_the_plan_is_the_one_in_the_cache(
-    engine_bundle: Path, own_cache: Path, tmp_path: Path
+    engine_bundle: Path, own_cache: Path, tmp_path: Path, dev_rows: tuple[LabelledExample, ...]
 ) -> None:
-    info = export_tensorrt(engine_bundle, "bf16")
+    info = export_tensorrt(engine_bundle, dev_rows, "tiny")
     out = tmp_path / "repository"
     export_triton(engine_bundle, out, "tensorrt")
     config = read_config(out / "encoder")
@@ -36,22 +36,22 @@ def test_the_plan_is_the_one_in_the_cache(
     assert len(config.instance_group[0].profile) == len(info.profiles)
     judge = read_config(out / "trivet")
     said = {name: value.string_value for name, value in judge.parameters.items()}
-    assert (said["encoder_kind"], said["graph"]) == ("tensorrt", "model.bf16.onnx")
+    assert (said["encoder_kind"], said["graph"]) == ("tensorrt", "model.fp16.onnx")
     assert said["encoder_inputs"].split(",") == [each.name for each in config.input]
     # The bundle tells trivet how to pad windows to the profiles.
     copied = read_bundle(out / "trivet" / "1" / "bundle")
     assert copied.info.engines == (info,)
-    assert [graph.file for graph in copied.info.graphs] == ["model.bf16.onnx"]
+    assert [graph.file for graph in copied.info.graphs] == ["model.fp16.onnx"]
 
 
 def test_a_missing_or_a_wrong_engine_is_refused_and_nothing_is_written(
-    engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any
+    engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any, dev_rows: tuple[LabelledExample, ...]
 ) -> None:
     out = tmp_path / "repository"
     with pytest.raises(BackendError, match=r"no engine of .* run `trivet export .*tensorrt"):
         export_triton(engine_bundle, out, "tensorrt")
-    export_tensorrt(engine_bundle, "bf16")
+    export_tensorrt(engine_bundle, dev_rows, "tiny")
     fake_tensorrt.fault = 0.1
-    with pytest.raises(BundleError, match=r"model\.bf16\.onnx: self-test: answers differ"):
+    with pytest.raises(BundleError, match=r"model\.fp16\.onnx: self-test: answers differ"):
         export_triton(engine_bundle, out, "tensorrt")
     assert not out.exists()
