@@ -131,7 +131,7 @@ def test_what_torch_cannot_run_is_refused(tiny_bundle: Path) -> None:
 
 
 def test_weights_too_large_for_fp16_are_refused() -> None:
-    model = copy.deepcopy(model_of("bert"))
+    model: Any = copy.deepcopy(model_of("bert"))
     with torch.no_grad():
         model.trunk.encoder.encoder.layer[0].output.dense.weight[0] = 1e6
     with pytest.raises(BackendError, match="do not fit in fp16; use --precision bf16"):
