@@ -59,7 +59,8 @@ class OnnxGpuBackend:
         if tensorrt:
             providers.insert(0, (TENSORRT, tensorrt_options(window, gpu, fp16)))
         if wanted in onnxruntime.get_available_providers():
-            onnxruntime.preload_dlls()  # finds the CUDA libraries that pip or torch installed
+            if hasattr(onnxruntime, "preload_dlls"):  # from 1.21 on
+                onnxruntime.preload_dlls()  # finds the CUDA libraries that pip or torch installed
             self._graph = OnnxRuntimeBackend(path, providers=providers)
             self.name = f"onnxruntime {path.name} on cuda:{gpu}" + " by TensorRT" * tensorrt
         if wanted not in onnxruntime.get_available_providers() or wanted not in (

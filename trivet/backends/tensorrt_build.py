@@ -88,7 +88,8 @@ def build_engine(
         raise BackendError(f"{graph.name}: TensorRT cannot read it: {'; '.join(faults)}")
     config = builder.create_builder_config()
     config.set_memory_pool_limit(tensorrt.MemoryPoolType.WORKSPACE, _WORKSPACE)
-    config.progress_monitor = _make_monitor(tensorrt, progress)
+    monitor = _make_monitor(tensorrt, progress)  # must live as long as the build
+    config.progress_monitor = monitor
     inputs = {network.get_input(number).name for number in range(network.num_inputs)}
     for number, profile in enumerate(profiles):
         # Calls select profiles by number, so none may be skipped.
