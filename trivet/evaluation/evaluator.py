@@ -102,7 +102,7 @@ class Evaluator:
         self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE if bundle is None else Path(bundle))
         tokenizer = load_tokenizer(self.bundle)
         self.backend, self.precision = (
-            load_backend(self.bundle, threads, precision, backend, device=device)
+            load_backend(self.bundle, threads, precision, backend, None, device)
             if backend is None or isinstance(backend, str)
             else LoadedBackend(backend, precision or "fp32")
         )
