@@ -18,6 +18,7 @@ from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
 from trivet.commands.info import info
 from trivet.commands.merge import merge
+from trivet.commands.publish import publish
 from trivet.commands.report import report
 from trivet.commands.serve import serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
@@ -47,7 +48,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(cls=MapCommand)(evaluate)
-for command in (serve, merge, report, show, test, train, ablate, calibrate, info):
+for command in (serve, merge, report, show, test, train, ablate, calibrate, info, publish):
     app.command()(command)
 app.add_typer(export)
 

@@ -20,6 +20,7 @@ from trivet.bundle.bundle import (
     TOKENIZER_NAME,
     CalibrationInfo,
     add_files,
+    check_folder,
     read_bundle,
     write_bundle,
 )
@@ -102,25 +103,35 @@ class Calibrated:
 
 
 def calibrate(
-    folder: Path, specs: Sequence[str], split: str = "dev", choices: Choices | None = None
+    folder: Path,
+    specs: Sequence[str],
+    split: str = "dev",
+    choices: Choices | None = None,
+    out: Path | None = None,
 ) -> Calibrated:
-    """Fit the heads and choose the thresholds on labelled rows, and rewrite the bundle.
+    """Fit the heads and choose the thresholds on labelled rows, and write the bundle.
 
     Graphs and figures of the old weights are removed; export again afterwards. A threshold that the
     rows do not justify is kept, or moved with a new support so that it flags as many rows.
 
     Args:
-        folder: Bundle with weights; changed in place.
+        folder: Bundle with weights, or with an int8 graph that they are read back from.
         specs: Labelled sources.
         split: Split of rows that no weight was trained on.
         choices: Options.
+        out: Folder of the calibrated bundle; ``None`` changes ``folder`` in place.
 
     Raises:
-        BundleError: The bundle is refused or has no weights.
+        BundleError: The bundle is refused or has no weights, or it is read only and there is no
+            ``out``, or ``out`` holds other files.
         DataError: There are no rows, or no labels for a requested head, or for any head.
     """
     choices = choices or Choices()
     bundle = read_bundle(folder)
+    if out is None:
+        bundle.check_writable()
+    else:
+        check_folder(out)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = load_rag_model(bundle).to(device)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
@@ -147,7 +158,7 @@ def calibrate(
     changed = {"calibration": info, "thresholds": chosen.thresholds, "scores": ()}
     changed |= {"graphs": (), "engines": (), "openvino": None}
     write_bundle(
-        folder,
+        out or bundle.folder,
         bundle.info.model_copy(update=changed),
         tokenizer.to_json(),
         weights=model.cpu().state_dict(),

@@ -40,6 +40,7 @@ from trivet.bundle.bundle import (
     Bundle,
     GraphInfo,
     add_files,
+    check_folder,
     read_bundle,
     write_bundle,
 )
@@ -95,7 +96,7 @@ def export_onnx(
     """Write a bundle's graphs and compare them with its weights.
 
     Args:
-        folder: A bundle with weights.
+        folder: A bundle with weights, or with an int8 graph that they are read back from.
         out: Folder for a serving bundle without weights; ``None`` adds the graphs to ``folder``.
         keep: Precisions to write; ``None`` means fp32 and int8 in ``folder``, int8 alone in
             ``out``. Both are always made and compared; other graphs of ``folder`` are removed.
@@ -104,7 +105,8 @@ def export_onnx(
         threads: Threads of ONNX Runtime; ``None`` uses one per core.
 
     Raises:
-        BundleError: The bundle is refused, ``out`` is ``folder``, or ``out`` holds other files.
+        BundleError: The bundle is refused, ``out`` is ``folder`` or holds other files, or the
+            bundle is read only and there is no ``out``.
         BackendError: The fp32 graph differs from the weights by more than 1e-4, an output is not
             finite, or the weights are too large for one ONNX file. Nothing is written then.
     """
@@ -114,6 +116,10 @@ def export_onnx(
             "folder to add the graphs here"
         )
     bundle = read_bundle(folder)
+    if out is None:
+        bundle.check_writable()
+    else:
+        check_folder(out)
     model = load_rag_model(bundle)
     with tempfile.TemporaryDirectory() as scratch:
         extra = ("attention",) if form == "attention" else ()

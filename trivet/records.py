@@ -213,6 +213,7 @@ class Evaluation:
         threshold: Support below which a sentence is unsupported: that of the bundle or the call.
         language: Language of a response or contexts that are not English: ``de``, or ``und`` if
             it is unknown. The model reads English, so such a verdict says little.
+        revision: Commit of a bundle from the hub; ``None`` for other bundles.
     """
 
     id: str | None
@@ -232,6 +233,7 @@ class Evaluation:
     replaced_characters: int
     threshold: float | None = None
     language: str | None = None
+    revision: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain dictionaries, lists, numbers and strings."""

@@ -53,6 +53,7 @@ def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
         replaced_characters=_count(verdict, "replaced_characters"),
         threshold=_probability_or_none(verdict, "threshold"),
         language=_text_or_none(verdict, "language"),
+        revision=_text_or_none(verdict, "revision"),
         **read_scores(verdict),
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +15,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from tests.conftest import RELATIVE, TINY, WORDS
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.token_head import TokenHead
 from trivet.records import BundleError, ConfigError
+from trivet.training import initialization
 from trivet.training.initialization import initial_model
 
 TEXTS = ["The old mill was built in 1817.", "Who had a lamp? [SEP] x", "", "Où est le pont 🌉 ?"]
@@ -96,3 +101,84 @@ def test_an_altered_bundle_is_refused_by_name(weights_bundle: Path) -> None:
     (weights_bundle / "encoder.json").write_text(json.dumps(encoder), encoding="utf-8")
     with pytest.raises(BundleError, match=r"encoder\.json"):
         initial_model(str(weights_bundle), "bundle", "weakest_sentence")
+
+
+def as_word_list(folder: Path) -> None:
+    vocabulary = json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"]
+    words = sorted(vocabulary, key=lambda word: int(vocabulary[word]))
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+
+
+def test_a_word_list_is_converted(tmp_path: Path, bert_checkpoint: Path) -> None:
+    folder = Path(shutil.copytree(bert_checkpoint, tmp_path / "checkpoint"))
+    as_word_list(folder)
+    (folder / "tokenizer.json").unlink()
+    _, tokenizer = initial_model(str(folder), "plain", "weakest_sentence")
+    assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
+
+
+@pytest.fixture
+def sentencepiece_checkpoint(tmp_path: Path) -> Path:
+    """Save a tiny DeBERTa with a SentencePiece model as its only vocabulary."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    special = {"pad": (0, "[PAD]"), "bos": (1, "[CLS]"), "eos": (2, "[SEP]"), "unk": (3, "[UNK]")}
+    settings: dict[str, Any] = {f"{name}_id": place for name, (place, _) in special.items()}
+    settings |= {f"{name}_piece": piece for name, (_, piece) in special.items()}
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(WORDS)] * 3),
+        model_writer=written,
+        vocab_size=150,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **settings,
+    )
+    (tmp_path / "spm.model").write_bytes(written.getvalue())
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue()).get_piece_size()
+    sizes = TINY | RELATIVE | {"vocab_size": pieces + 1, "pooler_hidden_size": 16}
+    model = transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes))
+    model.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_sentencepiece_model_is_converted(sentencepiece_checkpoint: Path) -> None:
+    _, tokenizer = initial_model(str(sentencepiece_checkpoint), "plain", "weakest_sentence")
+    (segment,) = tokenizer.encode(["the bridge crosses the river"])
+    text = "the bridge crosses the river"
+    assert "".join(text[start:end] for start, end in segment.offsets) == text.replace(" ", "")
+    assert segment.ids.min() > 2  # no special token
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (None, r"has no readable tokenizer: nothing to convert|has 5 ids|a file is missing"),
+        (
+            "sentencepiece",
+            r"converting another file needs sentencepiece; .*pip install '.\[train\]'",
+        ),
+    ],
+)
+def test_what_cannot_be_converted_is_refused(
+    tmp_path: Path,
+    bert_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str | None,
+    message: str,
+) -> None:
+    folder = Path(shutil.copytree(bert_checkpoint, tmp_path / "checkpoint"))
+    (folder / "tokenizer.json").unlink()
+    if missing is not None:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise ValueError("nothing to convert")
+
+        find = importlib.util.find_spec
+        monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
+        monkeypatch.setattr(
+            initialization.importlib.util,
+            "find_spec",
+            lambda name: None if name == missing else find(name),
+        )
+    with pytest.raises(ConfigError, match=message):
+        initial_model(str(folder), "plain", "weakest_sentence")

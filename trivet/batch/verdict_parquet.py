@@ -115,7 +115,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "texts": pa.struct([("question", text), ("contexts", pa.list_(text)), ("response", text)]),
     }
     counts = ("windows", "window_size", "cut_question_tokens", "response_chunks")
-    types |= dict.fromkeys((*counts, "replaced_characters"), whole)
+    types |= dict.fromkeys((*counts, "replaced_characters"), whole) | {"revision": text}
     by_kind = {"int": whole, "float": number, "bool": truth, "text": text}
     there = [name for name in ("row", *FIELDS, "error") if name in names and name != "metadata"]
     columns = [(name, types.get(name, number)) for name in there]

@@ -16,12 +16,14 @@ This module does not import torch; ``bundle.weights`` loads the weights.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "EMBEDDED_BUNDLE",
     "Bundle",
     "BundleInfo",
     "CalibrationInfo",
@@ -61,11 +64,10 @@ __all__ = [
     "TrainingInfo",
     "WindowInfo",
     "add_files",
+    "check_folder",
     "read_bundle",
     "write_bundle",
 ]
-
-EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
 
 INFO_NAME = "bundle.json"
 TOKENIZER_NAME = "tokenizer.json"
@@ -106,11 +108,27 @@ _OWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files match its manifest."""
+    """A bundle whose files match its manifest.
+
+    Attributes:
+        revision: Commit of a bundle from the hub.
+        read_only: Whether the folder belongs to a package or to the hub's cache.
+    """
 
     folder: Path
     info: BundleInfo
     manifest: Manifest
+    revision: str | None = None
+    read_only: bool = False
+
+    def check_writable(self) -> None:
+        """Refuse to change the files of a package or of the hub's cache.
+
+        Raises:
+            BundleError: The bundle is read only.
+        """
+        if self.read_only:
+            raise BundleError(f"{self.folder}: this bundle is read only; give a folder with --out")
 
     def has(self, name: str) -> bool:
         """Return whether the bundle holds the file ``name``."""
@@ -182,9 +200,10 @@ def add_files(
     ``info`` replaces ``bundle.json``; files named in ``without`` are removed if present.
 
     Raises:
-        BundleError: The bundle is damaged, or a name is refused.
+        BundleError: The bundle is damaged or read only, or a name is refused.
     """
     bundle = read_bundle(folder)
+    bundle.check_writable()
     folder = bundle.folder
     (folder / MANIFEST_NAME).unlink()
     for name in without & bundle.manifest.files.keys():
@@ -192,17 +211,18 @@ def add_files(
     _fill(folder, info or bundle.info, files)
 
 
-def read_bundle(folder: Path) -> Bundle:
+def read_bundle(name: str | os.PathLike[str]) -> Bundle:
     """Check a bundle's files and read its description, without opening weights or graphs.
 
-    The path ``embedded`` names the bundle inside the package.
+    Args:
+        name: Folder or name of the bundle, as ``hub.locate`` takes it.
 
     Raises:
-        BundleError: A file is missing, altered, unknown or inconsistent; the message names it.
+        BundleError: The bundle cannot be found, or a file is missing, altered, unknown or
+            inconsistent; the message names it.
     """
-    if folder == Path(EMBEDDED_BUNDLE.name):
-        folder = EMBEDDED_BUNDLE
-    manifest = check_manifest(folder)
+    folder, revision, read_only = locate(name)
+    manifest = check_manifest(folder, folder.parent.parent if revision else None)
     for name in (INFO_NAME, TOKENIZER_NAME):
         if name not in manifest.files:
             raise BundleError(f"{folder}: {name} is missing; every bundle needs one")
@@ -222,19 +242,29 @@ def read_bundle(folder: Path) -> Bundle:
         raise BundleError(
             f"{folder}: {ENCODER_NAME} is missing; {WEIGHTS_NAME} cannot be loaded without it"
         )
-    return Bundle(folder=folder, info=info, manifest=manifest)
+    return Bundle(folder, info, manifest, revision, read_only)
 
 
-def _clear(folder: Path) -> None:
-    """Empty ``folder`` for a new bundle, manifest first; refuse files of other origin."""
-    folder.mkdir(parents=True, exist_ok=True)
+def check_folder(folder: Path) -> None:
+    """Check that a new bundle may be written into a folder.
+
+    Raises:
+        BundleError: It holds files that belong to no bundle.
+    """
     own = _OWN_NAMES | _listed_in(folder / MANIFEST_NAME)
-    others = sorted(path.name for path in folder.iterdir() if path.name not in own)
+    present = folder.iterdir() if folder.exists() else ()
+    others = sorted(path.name for path in present if path.name not in own)
     if others:
         raise BundleError(
             f"{folder}: holds {', '.join(others[:5])}, which is not part of a bundle; "
             "give an empty or a new folder"
         )
+
+
+def _clear(folder: Path) -> None:
+    """Empty ``folder`` for a new bundle, manifest first; refuse files of other origin."""
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST_NAME).unlink(missing_ok=True)
     for path in folder.iterdir():
         path.unlink()

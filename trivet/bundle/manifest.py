@@ -79,17 +79,31 @@ def write_manifest(folder: Path) -> None:
     (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
 
 
-def check_manifest(folder: Path) -> Manifest:
+def check_manifest(folder: Path, links_into: Path | None = None) -> Manifest:
     """Compare every file of ``folder`` with its manifest, and return the manifest.
+
+    Args:
+        folder: Folder of a bundle.
+        links_into: Folder that the files may be links into, as in the cache of the hub; files that
+            the manifest does not name are ignored then.
 
     Raises:
         BundleError: The manifest is missing or unreadable, or a file is missing, unknown, a link,
             or differs in size or content. The message names the file.
     """
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder, links=links_into is not None)
     for name in manifest.files:
         check_name(name)
-    present = set(_names_in(folder))
+    if links_into is None:
+        present = set(_names_in(folder))
+    else:
+        inside = links_into.resolve()
+        found_in = {name: (folder / name).resolve() for name in manifest.files}
+        present = {
+            name
+            for name, path in found_in.items()
+            if path.is_file() and path.is_relative_to(inside)
+        }
     missing = sorted(manifest.files.keys() - present)
     if missing:
         raise BundleError(
@@ -117,12 +131,16 @@ def check_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _read_manifest(folder: Path) -> Manifest:
-    """Read and validate ``MANIFEST.json``."""
+def read_manifest(folder: Path, links: bool = False) -> Manifest:
+    """Read and validate ``MANIFEST.json``, which may be a link if ``links``.
+
+    Raises:
+        BundleError: It is missing or not a manifest.
+    """
     path = folder / MANIFEST_NAME
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such folder; a bundle is a folder with a {MANIFEST_NAME}")
-    if path.is_symlink() or not path.is_file():
+    if not path.is_file() or (path.is_symlink() and not links):
         raise BundleError(f"{path}: missing; this is not a bundle, or writing it was interrupted")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())

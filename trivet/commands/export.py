@@ -23,7 +23,7 @@ export = typer.Typer(
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
 BundleArgument = Annotated[
     Path,
-    typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights or exported graphs."),
+    typer.Argument(metavar="BUNDLE", help="Bundle with weights or graphs: a folder, or embedded."),
 ]
 OutOption = Annotated[
     Path | None,
@@ -45,7 +45,7 @@ SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 @export.command()
 def onnx(
     bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights.")
+        Path, typer.Argument(metavar="BUNDLE", help="Bundle with weights: a folder, or embedded.")
     ],
     out: OutOption = None,
     precision: Annotated[
@@ -191,11 +191,13 @@ def _with_graphs(
 ) -> Path:
     """Write the graphs if the bundle has weights; return the folder that holds the graphs.
 
-    A bundle without weights was exported elsewhere, for a machine with a GPU for example.
+    A bundle with an fp32 graph and no weights was exported elsewhere, for a machine with a GPU for
+    example. Weights are read back from an int8 graph alone.
     """
-    from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
+    from trivet.bundle.bundle import GRAPH_NAME, WEIGHTS_NAME, read_bundle
 
-    if not read_bundle(bundle).has(WEIGHTS_NAME):
+    found = read_bundle(bundle)
+    if found.has(GRAPH_NAME) and not found.has(WEIGHTS_NAME):
         return bundle
     _write_graphs(bundle, out, keep, form, threads)
     return out or bundle

@@ -19,7 +19,7 @@ def info(bundle: BundleOption = None) -> None:
     from trivet.report import terminal
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)
-    terminal.show(render_info(found.info, str(found.folder), describe_devices()))
+    terminal.show(render_info(found.info, str(found.folder), describe_devices(), found.revision))
 
 
 def describe_devices() -> list[tuple[str, str]]:
@@ -60,7 +60,10 @@ def _offered(onnxruntime: Any) -> list[str]:
 
 
 def render_info(
-    info: BundleInfo, folder: str, devices: Sequence[tuple[str, str]] = ()
+    info: BundleInfo,
+    folder: str,
+    devices: Sequence[tuple[str, str]] = (),
+    revision: str | None = None,
 ) -> RenderableType:
     """Return facts and scores in sections, for a terminal of 80 columns."""
     from rich.console import Group
@@ -78,6 +81,7 @@ def render_info(
         "Model": [
             ("name", info.name),
             ("folder", folder),
+            *([("revision", revision)] if revision else []),
             ("encoder", f"{encoder.source} ({encoder.licence}), {encoder.layers} layers"),
             ("heads", ", ".join(info.heads)),
             ("faithfulness", info.faithfulness),

@@ -16,7 +16,10 @@ DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, INTERRUPTED = 5, 6, 7, 8, 9, 130
 
 BundleOption = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Bundle; default: embedded, the one in trivet."),
+    typer.Option(
+        metavar="FOLDER|NAME",
+        help="Bundle: a folder, or org/name[@revision] on the hub; default: embedded.",
+    ),
 ]
 ThreadsOption = Annotated[
     int | None,

@@ -16,7 +16,6 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
@@ -78,7 +77,8 @@ class Evaluator:
         """Load a bundle; every file is checked and the backend passes a self-test first.
 
         Args:
-            bundle: Folder of a bundle; ``None`` or ``embedded`` means the one in the package.
+            bundle: Folder of a bundle, or ``org/name`` or ``org/name@revision`` on the hub;
+                ``None`` or ``embedded`` means the one in the package.
             threads: Threads of the backend; ``None`` means one for each core.
             precision: ``int8`` or ``fp32``, on a GPU also ``bf16`` or ``fp16``; ``None`` means the
                 fastest graph of the bundle.
@@ -99,7 +99,7 @@ class Evaluator:
             BundleError: The bundle is refused; the message names the file.
             ValueError: ``threads`` is below 1.
         """
-        self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE if bundle is None else Path(bundle))
+        self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE if bundle is None else bundle)
         tokenizer = load_tokenizer(self.bundle)
         self.backend, self.precision = (
             load_backend(self.bundle, threads, precision, backend, None, device)
@@ -290,7 +290,10 @@ class Evaluator:
                 continue
             try:
                 outputs = next(answers).join(info.faithfulness)
-                outcomes.append(reading(each, outputs, thresholds))
+                outcome = reading(each, outputs, thresholds)
+                if self.bundle.revision and isinstance(outcome, Evaluation):
+                    outcome = replace(outcome, revision=self.bundle.revision)
+                outcomes.append(outcome)
             except BackendError as error:
                 outcomes.append(error)
         return outcomes

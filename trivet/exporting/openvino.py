@@ -97,6 +97,7 @@ def export_openvino(
             bundle is unchanged then.
     """
     bundle = read_bundle(folder)
+    bundle.check_writable()
     fp32 = OnnxRuntimeBackend(bundle.path(GRAPH_NAME), threads)
     bundle.path(INT8_NAME)
     openvino = load_openvino()

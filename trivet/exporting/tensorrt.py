@@ -88,6 +88,7 @@ def export_tensorrt(
             differ too much. Nothing is kept then.
     """
     bundle = read_bundle(folder)
+    bundle.check_writable()
     graphs = find_graphs(bundle, precision)
     target, cache = find_target(), EngineCache()
     profiles = make_profiles(bundle.info.window.size)

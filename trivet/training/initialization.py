@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib.util
 from typing import Any, Literal, cast
 
 from torch import Tensor
@@ -18,6 +18,9 @@ from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, attention_dropout_key
 from trivet.records import ConfigError
+
+_CONVERTERS = ("sentencepiece", "google.protobuf")
+_LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padding
 
 
 def initial_model(
@@ -42,7 +45,7 @@ def initial_model(
         BundleError: The bundle is refused.
     """
     if init == "bundle":
-        bundle = read_bundle(Path(name))
+        bundle = read_bundle(name)
         _check_trunk(bundle.info, name, trunk, shared_layers)
         changed: dict[str, Any] = {
             "faithfulness": faithfulness,
@@ -74,7 +77,7 @@ def initial_model(
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
     if exact_match:
         model.add_exact_match()
-    tokenizer = _read_tokenizer(name)
+    tokenizer = _read_tokenizer(name, int(model.trunk.config.vocab_size))
     if split_digits:
         tokenizer.split_digits()
     return model, tokenizer
@@ -110,13 +113,33 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
     return state, config.label2id
 
 
-def _read_tokenizer(name: str) -> SegmentTokenizer:
+def _read_tokenizer(name: str, vocab_size: int) -> SegmentTokenizer:
+    """Read a tokenizer, converting a SentencePiece model or a word list if it has no other file.
+
+    The bundle holds the result as its ``tokenizer.json``, so it is converted once.
+    """
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {error}") from error
+    except (ImportError, OSError, ValueError) as error:
+        missing = [each for each in _CONVERTERS if importlib.util.find_spec(each) is None]
+        if missing:
+            raise ConfigError(
+                f"encoder.name: {name!r} has no readable tokenizer.json, and converting another "
+                f"file needs {' and '.join(missing)}; in a clone of trivet: pip install '.[train]'"
+            ) from error
+        said = str(error).strip().splitlines()[0]
+        raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {said}") from error
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(
-            f"encoder.name: {name!r} has no fast tokenizer; offsets need a tokenizer.json"
+            f"encoder.name: {name!r} has a tokenizer that cannot be converted to a tokenizer.json, "
+            "which offsets need"
         )
-    return SegmentTokenizer(tokenizer.backend_tokenizer)
+    found = SegmentTokenizer(tokenizer.backend_tokenizer)
+    # Without any file of a vocabulary the library returns the special tokens alone.
+    if not _LEAST_SHARE * vocab_size <= found.vocab_size <= vocab_size:
+        raise ConfigError(
+            f"encoder.name: the tokenizer of {name!r} has {found.vocab_size} ids and the encoder "
+            f"{vocab_size}; a file is missing (tokenizer.json, vocab.txt or spm.model), or it "
+            "belongs to another model"
+        )
+    return found

@@ -31,7 +31,7 @@ def provenance(
     """Return the training record, including the data of the bundle that training started from."""
     data: dict[str, DataInfo] = {}
     if config.encoder.init is Init.bundle:
-        before = read_bundle(Path(config.encoder.name)).info.training
+        before = read_bundle(config.encoder.name).info.training
         command = f"{before.command} && {command}"
         used = [*before.data, *used]
     for info in used:  # steps repeat the rows of a set: keep the largest number

@@ -1,0 +1,139 @@
+"""Bundles by name: a folder, a bundle of an installed package, or a repository of the hub.
+
+The hub is that of Hugging Face, through its library and its cache. A bundle from there holds plain
+data, safetensors and ONNX only, and every file is checked against its manifest.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from trivet.bundle.manifest import MANIFEST_NAME, Manifest, check_name, read_manifest
+from trivet.records import BundleError
+
+EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
+BASE_PACKAGE = "trivet_base"
+
+_HUB_NAME = re.compile(
+    r"(?!.*\.\.)([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?", re.ASCII
+)
+_HUB_SUFFIXES = frozenset({".json", ".md", ".txt", ".safetensors", ".onnx", ""})
+
+
+class Located(NamedTuple):
+    """A bundle's folder.
+
+    Attributes:
+        revision: Commit of a bundle from the hub.
+        read_only: Whether the folder belongs to a package or to the hub's cache.
+    """
+
+    folder: Path
+    revision: str | None
+    read_only: bool
+
+
+def locate(name: str | os.PathLike[str]) -> Located:
+    """Return the folder of a bundle, downloading it if necessary.
+
+    Args:
+        name: A folder; ``embedded``, the bundle of this package; ``base``, that of the package
+            ``trivet_base``; or a repository of the hub, ``org/name`` or ``org/name@revision``.
+
+    Raises:
+        BundleError: The package or the repository cannot be found, or it holds no bundle.
+    """
+    folder, text = Path(name), os.fspath(name)
+    if text == EMBEDDED_BUNDLE.name:
+        return Located(EMBEDDED_BUNDLE, None, True)
+    if text == "base" and not folder.exists():
+        return Located(_base_folder(), None, True)
+    if not folder.exists() and (found := _HUB_NAME.fullmatch(text)):
+        folder = _download(text, found[1], found[2])
+    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
+        return Located(folder, folder.name, True)  # the layout of the hub's cache
+    return Located(folder, None, False)
+
+
+def check_hub_files(name: str, manifest: Manifest) -> None:
+    """Refuse files that the hub's bundles may not hold, such as engines.
+
+    Raises:
+        BundleError: There is such a file; the message names it.
+    """
+    for file in manifest.files:
+        check_name(file)
+        if Path(file).suffix not in _HUB_SUFFIXES:
+            raise BundleError(
+                f"{name}: {file} is refused: a bundle on the hub holds weights as safetensors and "
+                "graphs as ONNX only; export engines on the machine that runs them"
+            )
+
+
+def import_hub(name: str) -> ModuleType:
+    """Return the library ``huggingface_hub``.
+
+    Raises:
+        BundleError: It is not installed; the message begins with ``name``.
+    """
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError as error:
+        raise BundleError(
+            f"{name}: a name on the hub needs huggingface_hub, which is not installed; in a clone "
+            "of trivet: pip install '.[hub]'"
+        ) from error
+    return huggingface_hub
+
+
+def explain_hub_error(name: str, error: Exception) -> BundleError:
+    """Return what an error of the hub's library means for the user, in one sentence."""
+    from huggingface_hub import errors
+
+    reasons: dict[type[Exception], str] = {
+        errors.LocalEntryNotFoundError: "the hub cannot be reached, and its cache has no such file",
+        errors.RevisionNotFoundError: "the repository on the hub has no such revision",
+        errors.GatedRepoError: "the repository on the hub is gated; set HF_TOKEN",
+        errors.RepositoryNotFoundError: "no such repository on the hub; a private one needs "
+        "HF_TOKEN",
+        errors.EntryNotFoundError: f"the repository on the hub lacks {MANIFEST_NAME} or a file of "
+        "it, so it is not a bundle",
+        errors.HFValidationError: "not a name of the hub",
+    }
+    for kind, reason in reasons.items():
+        if isinstance(error, kind):
+            return BundleError(f"{name}: {reason}")
+    said = str(error).strip().splitlines() or [type(error).__name__]
+    return BundleError(f"{name}: the hub cannot be used: {said[0]}")
+
+
+def _base_folder() -> Path:
+    found = importlib.util.find_spec(BASE_PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise BundleError(
+            f"base: the package {BASE_PACKAGE} is not installed; it holds the bundle `base`"
+        )
+    return Path(found.submodule_search_locations[0]) / "bundle"
+
+
+def _download(name: str, repository: str, revision: str | None) -> Path:
+    """Return the cache's folder of a revision after downloading the files of its manifest."""
+    hub = import_hub(f"{name}: no such folder")
+    try:
+        file = hub.hf_hub_download(repository, MANIFEST_NAME, revision=revision)
+        folder = Path(file).parent
+        manifest = read_manifest(folder, links=True)
+        check_hub_files(name, manifest)
+        files = [MANIFEST_NAME, *manifest.files]
+        hub.snapshot_download(repository, revision=folder.name, allow_patterns=files)
+    except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, BundleError):
+            raise
+        raise explain_hub_error(name, error) from error
+    return folder

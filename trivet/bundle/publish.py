@@ -1,0 +1,60 @@
+"""Publish a bundle on the hub, in one commit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from trivet.bundle.bundle import CARD_NAME, read_bundle
+from trivet.bundle.hub import check_hub_files, explain_hub_error, import_hub
+from trivet.bundle.manifest import MANIFEST_NAME, FileRecord
+from trivet.bundle.model_card import render_card
+
+_KEPT = frozenset({".gitattributes"})
+_LICENCES = frozenset({"apache-2.0", "mit"})  # names that the hub knows; all others are "other"
+
+
+def publish(bundle: str | os.PathLike[str], repository: str, private: bool = False) -> str:
+    """Make a repository hold exactly a bundle's files, and return the commit.
+
+    The model card gets the hub's header and the repository's name. An interrupted call leaves the
+    repository as it was.
+
+    Args:
+        bundle: Folder or name of the bundle.
+        repository: ``org/name`` on the hub; created if there is none.
+        private: Whether a new repository is private.
+
+    Raises:
+        BundleError: The bundle is refused or holds files that the hub's bundles may not, or the
+            hub cannot be reached or refuses.
+    """
+    found = read_bundle(bundle)
+    check_hub_files(str(bundle), found.manifest)
+    hub = import_hub(repository)
+    licence = found.info.encoder.licence.lower()
+    header = {
+        "library_name": "trivet",
+        "license": licence if licence in _LICENCES else "other",
+        "tags": "[rag, hallucination-detection, faithfulness]",
+    }
+    lines = "".join(f"{key}: {value}\n" for key, value in header.items())
+    body = render_card(found.info).replace("path/to/this/folder", repository)
+    card = f"---\n{lines}---\n\n{body}".encode()
+    record = FileRecord(size=len(card), sha256=hashlib.sha256(card).hexdigest())
+    files = found.manifest.files | {CARD_NAME: record}
+    manifest = found.manifest.model_copy(update={"files": files})
+    content = {name: found.folder / name for name in files} | {
+        CARD_NAME: card,
+        MANIFEST_NAME: (manifest.model_dump_json(indent=2) + "\n").encode(),
+    }
+    try:
+        api = hub.HfApi()
+        api.create_repo(repository, private=private, exist_ok=True)
+        old = set(api.list_repo_files(repository)) - content.keys() - _KEPT
+        changes = [hub.CommitOperationAdd(name, each) for name, each in sorted(content.items())]
+        changes += [hub.CommitOperationDelete(name) for name in sorted(old)]
+        message = f"{found.info.name}, written by trivet {found.info.package_version}"
+        return str(api.create_commit(repository, changes, commit_message=message).oid)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise explain_hub_error(repository, error) from error
