@@ -19,7 +19,7 @@ from trivet.bundle.bundle import EMBEDDED_BUNDLE, add_files, read_bundle
 from trivet.bundle.hub import locate
 from trivet.bundle.publish import publish
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BundleError, RagExample
+from trivet.records import BundleError, Evaluation, RagExample
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -60,6 +60,7 @@ def test_verdicts_record_the_revision(
 ) -> None:
     (named,) = Evaluator("mill/judge", 1).evaluate_many([rag_example])
     (plain,) = Evaluator(tiny_bundle, 1).evaluate_many([rag_example])
+    assert isinstance(named, Evaluation) and isinstance(plain, Evaluation)
     assert (named.to_dict()["revision"], plain.to_dict()["revision"]) == (COMMIT, None)
     assert {**named.to_dict(), "revision": None} == plain.to_dict()
 

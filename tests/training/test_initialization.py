@@ -16,10 +16,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import RELATIVE, TINY, WORDS
+from trivet.bundle.bundle import read_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.token_head import TokenHead
 from trivet.records import BundleError, ConfigError
-from trivet.training import initialization
 from trivet.training.initialization import initial_model
 
 TEXTS = ["The old mill was built in 1817.", "Who had a lamp? [SEP] x", "", "Où est le pont 🌉 ?"]
@@ -103,6 +103,16 @@ def test_an_altered_bundle_is_refused_by_name(weights_bundle: Path) -> None:
         initial_model(str(weights_bundle), "bundle", "weakest_sentence")
 
 
+def test_training_starts_from_the_embedded_model() -> None:
+    model, tokenizer = initial_model("embedded", "bundle", "weakest_sentence", head_dropout=0.2)
+    bundle = read_bundle("embedded")
+    assert (model.dropout, model.trunk.config.num_hidden_layers) == (
+        0.2,
+        bundle.info.encoder.layers,
+    )
+    assert tokenizer.vocab_size == int(model.trunk.config.vocab_size)
+
+
 def as_word_list(folder: Path) -> None:
     vocabulary = json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"]
     words = sorted(vocabulary, key=lambda word: int(vocabulary[word]))
@@ -176,7 +186,7 @@ def test_what_cannot_be_converted_is_refused(
         find = importlib.util.find_spec
         monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
         monkeypatch.setattr(
-            initialization.importlib.util,
+            importlib.util,
             "find_spec",
             lambda name: None if name == missing else find(name),
         )
