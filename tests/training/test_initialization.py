@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import json
 import shutil
 from pathlib import Path
@@ -130,24 +129,16 @@ def test_a_word_list_is_converted(tmp_path: Path, bert_checkpoint: Path) -> None
 @pytest.fixture
 def sentencepiece_checkpoint(tmp_path: Path) -> Path:
     """Save a tiny DeBERTa with a SentencePiece model as its only vocabulary."""
-    sentencepiece = pytest.importorskip("sentencepiece")
-    special = {"pad": (0, "[PAD]"), "bos": (1, "[CLS]"), "eos": (2, "[SEP]"), "unk": (3, "[UNK]")}
-    settings: dict[str, Any] = {f"{name}_id": place for name, (place, _) in special.items()}
-    settings |= {f"{name}_piece": piece for name, (_, piece) in special.items()}
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([" ".join(WORDS)] * 3),
-        model_writer=written,
-        vocab_size=150,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **settings,
-    )
-    (tmp_path / "spm.model").write_bytes(written.getvalue())
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue()).get_piece_size()
-    sizes = TINY | RELATIVE | {"vocab_size": pieces + 1, "pooler_hidden_size": 16}
-    model = transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes))
-    model.save_pretrained(tmp_path)
+    schema = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
+    model = schema.ModelProto()
+    model.trainer_spec.model_type = 1  # Unigram
+    model.trainer_spec.unk_id = 3
+    kinds = {"[PAD]": 3, "[CLS]": 3, "[SEP]": 3, "[UNK]": 2} | {f"▁{word}": 1 for word in WORDS}
+    for piece, kind in kinds.items():
+        model.pieces.add(piece=piece, score=-4.0 if kind == 1 else 0.0, type=kind)
+    (tmp_path / "spm.model").write_bytes(model.SerializeToString())
+    sizes = TINY | RELATIVE | {"vocab_size": len(kinds) + 1, "pooler_hidden_size": 16}
+    transformers.DebertaV2Model(transformers.DebertaV2Config(**sizes)).save_pretrained(tmp_path)
     return tmp_path
 
 
@@ -156,7 +147,7 @@ def test_a_sentencepiece_model_is_converted(sentencepiece_checkpoint: Path) -> N
     (segment,) = tokenizer.encode(["the bridge crosses the river"])
     text = "the bridge crosses the river"
     assert "".join(text[start:end] for start, end in segment.offsets) == text.replace(" ", "")
-    assert segment.ids.min() > 2  # no special token
+    assert segment.ids.min() > 3  # neither special nor unknown
 
 
 @pytest.mark.parametrize(
