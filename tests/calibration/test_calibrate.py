@@ -38,7 +38,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.architecture import HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import HEADS, RagModel
-from trivet.records import BundleError, DataError
+from trivet.records import DataError
 from trivet.training.initialization import initial_model
 from trivet.training.trained_bundle import provenance, write_trained
 
@@ -165,17 +165,6 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
         support = joined["support"].sentences[own["support"]].tolist()
         answered = found.sentence_support[0, : len(support)].tolist()
         assert answered == pytest.approx(support, abs=2e-5)
-
-
-def test_out_is_the_bundle_calibrated_in_place(bundle: Path, data: Path, tmp_path: Path) -> None:
-    before, out = read_bundle(bundle), tmp_path / "out"
-    found = calibrate(bundle, [f"jsonl:{data}"], "all", out=out)
-    assert read_bundle(bundle) == before
-    again = calibrate(bundle, [f"jsonl:{data}"], "all")
-    assert (read_bundle(out).info, found) == (read_bundle(bundle).info, again)
-    out.joinpath("notes.doc").touch()
-    with pytest.raises(BundleError, match=r"holds notes\.doc, which is not part of a bundle"):
-        calibrate(bundle, [f"jsonl:{data}"], "all", out=out)
 
 
 @pytest.mark.parametrize(

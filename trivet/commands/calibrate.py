@@ -145,17 +145,17 @@ def calibrate(
         rule=Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior),
         lexical_overlap=lexical_overlap,
     )
-    if out is not None:
-        from trivet.bundle.bundle import read_bundle
-
-        if out.exists():
-            raise typer.BadParameter(f"--out {out} exists already; choose another folder")
-        bundle = shutil.copytree(read_bundle(bundle).folder, out)
+    if out is not None and out.exists():
+        raise typer.BadParameter(f"--out {out} exists already; choose another folder")
     if thresholds_only:
+        if out is not None:
+            from trivet.bundle.bundle import read_bundle
+
+            bundle = shutil.copytree(read_bundle(bundle).folder, out)
         chosen = choose_thresholds(bundle, data, split, choices)
         print("\n".join(lines((), chosen)))
     else:
-        found = fit_heads(bundle, data, split, choices)
+        found = fit_heads(bundle, data, split, choices, out)
         chosen = found.chosen
         print("\n".join(lines(found.reports, chosen)))
         if report is not None:
