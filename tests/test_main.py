@@ -22,7 +22,16 @@ import trivet
 from tests.judges import outputs_of
 from trivet.__main__ import app, main
 from trivet.backends.graph_choice import LoadedBackend
-from trivet.bundle.bundle import BundleInfo, GraphInfo, Thresholds, write_bundle
+from trivet.bundle.bundle import (
+    TEXTS_NAME,
+    BundleInfo,
+    GraphInfo,
+    Thresholds,
+    add_files,
+    write_bundle,
+)
+from trivet.data.labelled.leaks import text_digests
+from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
@@ -231,6 +240,31 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
     assert code == 1
     assert "1 evaluated, 1 failed" in err
+
+
+def test_rows_that_share_no_text_with_training_are_also_measured_alone(
+    call: Call, bundle: Path, tmp_path: Path
+) -> None:
+    good = {**GOOD, "labels": {"unsupported": []}, "source": "mine"}
+    other = {**good, "contexts": ["The ferry is old and painted red."], "question": "What ferry?"}
+    rows = [{**(other if n % 4 else good), "id": str(n), "group": str(n)} for n in range(8)]
+    file, report = write_rows(tmp_path / "rows.jsonl", *rows), tmp_path / "figures.json"
+    words = ["test", "--data", f"jsonl:{file}", "--bundle", bundle, "--json", report]
+    _, _, err = call(*words)
+    assert "leaks: not known, because the bundle has no record of its training texts" in err
+    trained, _ = load_source(f"jsonl:{write_rows(tmp_path / 'trained.jsonl', rows[0])}")
+    add_files(bundle, {TEXTS_NAME: "\n".join(text_digests(trained)).encode()})
+    code, out, err = call(*words, "--html", tmp_path / "page.html")
+    assert code == 0, err
+    assert "leaks: 2 of 8 rows share a text with training rows" in err
+    assert "mine, leak-free" in out
+    assert "Leak-free rows" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    counts = {
+        figure["rows"]: figure["n"]
+        for figure in json.loads(report.read_bytes())["figures"]
+        if figure["measure"] == "hallucination_accuracy"
+    }
+    assert counts == {None: 8, "leak-free": 6}
 
 
 def test_info_shows_the_bundle_and_version_the_package(call: Call, bundle: Path) -> None:

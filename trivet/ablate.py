@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from trivet.ablation.run import BEGUN, Rows, finish, state_of
 from trivet.ablation.scores import load_rows
 from trivet.data.labelled.sources import load_source
 from trivet.records import ConfigError
+from trivet.train import load_training_rows
 
 logger = logging.getLogger(__name__)
 
@@ -82,27 +84,23 @@ def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
 
 
 def _refuse_taught_groups(runs: Sequence[Run], rows: Rows) -> None:
-    """Refuse test rows of source documents that a run is trained on."""
+    """Refuse test rows of source documents that a run is trained on in spite of ``data.test``."""
     measured = {(one.source, one.group) for label in rows for one in rows[label]}
-    known: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    load = functools.cache(load_source)
+    checked: set[str] = set()
     for run in runs:
-        for source in run.config.data.train:
-            place = (source.spec, source.split)
-            if place not in known:
-                known[place] = {(one.source, one.group) for one in load_source(*place)[0]}
-            prefixes = tuple(source.only) or ("",)
-            shared = sorted(
-                (name, group)
-                for name, group in known[place] & measured
-                if name.startswith(prefixes)
+        if (data := f"{run.config.data} {run.seed}") in checked:
+            continue
+        checked.add(data)
+        trained = load_training_rows(run.config, load)[0]
+        shared = sorted({(one.source, one.group) for one in trained} & measured)
+        if shared:
+            name, group = shared[0]
+            raise ConfigError(
+                f"{run.name}: {len(shared)} groups of the test rows are trained on, first "
+                f"{group!r} of {name}; name the test rows in data.test, which leaves their groups "
+                "out of training, or measure on another split"
             )
-            if shared:
-                name, group = shared[0]
-                raise ConfigError(
-                    f"{run.name}: {len(shared)} groups of the test rows are in {source.spec} "
-                    f"{source.split!r}, which is trained on, first {group!r} of {name}; measure on "
-                    "another split"
-                )
 
 
 def _one_by_one(grid: Grid, runs: Sequence[Run], rows: Rows, command: str) -> Iterator[Failure]:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from trivet.bundle.bundle import (
+    TEXTS_NAME,
     TOKENIZER_NAME,
     CalibrationInfo,
     add_files,
@@ -163,6 +164,7 @@ def calibrate(
         tokenizer.to_json(),
         weights=model.cpu().state_dict(),
         encoder_config=model.architecture(),
+        extra=bundle.contents(TEXTS_NAME),
     )
     return Calibrated(info, reports, chosen)
 

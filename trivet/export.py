@@ -35,6 +35,7 @@ from trivet.bundle.bundle import (
     OPENVINO_WEIGHTS_NAME,
     PARITY_NAME,
     SELF_TEST_NAME,
+    TEXTS_NAME,
     TOKENIZER_NAME,
     WEIGHTS_NAME,
     Bundle,
@@ -156,7 +157,7 @@ def export_onnx(
             add_files(folder, files, info, without=_FILES - files.keys())
         else:
             tokenizer = bundle.path(TOKENIZER_NAME).read_text(encoding="utf-8")
-            write_bundle(out, info, tokenizer, extra=files)
+            write_bundle(out, info, tokenizer, extra=files | bundle.contents(TEXTS_NAME))
     logger.info("exported %s to %s: worst differences %s", folder, out or folder, report.worst)
     return report
 

@@ -7,7 +7,7 @@ import logging
 import platform
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,8 @@ from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_con
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.datamodule import Item, Prepare, RagData, collate_items, prepare
+from trivet.data.labelled.leaks import Leaks, drop_leaks, text_digests
+from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows, WindowSettings
@@ -42,9 +44,12 @@ from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
 from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
-from trivet.training.trained_bundle import provenance, write_trained
+from trivet.training.trained_bundle import provenance, training_texts, write_trained
 
 logger = logging.getLogger(__name__)
+
+Load = Callable[[str, str], tuple[list[LabelledExample], SourceReport]]
+"""``load_source``, or a form of it that remembers what it has read."""
 
 # Warnings of Lightning without meaning here: items need no workers, and resumed runs find files.
 _EXPECTED = (
@@ -80,7 +85,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
     model, tokenizer = _initial_model(config)
     refuse_too_large(config, model)
-    items, dev, used, lay_out = _prepared_rows(config, model, tokenizer)
+    items, dev, used, leaks, lay_out = _prepared_rows(config, model, tokenizer)
     choosing = _threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
@@ -136,8 +141,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
         thresholds = _choose(training, choosing, tokenizer.special.pad)
     model.cpu()
-    training_info = provenance(config, used, command, trainer.global_step)
-    write_trained(bundle, model, tokenizer, config, thresholds, training_info)
+    training_info = provenance(config, used, leaks, command, trainer.global_step)
+    texts = training_texts(config, text_digests(item.labelled for item in items))
+    write_trained(bundle, model, tokenizer, config, thresholds, training_info, texts)
     return bundle
 
 
@@ -150,7 +156,7 @@ def plan(config: TrainConfig) -> str:
     """
     model, tokenizer = _initial_model(config)
     estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
-    items, dev, _, _ = _prepared_rows(config, model, tokenizer)
+    items, dev, _, leaks, _ = _prepared_rows(config, model, tokenizer)
     budget, devices = config.optim.batch_windows, config.run.devices
     batches = WindowBatches([item.layout for item in items], budget, config.run.seed)
     batches.share(0, devices)
@@ -163,6 +169,7 @@ def plan(config: TrainConfig) -> str:
             f"parameters: {estimates[True].parameters:,} ({estimates[True].trained:,} trained)",
             f"train: {len(items):,} rows, {windows[0]:,} windows an epoch, before augmentation",
             f"dev: {len(dev):,} rows, {windows[1]:,} windows",
+            *([] if leaks is None else [f"left out of train, because of data.test: {leaks}"]),
             f"steps: {len(batches):,} an epoch, {steps:,} in all",
             *describe_memory(config, estimates[False], estimates[True]),
         )
@@ -196,7 +203,7 @@ def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
 
 def _prepared_rows(
     config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
-) -> tuple[list[Item], list[Item], list[DataInfo], Prepare]:
+) -> tuple[list[Item], list[Item], list[DataInfo], Leaks | None, Prepare]:
     """Return items of train and dev, the record of the data, and the function that made them."""
     window, even = config.window, break_even(model.trunk.config)
     settings = WindowSettings(
@@ -210,11 +217,11 @@ def _prepared_rows(
     lay_out = partial(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
     )
-    taught, used = _load(config.data.train, config.run.seed)
+    taught, used, leaks = load_training_rows(config)
     items = lay_out(taught)
     dev = lay_out(_load(config.data.dev, config.run.seed)[0])
     _refuse_shared_groups(items, dev)
-    return items, dev, used, lay_out
+    return items, dev, used, leaks, lay_out
 
 
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:
@@ -238,22 +245,50 @@ def keep_freed_memory() -> None:
         logger.warning("glibc refused the malloc thresholds; training on a CPU will be slower")
 
 
+def load_training_rows(
+    config: TrainConfig, load: Load = load_source
+) -> tuple[list[LabelledExample], list[DataInfo], Leaks | None]:
+    """Return the rows to train on, the bundle's record of each data set, and what was left out.
+
+    Args:
+        config: Configuration; groups that share texts with the rows of ``data.test`` are left out.
+        load: Reads a split of a source.
+
+    Raises:
+        ConfigError: A source has no rows, or none is left.
+        DataError: A source cannot be read.
+    """
+    rows, licences = _load(config.data.train, config.run.seed, load)
+    leaks = None
+    if config.data.test:
+        test, _ = _load(config.data.test, config.run.seed, load)
+        kept, leaks = drop_leaks(rows, test)
+        logger.info("left out of train, because of %d rows in data.test: %s", len(test), leaks)
+        if not kept:
+            raise ConfigError(
+                f"data.test: each of the {len(rows)} training rows shares a group, a passage or a "
+                "question with these rows; train on other sources"
+            )
+        rows = kept
+    counts = sorted(Counter(row.source for row in rows).items())
+    return rows, [DataInfo(name=name, licence=licences[name], rows=n) for name, n in counts], leaks
+
+
 def _load(
-    sources: Sequence[SourceConfig], seed: int
-) -> tuple[list[LabelledExample], list[DataInfo]]:
-    """Return the rows of all sources, and the bundle's record of each data set."""
+    sources: Sequence[SourceConfig], seed: int, load: Load = load_source
+) -> tuple[list[LabelledExample], dict[str, str]]:
+    """Return the rows of all sources, and the licence of each data set."""
     examples: list[LabelledExample] = []
-    used: list[DataInfo] = []
+    licences: dict[str, str] = {}
     for source in sources:
-        found, _ = load_source(source.spec, source.split)
+        found, _ = load(source.spec, source.split)
         rows = choose_rows(found, source.only, source.limit, seed)
         if not rows:
             only = f" from {', '.join(source.only)}" if source.only else ""
             raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
         examples += [replace(row, weight=row.weight * source.weight) for row in rows]
-        counts = sorted(Counter(row.source for row in rows).items())
-        used += [DataInfo(name=name, licence=source.licence, rows=count) for name, count in counts]
-    return examples, used
+        licences |= {row.source: source.licence for row in rows}
+    return examples, licences
 
 
 def _refuse_shared_groups(train_items: Sequence[Item], dev: Sequence[Item]) -> None:

@@ -157,8 +157,42 @@ def test_a_run_that_fails_leaves_the_others_alone(
 
 def test_test_rows_that_are_trained_on_are_refused(make: Make, tmp_path: Path) -> None:
     taught = {"spec": f"jsonl:{tmp_path / 'train.jsonl'}", "split": "all"}
-    with pytest.raises(ConfigError, match=r"4 groups of the test rows are in .*train\.jsonl"):
+    message = r"4 groups of the test rows are trained on, first 'train0' of tiny; name the test"
+    with pytest.raises(ConfigError, match=message):
         ablate(make(test=[taught]))
+
+
+def test_a_published_test_split_is_left_out_of_training_and_measured(
+    make: Make, tmp_path: Path
+) -> None:
+    def published(number: int) -> dict[str, Any]:
+        # Four rows a group: the first three groups have passages of their own, the last shares
+        # its passage with the test rows.
+        group = number // 4
+        split = "test" if group in (0, 3) else "train"
+        kind = 9 if group in (2, 3) else group
+        contexts = [f"The mill number {kind} is old. It was built of stone.", "It is red."]
+        labelled = row(number, *PAIRS[number % 4], f"g{group}")
+        labelled["labels"]["relevant"] = labelled["labels"]["utilized"] = []
+        question = f"What of mill {number}?"
+        return labelled | {"contexts": contexts, "question": question, "split": split}
+
+    rows = tmp_path / "published.jsonl"
+    rows.write_text("\n".join(json.dumps(published(n)) for n in range(16)), encoding="utf-8")
+    spec = f"jsonl:{rows}"
+    grid = make(
+        f"data.train=[{{spec: '{spec}', split: train}}]",
+        f"data.test=[{{spec: '{spec}'}}]",
+        test=[{"spec": spec, "split": "test", "name": "published test"}],
+        axes={"optim.head_lr": [0.001]},
+        seeds=[0],
+    )
+    assert ablate(grid) == []
+    training = read_bundle(grid.runs[0].folder / "bundle").info.training
+    assert [(one.name, one.rows) for one in training.data] == [("tiny", 4)]
+    assert training.left_out is not None
+    assert (training.left_out.rows, training.left_out.passage_groups) == (4, 1)
+    assert [one.leaked for one in read_scores(grid.runs[0].folder / SCORES)] == [False] * 8
 
 
 def test_a_changed_run_is_replaced_on_request_and_a_foreign_one_never(

@@ -130,6 +130,21 @@ def test_lengths_part_the_rows_in_buckets() -> None:
     assert found["made/up, 40 tokens and more"].estimates[0].value == pytest.approx(0.4)
 
 
+def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
+    rows = [scored(n, n / 10, leaked=leaked) for n, leaked in enumerate([True, False, False])]
+    also = [dataclasses.replace(one, leaked=one.row == 1) for one in rows]
+    found = {one.source: one for one in compare_runs([rows, also])}
+    assert {name: one.n for name, one in found.items()} == {
+        "made/up": 3,
+        "made/up, leak-free rows": 1,
+    }
+    free = found["made/up, leak-free rows"]
+    assert [one.value for one in free.estimates] == pytest.approx([0.2, 0.2])
+    assert free.overall
+    unknown = [dataclasses.replace(one, leaked=None) for one in rows]
+    assert len(compare_runs([rows, unknown])) == 1
+
+
 # Against the measures of one run --------------------------------------------------------------
 
 SPANS = tuple(ContextSpan(0, start, end) for start, end in SENTENCES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +13,15 @@ from safetensors.torch import load_file
 
 import trivet.train
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
-from trivet.bundle.bundle import WEIGHTS_NAME, WindowInfo, read_bundle
+from trivet.bundle.bundle import TEXTS_NAME, WEIGHTS_NAME, WindowInfo, add_files, read_bundle
 from trivet.bundle.weights import load_rag_model
+from trivet.data.labelled.leaks import shares_text
+from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, collate, lay_out
 from trivet.model.rag_model import as_tensors
 from trivet.records import ConfigError, RagExample
-from trivet.train import train
+from trivet.train import plan, train
 from trivet.training.progress import BarProgress
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -136,6 +140,72 @@ def test_every_kind_of_trunk_ends_in_its_own_kind_of_bundle(
     assert (info.trunk, info.shared_layers, info.granularity) == (trunk, layers, granularity)
     model = load_rag_model(bundle)
     assert model.trunk.kind == trunk and model.granularity == granularity
+
+
+def test_groups_with_texts_of_the_test_rows_are_left_out_and_counted(
+    data: tuple[Path, Path],
+    tmp_path: Path,
+    config_of: ConfigOf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = [json.loads(line) for line in data[0].read_text(encoding="utf-8").splitlines()]
+    for number, line in enumerate(lines):
+        mill = f"Mill {number // 8} stands alone on the river."
+        line |= {"group": f"g{number // 8}", "question": f"{number}?", "contexts": [*MILL, mill]}
+        line["contexts"] = line["contexts"] if number // 8 else line["contexts"][:2]
+    given = tmp_path / "given.jsonl"
+    given.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    tested = tmp_path / "tested.jsonl"
+    test = {**lines[-1], "group": "t", "contexts": [lines[-1]["contexts"][2]], "labels": {}}
+    test["labels"] = {"adherent": True}
+    tested.write_text(json.dumps(test), encoding="utf-8")
+    overrides = ("optim.epochs=1", f"data.test=[{{spec: 'jsonl:{tested}', split: all}}]")
+    config = config_of(tmp_path / "run", *overrides, data=(given, data[1]))
+    with caplog.at_level(logging.INFO, logger="trivet"):
+        bundle = read_bundle(train(config))
+    assert "because of 1 rows in data.test: 8 rows of 1 groups" in caplog.text
+    assert "because of data.test: 8 rows of 1 groups" in plan(config)
+    assert [each.rows for each in bundle.info.training.data] == [16]
+    left = bundle.info.training.left_out
+    assert left is not None and (left.rows, left.same_groups, left.passage_groups) == (8, 0, 1)
+    assert left.tests == (f"jsonl:{tested} all",)
+    assert "8 rows; 0 groups of these rows, 1 that share a passage" in bundle.path(
+        "README.md"
+    ).read_text(encoding="utf-8")
+
+    texts = bundle.training_texts()
+    assert texts is not None
+    kept, _ = load_source(f"jsonl:{given}")
+    assert [shares_text(one, texts) for one in kept] == [True] * 24  # MILL is in all of them
+    (row,), _ = load_source(f"jsonl:{tested}")
+    assert not shares_text(row, texts)
+
+
+def test_a_run_without_a_row_that_the_tests_do_not_share_is_refused(
+    data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    held_out = f"data.test=[{{spec: 'jsonl:{data[0]}', split: all}}]"
+    message = r"data\.test: each of the 24 training rows shares a group, a passage or a question"
+    with pytest.raises(ConfigError, match=message):
+        train(config_of(tmp_path, held_out))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_keeps_the_training_texts_of_the_one_it_began_from(
+    few: tuple[Path, Path], data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf
+) -> None:
+    first = train(config_of(tmp_path / "first", "optim.epochs=1", data=few))
+    other = json.loads(few[0].read_text(encoding="utf-8").splitlines()[0])
+    other |= {"question": "Which ferry?", "contexts": [MILL[0] + " So it is.", MILL[1]]}
+    file = tmp_path / "other.jsonl"
+    file.write_text(json.dumps(other), encoding="utf-8")
+    start = ("encoder.init=bundle", f"encoder.name={first}", "optim.epochs=1")
+    second = train(config_of(tmp_path / "second", *start, data=(file, few[1])))
+    before, now = read_bundle(first).training_texts(), read_bundle(second).training_texts()
+    assert before and now and before < now
+    add_files(first, {}, without={TEXTS_NAME})
+    third = train(config_of(tmp_path / "third", *start, data=(file, few[1])))
+    assert read_bundle(third).training_texts() is None  # what it began from is not known
 
 
 def test_a_group_on_both_sides_is_refused_by_name(

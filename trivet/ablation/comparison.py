@@ -69,6 +69,9 @@ def compare_runs(
 ) -> list[Compared]:
     """Return all measures with a known truth, for each source and family of each test entry.
 
+    Rows that share no text with the training rows of any run are also measured alone, if the other
+    rows are known.
+
     Args:
         runs: Row scores of each run, all of the same rows in the same order.
         lengths: Edges of length buckets in tokens, which are also measured one by one.
@@ -93,6 +96,11 @@ def compare_runs(
     for test in dict.fromkeys(row.test for row in runs[0]):
         here = [i for i, row in enumerate(runs[0]) if row.test == test]
         found += _compare([[rows[i] for i in here] for rows in runs], test, "", resamples, seed)
+        leaks = [{rows[i].leaked for rows in runs} for i in here]
+        if any(True in one for one in leaks) and not any(None in one for one in leaks):
+            free = [i for i, one in zip(here, leaks, strict=True) if True not in one]
+            chosen = [[rows[i] for i in free] for rows in runs]
+            found += _compare(chosen, test, ", leak-free rows", resamples, seed)
         edges = [0, *lengths, None]
         for low, high in itertools.pairwise(edges) if lengths else ():
             part = [

@@ -19,6 +19,7 @@ from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.files.json_lines import parse_plain_line, read_lines
 from trivet.data.labelled.augmentation.context_padding import lengthen
+from trivet.data.labelled.leaks import shares_text
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
@@ -58,6 +59,7 @@ class RowScore:
     tokens: int  # of question, contexts and response before any cutting
     windows: int | None = None
     failed: str | None = None  # code of the failure
+    leaked: bool | None = None  # whether it shares a text with training rows; None: not known
     adherent: bool | None = None
     faithfulness: float | None = None
     flagged: bool | None = None  # whether the verdict is not adherent
@@ -146,12 +148,15 @@ def score_rows(
     evaluator = Evaluator(folder, backend=backend, positions=positions)
     evaluator.evaluate("Warm?", ["The first call of a device is slow."], "It is.")
     backend.seconds, backend.windows = 0.0, 0
+    trained = bundle.training_texts()
     scores = []
     for label, examples in rows.items():
         results = evaluator.evaluate_many(one.example for one in examples)
         for number, (one, result) in enumerate(zip(examples, results, strict=True)):
             (tokens,) = count_tokens([one.example], tokenizer)
-            scores.append(score_row(label, number, one, result, tokens))
+            leaked = None if trained is None else shares_text(one, trained)
+            score = score_row(label, number, one, result, tokens)
+            scores.append(dataclasses.replace(score, leaked=leaked))
     return ScoredRows(
         rows=scores,
         seconds=backend.seconds,

@@ -7,6 +7,7 @@
 - ``model.openvino.xml``, ``model.openvino.weights``: model for OpenVINO
 - ``self_test.json``: small inputs, and the answers that each file must give to them
 - ``parity.json``: differences of the graphs from the weights
+- ``training_texts.txt``: digests of the passages and questions that it was trained on
 - ``README.md``: model card, generated from ``bundle.json``
 - ``MANIFEST.json``: size and SHA-256 of every other file, checked before anything else is read
 
@@ -82,6 +83,7 @@ OPENVINO_NAME = "model.openvino.xml"
 OPENVINO_WEIGHTS_NAME = "model.openvino.weights"
 SELF_TEST_NAME = "self_test.json"
 PARITY_NAME = "parity.json"
+TEXTS_NAME = "training_texts.txt"
 CARD_NAME = "README.md"
 
 # Files of an earlier bundle, which a new one may replace.
@@ -101,6 +103,7 @@ _OWN_NAMES = frozenset(
         OPENVINO_WEIGHTS_NAME,
         SELF_TEST_NAME,
         PARITY_NAME,
+        TEXTS_NAME,
         CARD_NAME,
     }
 )
@@ -133,6 +136,16 @@ class Bundle:
     def has(self, name: str) -> bool:
         """Return whether the bundle holds the file ``name``."""
         return name in self.manifest.files
+
+    def contents(self, name: str) -> dict[str, bytes | Path]:
+        """Return the bytes of a file under its name; nothing if the bundle has no such file."""
+        return {name: self.path(name).read_bytes()} if self.has(name) else {}
+
+    def training_texts(self) -> frozenset[str] | None:
+        """Return the digests of the texts that it was trained on, or None if it has no record."""
+        if not self.has(TEXTS_NAME):
+            return None
+        return frozenset(self.path(TEXTS_NAME).read_text(encoding="ascii").split())
 
     def path(self, name: str) -> Path:
         """Return the path of the file ``name``.

@@ -124,6 +124,12 @@ def _training(info: BundleInfo) -> str:
     if training.settings:
         settings = [[f"`{key}`", str(value)] for key, value in training.settings.items()]
         text += "\n\n" + _table(["setting", "value"], settings)
+    if left := training.left_out:
+        text += (
+            f"\n\nLeft out because of {', '.join(left.tests)}: {left.rows:,} rows; "
+            f"{left.same_groups:,} groups of these rows, {left.passage_groups:,} that share a "
+            f"passage with them and {left.question_groups:,} that share a question."
+        )
     return text
 
 

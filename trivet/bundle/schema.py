@@ -125,13 +125,36 @@ class DataInfo(_Part):
     rows: int = Field(ge=0)
 
 
+class LeftOutInfo(_Part):
+    """Training rows left out because they share a group or texts with test rows.
+
+    Attributes:
+        tests: Test rows, as sources with their split.
+        rows: Number of rows left out.
+        same_groups: Number of groups that test rows belong to as well.
+        passage_groups: Number of further groups that share a passage with test rows.
+        question_groups: Number of further groups that share a question.
+    """
+
+    tests: tuple[str, ...]
+    rows: int = Field(ge=0)
+    same_groups: int = Field(ge=0)
+    passage_groups: int = Field(ge=0)
+    question_groups: int = Field(ge=0)
+
+
 class TrainingInfo(_Part):
-    """Command, date, data and settings of the training."""
+    """Command, date, data and settings of the training.
+
+    Attributes:
+        left_out: Rows left out because of ``data.test``; ``None`` if it named none.
+    """
 
     command: str
     date: str
     data: tuple[DataInfo, ...]
     settings: dict[str, str | int | float | bool | None] = {}
+    left_out: LeftOutInfo | None = None
 
 
 class ScoreInfo(_Part):

@@ -68,6 +68,7 @@ def test(
         found = measured_bundle.measure_bundle(evaluator, data, split, by_length)
     terminal.show(render_figures(found.figures))
     print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)
+    print(f"leaks: {found.about['leaks']}", file=sys.stderr)
     measured_bundle.write_measures(found, json_file, markdown_file, html_file)
     if into_card:
         keep_scores(

@@ -141,6 +141,13 @@ class SourceConfig:
 
 
 @dataclass
+class HeldOutConfig(SourceConfig):
+    """Rows that the model will be tested on."""
+
+    split: str = "test"
+
+
+@dataclass
 class AugmentConfig:
     """Probabilities of alterations of training rows, drawn anew in each epoch."""
 
@@ -163,6 +170,8 @@ class DataConfig:
 
     train: list[SourceConfig] = field(default_factory=list)
     dev: list[SourceConfig] = field(default_factory=list)
+    # Rows whose groups, passages and questions must not be trained on: those of the later tests.
+    test: list[HeldOutConfig] = field(default_factory=list)
     thresholds_from: list[str] = field(default_factory=list)  # prefixes of dev sources; empty: all
     use_evidence: bool = True  # labels per window where the evidence is known
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # for data.train only

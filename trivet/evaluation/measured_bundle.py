@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 
 from trivet.backends.loading import load_tokenizer
+from trivet.data.labelled.leaks import shares_text
 from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import load_source
 from trivet.evaluation.evaluator import Evaluator
@@ -27,9 +28,9 @@ class MeasuredBundle:
     """Predictions of a bundle on labelled rows, with their figures."""
 
     rows: Sequence[Prediction]
-    figures: Sequence[Figure]  # those of `measures.metrics`, then those of `measures.lengths`
+    figures: Sequence[Figure]  # of all rows, of leak-free rows, and by length
     report: SourceReport  # counts of rows read and left out
-    about: Mapping[str, str]  # names of bundle, backend, data and split
+    about: Mapping[str, str]  # names of bundle, backend, data and split, and the leaks
     lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
 
     @property
@@ -77,6 +78,13 @@ def measure_bundle(
     )
     rows = [Prediction(example, result) for example, result in shown]
     figures = measure(rows)
+    trained = evaluator.bundle.training_texts()
+    leaks = "not known, because the bundle has no record of its training texts"
+    if trained is not None:
+        free = [row for row in rows if not shares_text(row.example, trained)]
+        leaks = f"{len(rows) - len(free)} of {len(rows)} rows share a text with training rows"
+        if len(free) < len(rows):
+            figures += [replace(one, rows="leak-free") for one in measure(free)]
     lengths = None
     if by_length:
         tokenizer = load_tokenizer(evaluator.bundle)
@@ -84,7 +92,8 @@ def measure_bundle(
         figures += measure_by_length(rows, tokens)
         lengths = count_buckets(tokens)
     about = {"bundle": evaluator.bundle.info.name, "backend": evaluator.backend_name}
-    return MeasuredBundle(rows, figures, report, {**about, "data": data, "split": split}, lengths)
+    about |= {"data": data, "split": split, "leaks": leaks}
+    return MeasuredBundle(rows, figures, report, about, lengths)
 
 
 def write_measures(

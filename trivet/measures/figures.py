@@ -37,10 +37,11 @@ class Figure:
     note: str | None = None  # reason for an undefined value, or a reading hint
     generator: str | None = None  # if only its rows were measured
     length: str | None = None  # length bucket, if only its rows were measured
+    rows: str | None = None  # "leak-free", if only these rows were measured
 
     def to_cells(self) -> tuple[str, ...]:
         """Return the figure as the cells of a table whose columns are ``HEADER``."""
-        source = ", ".join(filter(None, (self.source, self.generator, self.length)))
+        source = ", ".join(filter(None, (self.source, self.generator, self.length, self.rows)))
         return (
             source,
             self.measure,

@@ -1,7 +1,7 @@
 """Measures by input length.
 
 The length is the number of tokens of contexts, question and response, by the bundle's tokenizer.
-The buckets are those of Luna (arXiv 2406.00975, table 3).
+The buckets are those of Luna (arXiv 2406.00975, table 4).
 """
 
 from __future__ import annotations

@@ -25,9 +25,12 @@ def render_measures(
     """Return the page of all predictions, their figures and the number of rows by length."""
     sections = [_summary(rows, report, about)]
     for source in dict.fromkeys(figure.source for figure in figures):
-        own = [figure for figure in figures if figure.source == source and not figure.length]
+        own = [one for one in figures if one.source == source and not (one.length or one.rows)]
         if own:
             sections.append(Section(source, (), HEADER[1:], _cells(own), _curves(rows, source)))
+    if free := [figure.to_cells() for figure in figures if figure.rows]:
+        paragraph = "Rows that share no passage or question with the training rows."
+        sections.append(Section("Leak-free rows", [paragraph], HEADER, free))
     if lengths is not None:
         counts = ", ".join(f"{name}: {count}" for name, count in lengths.items())
         paragraph = f"Rows by tokens of contexts, question and response: {counts}."

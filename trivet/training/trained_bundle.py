@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Sequence, Set
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
 import trivet
 from trivet.bundle.bundle import (
+    TEXTS_NAME,
     BundleInfo,
     DataInfo,
     EncoderInfo,
@@ -19,14 +21,22 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
+from trivet.bundle.schema import LeftOutInfo
 from trivet.configs.schema import Init, TrainConfig
+from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 
+logger = logging.getLogger(__name__)
+
 
 def provenance(
-    config: TrainConfig, used: Sequence[DataInfo], command: str, steps: int
+    config: TrainConfig,
+    used: Sequence[DataInfo],
+    leaks: Leaks | None,
+    command: str,
+    steps: int,
 ) -> TrainingInfo:
     """Return the training record, including the data of the bundle that training started from."""
     data: dict[str, DataInfo] = {}
@@ -50,7 +60,29 @@ def provenance(
             "call_windows": config.optim.call_windows or config.optim.batch_windows,
             "precision": config.run.precision.value,
         },
+        left_out=None
+        if leaks is None
+        else LeftOutInfo(
+            tests=tuple(f"{each.spec} {each.split}" for each in config.data.test), **vars(leaks)
+        ),
     )
+
+
+def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
+    """Return the record of all texts that a model was trained on, with those of its first bundle.
+
+    ``None`` if that bundle has no record: then the whole is not known.
+    """
+    if config.encoder.init is Init.bundle:
+        before = read_bundle(config.encoder.name).training_texts()
+        if before is None:
+            logger.info(
+                "%s has no record of its training texts, so the new bundle has none",
+                config.encoder.name,
+            )
+            return None
+        digests = digests | before
+    return "".join(f"{digest}\n" for digest in sorted(digests))
 
 
 def write_trained(
@@ -60,8 +92,9 @@ def write_trained(
     config: TrainConfig,
     thresholds: Thresholds,
     training: TrainingInfo,
+    texts: str | None = None,
 ) -> None:
-    """Write the bundle of a finished run."""
+    """Write the bundle of a finished run, with the record of its training texts."""
     encoder, special = model.trunk.config, tokenizer.special
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -96,4 +129,5 @@ def write_trained(
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),
+        extra=None if texts is None else {TEXTS_NAME: texts.encode()},
     )
