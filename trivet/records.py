@@ -104,6 +104,16 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedScores:
+    """Scores of another judge that a data set holds for an example, in [0, 1] or ``None``."""
+
+    judge: str
+    faithfulness: float | None
+    relevance: float | None
+    utilization: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LabelledExample:
     """An example with its labels.
 
@@ -115,6 +125,7 @@ class LabelledExample:
         generator: Model that wrote the response, if known.
         split: Name of the split by its publisher, if any.
         weight: Weight in the loss, >= 0.
+        published: Scores of other judges, one for each that has any.
     """
 
     example: RagExample
@@ -124,6 +135,7 @@ class LabelledExample:
     generator: str | None = None
     split: str | None = None
     weight: float = 1.0
+    published: tuple[PublishedScores, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

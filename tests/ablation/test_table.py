@@ -91,7 +91,7 @@ def test_a_family_is_joined_as_its_protocol_says() -> None:
         rows = [scored(number, 0.1, source=f"{family}/{number % 2}") for number in range(4)]
         return {one.source for one in compare_runs([rows]) if one.overall}
 
-    assert names("ragbench") == {"ragbench/mean"}
+    assert names("ragbench") == {"ragbench/mean", "ragbench/pooled"}
     assert names("ragtruth") == {"ragtruth/pooled"}
     assert names("halubench") == {"halubench/mean", "halubench/pooled"}
 
@@ -184,9 +184,9 @@ def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:
     for one in compare_runs([again]):
         low, high = one.estimates[0].interval() or (None, None)
         found[one.source, one.measure] = (one.estimates[0].value, low, high, one.n)
-    sources = {"ragbench/one", "ragbench/two", "ragbench/mean", "ragtruth/qa"}
+    sources = {"ragbench/one", "ragbench/two", "ragbench/mean", "ragbench/pooled", "ragtruth/qa"}
     assert {source for source, _ in found} == sources
-    assert len(found) == 4 * 11
+    assert len(found) == 5 * 11
     for key, figure in found.items():
         assert figure == pytest.approx(figures[key], abs=1e-9), key
 

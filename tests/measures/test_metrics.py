@@ -224,6 +224,51 @@ def test_ragtruth_is_pooled_and_taken_within_each_generator() -> None:
     assert "ragtruth/mean/hallucination_auroc" not in found
 
 
+def test_ragtruths_tasks_share_one_threshold() -> None:
+    # Summaries alone would be best at .35, answers at .65; together .65 is best (F1 6/7).
+    tasks = {
+        "qa": {0.1: False, 0.6: False, 0.8: True},
+        "summary": {0.3: False, 0.4: True, 0.9: True},
+    }
+    rows = [
+        predicted(Labels(adherent=adherent), verdict(score), f"ragtruth/{task}", f"{task}{score}")
+        for task, scores in tasks.items()
+        for score, adherent in scores.items()
+    ]
+    found = table(measure(rows, resamples=20))
+    for source, precision, recall, f1 in (
+        ("qa", 1.0, 1.0, 1.0),
+        ("summary", 1 / 2, 1.0, 2 / 3),
+        ("pooled", 3 / 4, 1.0, 6 / 7),
+    ):
+        for name, value in (("precision", precision), ("recall", recall), ("f1", f1)):
+            one = found[f"ragtruth/{source}/hallucination_{name}_common_threshold"]
+            assert one.value == pytest.approx(value), (source, name)
+            assert one.note is not None
+            assert one.note.startswith("threshold 0.7000 has the best F1 on the measured rows of")
+    assert found["ragtruth/summary/hallucination_f1_best_threshold"].value == 1.0
+    pooled = found["ragtruth/pooled/hallucination_f1_best_threshold"].value
+    assert pooled == found["ragtruth/pooled/hallucination_f1_common_threshold"].value
+    assert not any("common" in name for name in table(measure(sets(), resamples=5)))
+
+
+def test_ragbench_is_measured_by_set_by_vertical_pooled_and_as_a_mean() -> None:
+    errors = {"hotpotqa": 0.1, "msmarco": 0.3, "covidqa": 0.2, "cuad": 0.4}
+    rows = [
+        predicted(Labels(relevance=0.5 - error), verdict(relevance=0.5), f"ragbench/{name}", name)
+        for name, error in errors.items()
+    ]
+    found = {one.source: one for one in measure([*rows, rows[0]], resamples=5)}
+    assert list(found) == [
+        *("ragbench/covidqa", "ragbench/cuad", "ragbench/hotpotqa", "ragbench/msmarco"),
+        *("ragbench/general/pooled", "ragbench/pooled", "ragbench/mean"),
+    ]
+    assert found["ragbench/general/pooled"].value == pytest.approx((0.11 / 3) ** 0.5)
+    assert found["ragbench/pooled"].value == pytest.approx((0.31 / 5) ** 0.5)
+    assert found["ragbench/mean"].value == pytest.approx(0.25)
+    assert (found["ragbench/general/pooled"].n, found["ragbench/pooled"].groups) == (3, 4)
+
+
 def test_halubench_is_measured_per_source_pooled_and_as_a_mean() -> None:
     random = np.random.default_rng(0)
 

@@ -28,7 +28,7 @@ from trivet.measures.intervals import (
     ratio,
     root_mean_square,
 )
-from trivet.measures.metrics import DEFAULT_PROTOCOL, PROTOCOLS
+from trivet.measures.metrics import DEFAULT_PROTOCOL, PROTOCOLS, pooled_sources
 from trivet.records import DataError
 
 # Measures, and whether higher is better.
@@ -130,11 +130,10 @@ def _compare(
         alone = len(sources) == 1
         parts = {name: measured(name, sources[name], alone) for name in sorted(sources)}
         found += [one for part in parts.values() for one in part.values()]
-        overall = PROTOCOLS.get(family, DEFAULT_PROTOCOL).overall
-        if not alone and overall != "mean":
-            everything = [i for name in sorted(sources) for i in sources[name]]
-            found += measured(f"{family}/pooled", everything, True).values()
-        if not alone and overall != "pooled":
+        for name, own in pooled_sources(family, sources).items():
+            places = [i for source in own for i in sources[source]]
+            found += measured(name, places, name == f"{family}/pooled").values()
+        if not alone and PROTOCOLS.get(family, DEFAULT_PROTOCOL).overall != "pooled":
             found += _means(f"{family}/mean{bucket}", test, parts)
     return found
 

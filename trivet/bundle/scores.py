@@ -52,7 +52,8 @@ def keep_scores(
             precision=precision,
         )
         for figure in figures
-        if figure.measure in IN_CARD and not (figure.generator or figure.length or figure.rows)
+        if figure.measure in IN_CARD
+        and not (figure.generator or figure.length or figure.rows or figure.judge)
     ]
     replaced = {(score.data, score.split, score.precision) for score in new}
     kept = [

@@ -38,6 +38,12 @@ def test(
     by_length: Annotated[
         bool, typer.Option(help="Also measure 0-5k, 5k-16k and over 16k tokens.")
     ] = False,
+    published: Annotated[
+        bool,
+        typer.Option(
+            help="Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."
+        ),
+    ] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="File for the figures as JSON.")
     ] = None,
@@ -65,7 +71,7 @@ def test(
 
         measured_bundle.check_files(json_file, markdown_file, html_file)
         evaluator = Evaluator(bundle, threads, precision=precision, backend=backend, device=device)
-        found = measured_bundle.measure_bundle(evaluator, data, split, by_length)
+        found = measured_bundle.measure_bundle(evaluator, data, split, by_length, published)
     terminal.show(render_figures(found.figures))
     print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)
     print(f"leaks: {found.about['leaks']}", file=sys.stderr)

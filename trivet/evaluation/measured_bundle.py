@@ -18,6 +18,7 @@ from trivet.measures.figures import Figure, to_json, to_markdown
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
+from trivet.measures.published import measure_published
 from trivet.records import DataError, FailedEvaluation
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
@@ -28,7 +29,7 @@ class MeasuredBundle:
     """Predictions of a bundle on labelled rows, with their figures."""
 
     rows: Sequence[Prediction]
-    figures: Sequence[Figure]  # of all rows, of leak-free rows, and by length
+    figures: Sequence[Figure]  # of all rows, of leak-free rows, of other judges, by length
     report: SourceReport  # counts of rows read and left out
     about: Mapping[str, str]  # names of bundle, backend, data and split, and the leaks
     lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
@@ -51,7 +52,11 @@ def check_files(*files: Path | None) -> None:
 
 
 def measure_bundle(
-    evaluator: Evaluator, data: str, split: str, by_length: bool = False
+    evaluator: Evaluator,
+    data: str,
+    split: str,
+    by_length: bool = False,
+    published: bool = False,
 ) -> MeasuredBundle:
     """Evaluate the rows of a source and measure the verdicts, with a progress bar on stderr.
 
@@ -60,13 +65,20 @@ def measure_bundle(
         data: Source, as `trivet.data.labelled.sources` takes it.
         split: Split of the source.
         by_length: Whether to measure each range of lengths as well.
+        published: Whether to measure the scores of other judges that the source holds as well.
 
     Raises:
-        DataError: The source is refused, or no row is left to evaluate.
+        DataError: The source is refused, no row is left to evaluate, or none has scores of other
+            judges.
     """
     examples, report = load_source(data, split)
     if not examples:
         raise DataError(f"{data}: no row in split {split!r} is left to evaluate")
+    if published and not any(example.published for example in examples):
+        raise DataError(
+            f"{data}: no row in split {split!r} has published scores of other judges; RAGBench's "
+            "files have them in part of their rows"
+        )
     results = evaluator.evaluate_many(example.example for example in examples)
     console = Console(stderr=True)
     shown = track(
@@ -85,6 +97,8 @@ def measure_bundle(
         leaks = f"{len(rows) - len(free)} of {len(rows)} rows share a text with training rows"
         if len(free) < len(rows):
             figures += [replace(one, rows="leak-free") for one in measure(free)]
+    if published:
+        figures += measure_published(rows)
     lengths = None
     if by_length:
         tokenizer = load_tokenizer(evaluator.bundle)

@@ -38,10 +38,13 @@ class Figure:
     generator: str | None = None  # if only its rows were measured
     length: str | None = None  # length bucket, if only its rows were measured
     rows: str | None = None  # "leak-free", if only these rows were measured
+    judge: str | None = None  # judge whose published scores were measured or compared
 
     def to_cells(self) -> tuple[str, ...]:
         """Return the figure as the cells of a table whose columns are ``HEADER``."""
-        source = ", ".join(filter(None, (self.source, self.generator, self.length, self.rows)))
+        source = ", ".join(
+            filter(None, (self.source, self.generator, self.length, self.rows, self.judge))
+        )
         return (
             source,
             self.measure,

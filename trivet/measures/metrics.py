@@ -7,6 +7,9 @@ Measures, each computed where its truth is known:
   ``adherent``, that is at the thresholds of the bundle.
 - ``hallucination_f1_best_threshold``: at the threshold that is best on these very rows; resamples
   choose again. For comparison with published figures only.
+- ``hallucination_precision_common_threshold``, ``_recall_``, ``_f1_``: of RAGTruth's tasks, at the
+  one threshold that has the best F1 on all tasks together (Luna, arXiv 2406.00975, table 2). It
+  stays the same in resamples. For comparison with published figures only.
 - ``span_precision``, ``_recall``, ``_f1``: unsupported characters, summed over all rows.
 - ``relevance_rmse``, ``utilization_rmse``, ``completeness_rmse``: example scores.
 - ``hallucination_ece``, ``support_ece``, ``relevance_ece``, ``utilization_ece``: expected
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -29,7 +32,7 @@ import numpy as np
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import DEFINED_SHARE, Draws, Estimate, IntArray, average
 from trivet.measures.predictions import Prediction
-from trivet.measures.samples import Sample, samples
+from trivet.measures.samples import Sample, samples, samples_at_common_threshold
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,21 @@ class Protocol:
 
     overall: Literal["mean", "pooled", "both"]  # mean of the sets' figures, or of all rows
     by_generator: bool = False  # also, where style alone cannot tell right from wrong
+    common_threshold: bool = False  # also at one threshold for all sets
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # sets that are also pooled
 
 
+# Verticals of RAGBench (arXiv 2407.11005, table 1); the legal one is cuad alone.
+VERTICALS = {
+    "biomedical": ("covidqa", "pubmedqa"),
+    "customer-support": ("delucionqa", "emanual", "techqa"),
+    "finance": ("finqa", "tatqa"),
+    "general": ("expertqa", "hagrid", "hotpotqa", "msmarco"),
+}
 DEFAULT_PROTOCOL = Protocol("mean")
 PROTOCOLS = {
-    "ragbench": DEFAULT_PROTOCOL,
-    "ragtruth": Protocol("pooled", by_generator=True),
+    "ragbench": Protocol("both", parts=VERTICALS),
+    "ragtruth": Protocol("pooled", by_generator=True, common_threshold=True),
     "halubench": Protocol("both"),
 }
 
@@ -65,7 +77,8 @@ def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0)
 
     Returns:
         For each family its sources by name, each followed by its generators if the protocol asks
-        for them; then ``FAMILY/pooled``, ``FAMILY/mean`` or both if there are several sources.
+        for them; then ``FAMILY/PART/pooled`` for each part of several sources, and
+        ``FAMILY/pooled``, ``FAMILY/mean`` or both if there are several sources.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
@@ -78,20 +91,34 @@ def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0)
     for family, sources in sorted(families.items()):
         protocol = PROTOCOLS.get(family, DEFAULT_PROTOCOL)
         measured: dict[str, dict[str, Measured]] = {}
-        for source in sorted(sources):
-            draws = draws_of(sources[source], source, resamples, seed)
-            measured[source] = measured_rows(sources[source], draws)
-            figures += _figures(source, sources[source], draws, measured[source], protocol)
-        if len(sources) < 2:
-            continue
-        if protocol.overall != "mean":
-            pooled = [row for source in sorted(sources) for row in sources[source]]
-            name = f"{family}/pooled"
-            draws = draws_of(pooled, name, resamples, seed)
-            figures += _figures(name, pooled, draws, measured_rows(pooled, draws), protocol)
-        if protocol.overall != "pooled":
-            figures += _means(f"{family}/mean", measured)
+        every = [row for source in sorted(sources) for row in sources[source]]
+        names = {source: [source] for source in sorted(sources)} | pooled_sources(family, sources)
+        for name, own in names.items():
+            rows_here = [row for source in own for row in sources[source]]
+            draws = draws_of(rows_here, name, resamples, seed)
+            measured[name] = measured_rows(rows_here, draws)
+            if protocol.common_threshold:
+                at_common = samples_at_common_threshold(rows_here, every)
+                measured[name] |= measured_rows(rows_here, draws, found=at_common)
+            figures += _figures(name, rows_here, draws, measured[name], protocol)
+        if protocol.overall != "pooled" and len(sources) > 1:
+            figures += _means(
+                f"{family}/mean", {source: measured[source] for source in sorted(sources)}
+            )
     return figures
+
+
+def pooled_sources(family: str, sources: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names of a family's pooled figures, each with its sources of several."""
+    protocol = PROTOCOLS.get(family, DEFAULT_PROTOCOL)
+    present = sorted(sources)
+    found = {
+        f"{family}/{part}/pooled": [one for one in present if one.split("/", 1)[-1] in sets]
+        for part, sets in protocol.parts.items()
+    }
+    if protocol.overall != "mean":
+        found[f"{family}/pooled"] = present
+    return {name: own for name, own in found.items() if len(own) > 1}
 
 
 def _figures(
@@ -168,19 +195,22 @@ def draws_of(rows: Sequence[Prediction], name: str, resamples: int, seed: int) -
 
 
 def measured_rows(
-    rows: Sequence[Prediction], draws: Draws, positions: IntArray | None = None
+    rows: Sequence[Prediction],
+    draws: Draws,
+    positions: IntArray | None = None,
+    found: Sequence[Sample] | None = None,
 ) -> dict[str, Measured]:
-    """Return all measures that the labels of some rows allow, by name.
+    """Return measures of some rows by name: of the samples found, or all that the labels allow.
 
     The resamples may be of a list that has the rows at the given positions [n].
     """
     positions = np.arange(len(rows)) if positions is None else positions
-    found = {}
-    for sample in samples(rows):
+    measured = {}
+    for sample in samples(rows) if found is None else found:
         place = positions[sample.rows]
         estimate = draws.estimate(sample.statistic, place)
-        found[sample.measure] = Measured(sample, estimate, draws.count(place))
-    return found
+        measured[sample.measure] = Measured(sample, estimate, draws.count(place))
+    return measured
 
 
 def to_figure(

@@ -62,14 +62,15 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
         ValueError: A verdict holds a number that is not finite.
     """
     return {
-        "hallucination": _response_units(rows),
+        "hallucination": response_units(rows),
         "support": _sentence_units(rows, "support", "unsupported", "faithfulness"),
         "relevance": _sentence_units(rows, "relevance", "relevant", "relevance"),
         "utilization": _sentence_units(rows, "utilization", "utilized", "utilization"),
     }
 
 
-def _response_units(rows: Sequence[Prediction]) -> Units:
+def response_units(rows: Sequence[Prediction]) -> Units:
+    """Return the responses that have a verdict and a label; positive = not adherent."""
     kept, verdicts, failed = verdicts_of(
         rows, lambda labels: labels.adherent is not None, "faithfulness"
     )

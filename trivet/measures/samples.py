@@ -13,6 +13,7 @@ import numpy as np
 
 from trivet.measures.intervals import (
     BoolArray,
+    FloatArray,
     IntArray,
     Statistic,
     auroc,
@@ -27,6 +28,7 @@ from trivet.measures.predictions import (
     finite,
     marked_characters,
     marked_sentences,
+    response_units,
     scored_units,
     verdicts_of,
 )
@@ -66,16 +68,60 @@ def samples(rows: Sequence[Prediction]) -> list[Sample]:
     ]
 
 
+def samples_at_common_threshold(
+    rows: Sequence[Prediction], tuned_on: Sequence[Prediction]
+) -> list[Sample]:
+    """Return precision, recall and F1 at the threshold that is best on further rows as well.
+
+    Args:
+        rows: Measured rows.
+        tuned_on: Rows whose F1 chooses the threshold on faithfulness; of one class, nothing is
+            returned.
+    """
+    units, tuned = response_units(rows), response_units(tuned_on)
+    best = best_threshold(1 - tuned.probs, tuned.positive.astype(float))
+    if best is None:
+        return []
+    flagged = (1 - units.probs < best.threshold).astype(float)
+    note = f"threshold {best.threshold:.4f} has the best F1 on the measured rows of all sets"
+    return _flagged(units, flagged, "_common_threshold", note)
+
+
+def _flagged(
+    units: Units, flagged: FloatArray, suffix: str = "", note: str | None = None
+) -> list[Sample]:
+    """Return precision, recall and F1 of flagged responses [n], 1 where flagged."""
+    gold = units.positive.astype(float)
+    hits = flagged * gold
+    no_gold = None if units.positive.any() else "no hallucinated row"
+    nothing = None if flagged.any() else "nothing was flagged"
+    return [
+        Sample(
+            f"hallucination_{name}{suffix}",
+            units.rows,
+            statistic,
+            int(units.positive.sum()),
+            units.failed,
+            undefined,
+            note,
+        )
+        for name, statistic, undefined in (
+            ("precision", ratio(hits, flagged, flagged), nothing),
+            ("recall", ratio(hits, gold, gold), no_gold),
+            ("f1", ratio(2 * hits, flagged + gold, gold), no_gold),
+        )
+    ]
+
+
 def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
     """Return the response-level samples: positive = not adherent, score = 1 - faithfulness."""
     kept, scores, positive = units.rows, units.probs, units.positive
     flagged = np.array(
         [getattr(rows[i].evaluation, "adherent", None) is False for i in kept], dtype=float
     )
-    hits, gold = flagged * positive, positive.astype(float)
+    gold = positive.astype(float)
     one_class = _one_class(positive, "hallucinated", "adherent")
     no_gold = None if positive.any() else "no hallucinated row"
-    nothing = None if flagged.any() else "nothing was flagged"
     best = best_threshold(1 - scores, gold)
     chosen = f"threshold {best.threshold:.4f} was chosen on these very rows" if best else None
 
@@ -89,9 +135,7 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
     return [
         sample("hallucination_auroc", auroc(scores, positive), one_class),
         sample("hallucination_accuracy", ratio(right, every, every), None),
-        sample("hallucination_precision", ratio(hits, flagged, flagged), nothing),
-        sample("hallucination_recall", ratio(hits, gold, gold), no_gold),
-        sample("hallucination_f1", ratio(2 * hits, flagged + gold, gold), no_gold),
+        *_flagged(units, flagged),
         sample("hallucination_f1_best_threshold", best_f1(scores, positive), no_gold, chosen),
         _calibration("hallucination", units),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trivet.data.labelled.source_report import SourceReport
 from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
+from trivet.measures.metrics import pooled_sources
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import FailedEvaluation
 from trivet.report.pages import Section, render_page, shown_text
@@ -25,12 +26,19 @@ def render_measures(
     """Return the page of all predictions, their figures and the number of rows by length."""
     sections = [_summary(rows, report, about)]
     for source in dict.fromkeys(figure.source for figure in figures):
-        own = [one for one in figures if one.source == source and not (one.length or one.rows)]
+        own = [
+            one
+            for one in figures
+            if one.source == source and not (one.length or one.rows or one.judge)
+        ]
         if own:
             sections.append(Section(source, (), HEADER[1:], _cells(own), _curves(rows, source)))
     if free := [figure.to_cells() for figure in figures if figure.rows]:
         paragraph = "Rows that share no passage or question with the training rows."
         sections.append(Section("Leak-free rows", [paragraph], HEADER, free))
+    if judged := [figure.to_cells() for figure in figures if figure.judge]:
+        paragraph = "Each measure of the judge, then of the bundle on the same rows."
+        sections.append(Section("Published scores of other judges", [paragraph], HEADER, judged))
     if lengths is not None:
         counts = ", ".join(f"{name}: {count}" for name, count in lengths.items())
         paragraph = f"Rows by tokens of contexts, question and response: {counts}."
@@ -69,10 +77,9 @@ def _cells(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
 def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
     """Draw the ROC curves of hallucination, and the reliability of each kind of prediction."""
     family, _, part = source.partition("/")
-    if part in ("pooled", "mean"):
-        own = [row for row in rows if row.example.source.split("/")[0] == family]
-    else:
-        own = [row for row in rows if row.example.source == source]
+    present = {row.example.source for row in rows if row.example.source.split("/")[0] == family}
+    pooled = pooled_sources(family, present) | {f"{family}/mean": sorted(present)}
+    own = [row for row in rows if row.example.source in pooled.get(source, [source])]
     curves = {}
     for name in sorted({row.example.source for row in own}):
         units = scored_units([row for row in own if row.example.source == name])["hallucination"]

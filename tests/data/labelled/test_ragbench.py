@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,15 @@ import pytest
 from tests.data.examples import write_parquet
 from trivet.data.labelled.ragbench import read_ragbench
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import ContextSpan, DataError, Evidence, LabelledExample, Labels, Span
+from trivet.records import (
+    ContextSpan,
+    DataError,
+    Evidence,
+    LabelledExample,
+    Labels,
+    PublishedScores,
+    Span,
+)
 
 DOCUMENTS = [
     [["0a", "Clay rests for a day. "], ["0b", "Then it is thrown."]],
@@ -193,6 +202,24 @@ def test_unusable_rows(tmp_path: Path, others: dict[str, Any], reason: str) -> N
     assert len(examples) == 1
     assert report.dropped == {reason: 1}
     assert report.places[reason] == ["pottery/train/bad"]
+
+
+def test_published_scores_of_other_judges_are_read(tmp_path: Path) -> None:
+    nothing = {"ragas_faithfulness": None, "trulens_groundedness": math.nan}
+    scores = {
+        "gpt3_adherence": 0.0,
+        "gpt3_context_relevance": 0.25,
+        "gpt35_utilization": 0.125,
+        "trulens_context_relevance": 1.5,
+    }
+    (example,), report = read(tmp_path, row(**nothing, **scores, ragas_context_relevance=0.5))
+    assert example.published == (
+        PublishedScores("GPT-3.5", 0.0, 0.25, 0.125),
+        PublishedScores("RAGAS", None, 0.5, None),
+    )
+    assert report.noted["trulens_context_relevance lies outside [0, 1]"] == 1
+    (example,), _ = read(tmp_path / "without", row())
+    assert example.published == ()
 
 
 def test_two_responses_to_one_question_share_a_group_and_not_an_id(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from trivet.data.labelled.grouping import group_by_documents
 from trivet.data.labelled.ragbench_labels import bare_key, read_labels
+from trivet.data.labelled.ragbench_published import COLUMNS as PUBLISHED_COLUMNS
+from trivet.data.labelled.ragbench_published import read_published_scores
 from trivet.data.labelled.source_files import PublishedRow, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import ContextSpan, LabelledExample, RagExample, Span
@@ -24,6 +26,7 @@ COLUMNS = (
     *("sentence_support_information", "unsupported_response_sentence_keys", "adherence_score"),
     *("all_relevant_sentence_keys", "all_utilized_sentence_keys"),
     *("relevance_score", "utilization_score", "completeness_score"),
+    *PUBLISHED_COLUMNS,
 )
 LARGEST_GROUP_SHARE = 0.05
 """Most of a set's rows that a group joined by shared documents holds, so that the set can be split:
@@ -132,4 +135,5 @@ def _labelled(
         group=group,
         generator=generator,
         split=row.split,
+        published=read_published_scores(values, place, report),
     )
