@@ -157,6 +157,7 @@ class AugmentConfig:
     permute_contexts: float = 0.0
     cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
+    quote_contexts: float = 0.0  # sentences of the contexts as response
     twins: float = 0.0  # a changed copy beside the row
 
     def __post_init__(self) -> None:

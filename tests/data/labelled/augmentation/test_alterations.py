@@ -23,6 +23,7 @@ from trivet.data.labelled.augmentation.altered_contexts import (
 from trivet.data.labelled.augmentation.altered_responses import (
     cut_response,
     empty_response,
+    quote_contexts,
     take_pair,
 )
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
@@ -303,6 +304,19 @@ def test_without_a_response_relevance_alone_is_known() -> None:
     row = empty_response(replace(TWO, labels=replace(TWO.labels, relevance=0.4, utilization=0.3)))
     assert row.labels == Labels(relevant=TWO.labels.relevant, relevance=0.4)
     assert row.example == replace(TWO.example, response="")
+
+
+def test_quoted_sentences_are_supported_by_themselves() -> None:
+    quoted = [ContextSpan(1, 0, 4), ContextSpan(0, 0, 4)]
+    row = quote_contexts(TWO, quoted)
+    texts = [TWO.example.contexts[span.context][span.start : span.end] for span in quoted]
+    assert row.example.response == " ".join(texts)
+    assert row.labels.evidence is not None
+    for each, text, span in zip(row.labels.evidence, texts, quoted, strict=True):
+        assert row.example.response[each.response.start : each.response.end] == text
+        assert each.contexts == (span,)
+    assert (row.labels.unsupported, row.labels.adherent) == ((), True)
+    assert (row.labels.relevant, row.labels.utilized) == (TWO.labels.relevant, None)
 
 
 def test_scores_that_change_are_given_up() -> None:

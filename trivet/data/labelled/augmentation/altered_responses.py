@@ -1,4 +1,4 @@
-"""Responses exchanged, cut or removed, with labels that stay true.
+"""Responses exchanged, quoted from the contexts, cut or removed, with labels that stay true.
 
 Deterministic, like ``altered_contexts``.
 """
@@ -47,6 +47,32 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
             evidence=() if answered else None,
         ),
         generator=other.generator,
+    )
+
+
+def quote_contexts(labelled: LabelledExample, quoted: Sequence[ContextSpan]) -> LabelledExample:
+    """Replace the response by sentences of the contexts, each supported by itself.
+
+    Relevance stays known. Utilization becomes unknown: another sentence may say the same.
+    """
+    contexts = labelled.example.contexts
+    texts = [" ".join(contexts[s.context][s.start : s.end].split()) for s in quoted]
+    starts = [sum(map(len, texts[:place])) + place for place in range(len(texts))]
+    spans = [Span(start, start + len(text)) for start, text in zip(starts, texts, strict=True)]
+    evidence = tuple(Evidence(s, (q,)) for s, q in zip(spans, quoted, strict=True))
+    return replace(
+        labelled,
+        example=replace(
+            labelled.example, response=" ".join(texts), response_sentences=tuple(spans)
+        ),
+        labels=Labels(
+            unsupported=(),
+            adherent=True,
+            relevant=labelled.labels.relevant,
+            relevance=labelled.labels.relevance,
+            evidence=evidence,
+        ),
+        generator=None,
     )
 
 

@@ -1,7 +1,8 @@
 """Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
 After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
-responses exchanged. Our own: contexts reordered, responses cut or removed, twins added.
+responses exchanged. Our own: contexts reordered, responses cut, removed or quoted from the
+contexts, twins added.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from dataclasses import asdict, astuple, dataclass
 import numpy as np
 
 from trivet.data.labelled.augmentation import altered_contexts, altered_responses
+from trivet.data.labelled.augmentation.removed_sentences import (
+    context_sentences,
+    distinct_words,
+    text_of,
+)
 from trivet.data.labelled.augmentation.twins import make_twin
 from trivet.data.sentences import split_sentences
 from trivet.records import LabelledExample, Labels
@@ -20,9 +26,11 @@ _MOST_FOREIGN = 3  # passages inserted into one example
 _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
 # In order; shuffle is first because the others treat the new pair like the old one.
 _ALTERATIONS = (
-    *("shuffle", "drop_contexts", "insert_contexts"),
+    *("shuffle", "quote_contexts", "drop_contexts", "insert_contexts"),
     *("permute_contexts", "cut_response", "empty_response"),
 )
+_MOST_QUOTED = 3  # sentences of the contexts that become a response
+_QUOTED_WORDS = range(3, 41)  # distinct words of such a sentence
 _LOOKS = 8  # rows drawn in search of an unrelated one
 
 
@@ -37,6 +45,7 @@ class Augmentation:
         permute_contexts: Reorder the contexts.
         cut_response: Keep the first sentences of the response.
         empty_response: Remove the response.
+        quote_contexts: Replace the response by sentences of the contexts; also if it is empty.
         twins: Add a copy of the row with one small change (``twins``) to its batch.
     """
 
@@ -46,6 +55,7 @@ class Augmentation:
     permute_contexts: float = 0.0
     cut_response: float = 0.0
     empty_response: float = 0.0
+    quote_contexts: float = 0.0
     twins: float = 0.0
 
     def __post_init__(self) -> None:
@@ -109,6 +119,8 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
     if name == "shuffle":
         other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
         return example if other is None else altered_responses.take_pair(example, other)
+    if name == "quote_contexts":
+        return _quote(example, random)
     if name == "insert_contexts":
         return _insert(example, _draw_unrelated(draw.pool, draw), random)
     if name == "cut_response":
@@ -122,6 +134,19 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
     if name == "permute_contexts":
         return altered_contexts.permute_contexts(example, order.tolist())
     return altered_contexts.drop_contexts(example, order[: random.integers(1, count)].tolist())
+
+
+def _quote(example: LabelledExample, random: np.random.Generator) -> LabelledExample:
+    fit = [
+        sentence
+        for sentence in context_sentences(example)
+        if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
+    ]
+    count = min(len(fit), int(random.integers(1, _MOST_QUOTED + 1)))
+    chosen = random.permutation(len(fit))[:count].tolist()
+    if not chosen:
+        return example
+    return altered_responses.quote_contexts(example, [fit[place] for place in chosen])
 
 
 def _insert(

@@ -54,10 +54,10 @@ def remove_evidence(labelled: LabelledExample, response: Span) -> LabelledExampl
         return None
     sentences = context_sentences(labelled)
     removed = {sentence for sentence in sentences if _meet(sentence, named)}
-    gone = [distinct_words(_text(labelled, sentence)) for sentence in removed]
+    gone = [distinct_words(text_of(labelled, sentence)) for sentence in removed]
     claim = distinct_words(example.response[response.start : response.end])
     for sentence in sentences:
-        held = distinct_words(_text(labelled, sentence))
+        held = distinct_words(text_of(labelled, sentence))
         if sentence in removed or not held:
             continue
         repeats = any(
@@ -165,7 +165,8 @@ def remove_sentences(
     )
 
 
-def _text(labelled: LabelledExample, span: ContextSpan) -> str:
+def text_of(labelled: LabelledExample, span: ContextSpan) -> str:
+    """Return the characters of a span of the contexts."""
     return labelled.example.contexts[span.context][span.start : span.end]
 
 
