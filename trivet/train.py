@@ -194,6 +194,7 @@ def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         config.granularity.value,
         encoder.exact_match_embedding,
         encoder.split_digits,
+        encoder.hidden_dropout,
     )
     model.trunk.check_window(config.window.size)
     if config.optim.checkpoint_layers:

@@ -26,8 +26,6 @@ from trivet.exporting import openvino as openvino_export
 from trivet.exporting.openvino import (
     choose,
     export_openvino,
-    losses,
-    measure_rows,
     time_windows,
 )
 from trivet.model.aggregate import Outputs

@@ -96,7 +96,9 @@ def test_matmuls_are_in_16_bits_and_delicate_operators_are_not(
     names = [node.name for node in half.graph.node]
     assert len(set(names)) == len(names)
     before, after = kinds_of(graph).count("Cast"), kinds_of(half).count("Cast")
-    assert after - before <= 2 * 10, "at most ten casts a layer"
+    # ModernBERT also rotates queries and keys.
+    rotary = any(node.op_type == "Cos" for node in half.graph.node)
+    assert after - before <= 2 * (15 if rotary else 10), "casts in two layers"
 
 
 @pytest.mark.parametrize(("precision", "most"), [("bf16", 0.01), ("fp16", 2e-3)])

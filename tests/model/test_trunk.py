@@ -116,11 +116,13 @@ def test_a_checkpoint_is_read_without_its_pooler(bert_checkpoint: Path) -> None:
     assert str(bert_checkpoint) not in json.dumps(trunk.encoder_config())
 
 
-def test_attention_dropout_replaces_the_checkpoints_own(bert_checkpoint: Path) -> None:
-    for given, expected in ((None, 0.1), (0.0, 0.0)):
-        config = Trunk.from_pretrained(str(bert_checkpoint), attention_dropout=given).config
-        assert config.attention_probs_dropout_prob == expected
-        assert config.hidden_dropout_prob == 0.1
+@pytest.mark.parametrize(("attention", "hidden"), [(None, None), (0.0, None), (None, 0.3)])
+def test_dropouts_replace_the_checkpoints_own(
+    bert_checkpoint: Path, attention: float | None, hidden: float | None
+) -> None:
+    config = Trunk.from_pretrained(str(bert_checkpoint), attention, hidden).config
+    assert config.attention_probs_dropout_prob == (0.1 if attention is None else attention)
+    assert config.hidden_dropout_prob == (0.1 if hidden is None else hidden)
 
 
 def test_weights_that_a_checkpoint_lacks_are_not_filled_at_random(

@@ -83,6 +83,7 @@ class EncoderConfig:
     source: str | None = None  # name in the model card; null: encoder.name
     licence: str = "unknown"
     attention_dropout: float | None = None  # null: the checkpoint's own
+    hidden_dropout: float | None = None  # likewise
     head_dropout: float = 0.1
     exact_match_embedding: bool = False  # mark words that occur on both sides of a window
     split_digits: bool = False  # every digit is a token
@@ -96,7 +97,7 @@ class EncoderConfig:
             self.shared_layers,
             "at least 1 for encoder.trunk: partial",
         )
-        for key in ("attention_dropout", "head_dropout"):
+        for key in ("attention_dropout", "hidden_dropout", "head_dropout"):
             value = getattr(self, key)
             _check(value is None or 0 <= value < 1, f"encoder.{key}", value, "in [0, 1)")
 

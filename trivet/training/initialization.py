@@ -16,7 +16,7 @@ from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import Granularity, Reduction, TrunkKind
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk, attention_dropout_key
+from trivet.model.trunk import Trunk, dropout_settings
 from trivet.records import ConfigError
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
@@ -34,6 +34,7 @@ def initial_model(
     granularity: Granularity = "token",
     exact_match: bool = False,
     split_digits: bool = False,
+    hidden_dropout: float | None = None,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
@@ -53,10 +54,10 @@ def initial_model(
             "calibration": {},  # fitted for the old weights, as the overlap's weights
             "lexical_overlap": {},
             "dropout": head_dropout,
+            "encoder": dropout_settings(
+                bundle.info.encoder.model_type, attention_dropout, hidden_dropout
+            ),
         }
-        if attention_dropout is not None:
-            key = attention_dropout_key(bundle.info.encoder.model_type)
-            changed["encoder"] = {key: attention_dropout}
         model = load_rag_model(bundle, changed)
         if isinstance(model.trunk, Trunk):
             model.trunk = make_trunk(model.trunk, trunk, shared_layers)
@@ -66,8 +67,9 @@ def initial_model(
         if split_digits:
             tokenizer.split_digits()
         return model, tokenizer
+    encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
     model = RagModel(
-        make_trunk(Trunk.from_pretrained(name, attention_dropout), trunk, shared_layers),
+        make_trunk(encoder, trunk, shared_layers),
         faithfulness=faithfulness,
         dropout=head_dropout,
         pooled_support=init == "nli",
