@@ -23,11 +23,8 @@ from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
-from trivet.exporting.openvino import (
-    choose,
-    export_openvino,
-    time_windows,
-)
+from trivet.exporting.loss_gate import losses, measure_rows
+from trivet.exporting.openvino import choose, export_openvino, time_windows
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     BackendError,

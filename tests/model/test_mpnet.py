@@ -101,6 +101,8 @@ def test_a_checkpoint_is_loaded_and_its_responses_are_marked(
 ) -> None:
     tiny_mpnet.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes(wordpiece_file.read_bytes())
+    # MPNet's own class would add its special tokens.
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "TokenizersBackend"}')
     ids, mask, segments = inputs(30)
     expected = tiny_mpnet(input_ids=ids, attention_mask=mask).last_hidden_state
     plain = Trunk.from_pretrained(str(tmp_path), attention_dropout=0.0).eval()

@@ -36,6 +36,13 @@ def kind(request: pytest.FixtureRequest) -> TrunkKind:
     return name
 
 
+@pytest.fixture(params=["tiny_bert", "tiny_deberta", "tiny_mpnet"])
+def tiny_encoder(request: pytest.FixtureRequest) -> transformers.PreTrainedModel:
+    """Return each tiny encoder that can be split."""
+    encoder: transformers.PreTrainedModel = request.getfixturevalue(request.param)
+    return encoder
+
+
 @pytest.fixture
 def make(tiny_encoder: transformers.PreTrainedModel) -> Make:
     """Return a function: a trunk of a kind, from a copy of one encoder."""

@@ -8,11 +8,11 @@ import logging
 import pytest
 import torch
 import transformers
+from torch import nn
 
 from tests.conftest import TINY
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.model.architecture import TrunkKind
-from trivet.model.inference.layer import InferenceLayer
 from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel, as_tensors
@@ -39,14 +39,16 @@ def shaken(encoder: transformers.PreTrainedModel, kind: TrunkKind) -> RagModel:
 def test_it_answers_as_the_trained_trunk(
     tiny_encoder: transformers.PreTrainedModel, kind: TrunkKind
 ) -> None:
+    if tiny_encoder.config.model_type == "modernbert" and kind == "partial":
+        pytest.skip("cannot be split")
     model = shaken(tiny_encoder, kind)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     ours = inference_trunk(model.trunk, LENGTH)
     assert isinstance(ours, InferenceTrunk) and not ours.training
-    runs: list[InferenceLayer] = []
+    runs: list[nn.Module] = []
     for module in ours.modules():
-        if isinstance(module, InferenceLayer):
-            module.project.register_forward_hook(lambda own, *_: runs.append(own))
+        if isinstance(project := getattr(module, "project", None), nn.Linear):
+            project.register_forward_hook(lambda own, *_: runs.append(own))
     for sizes in (Sizes(5, LENGTH, 1, 1, 1, 1, 1), Sizes(3, 7, 1, 1, 1, 1, 1)):
         vocab = model.trunk.config.vocab_size
         given = as_tensors(make_windows(sizes, vocab, seed=2))[:3]
