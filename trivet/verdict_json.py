@@ -21,6 +21,7 @@ from trivet.records import (
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 Part = TypeVar("Part")
+_SHOWN_SPANS = 5
 _LONGEST = 10_000_000  # characters; longer texts of a verdict are refused
 
 
@@ -56,6 +57,13 @@ def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
         revision=_text_or_none(verdict, "revision"),
         **read_scores(verdict),
     )
+
+
+def quote_unsupported(verdict: Evaluation) -> str:
+    """Quote the first unsupported spans, as an explanation of the scores."""
+    if not verdict.unsupported:
+        return "nothing unsupported was found"
+    return "unsupported: " + ", ".join(repr(s.text) for s in verdict.unsupported[:_SHOWN_SPANS])
 
 
 def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:

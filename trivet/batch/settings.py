@@ -10,6 +10,7 @@ from typing import Any
 from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
 from trivet.data.logs.log import Format
+from trivet.data.traces.spans import TraceFormat
 from trivet.records import DataError
 
 
@@ -45,7 +46,7 @@ class RunSettings:
 
     Attributes:
         mapping: The log's column names by our field names.
-        format: Format of the log; ``None`` means by suffix.
+        format: File format, or tracing tool whose spans the log holds; ``None`` means by suffix.
         encoding: Encoding of the log, as for `Log`.
         allow_empty_contexts: As in ``Evaluator.evaluate``.
         threshold: As in ``Evaluator.evaluate``.
@@ -58,7 +59,7 @@ class RunSettings:
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
-    format: Format | None = None
+    format: Format | TraceFormat | None = None
     encoding: str | None = None
     allow_empty_contexts: bool = False
     threshold: float | None = None

@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 import typer.core
@@ -24,6 +24,7 @@ from trivet.commands.shared import (
     parse_level,
     run_exits,
 )
+from trivet.data.traces.spans import TraceFormat
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
@@ -66,8 +67,10 @@ def evaluate(
         ),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
-        Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx"] | None,
-        typer.Option(help="Format of FILE; default: by its suffix."),
+        Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx", TraceFormat] | None,
+        typer.Option(
+            help="Format of FILE, by default its suffix; or the tool whose spans it holds."
+        ),
     ] = None,
     encoding: Annotated[
         str | None,
@@ -118,6 +121,10 @@ def evaluate(
             "--fail-if-worse", help=f"Exit with {UNDER} if faithfulness fell from --baseline."
         ),
     ] = False,
+    scores: Annotated[
+        Path | None,
+        typer.Option(help="File of the traces' scores to write, in the form their tool imports."),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write; needs --out.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     question: Annotated[str | None, typer.Option(help="Question of a single answer.")] = None,
@@ -160,8 +167,12 @@ def evaluate(
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
         raise typer.BadParameter(f"--baseline {baseline}: no such file, or no FILE to compare")
+    if scores is not None and fields is not None:
+        raise typer.BadParameter("--scores needs all fields: leave out --fields")
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
+    if scores is not None:
+        _check_scores(scores, format, file, out)
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     from trivet.evaluation.evaluator import Evaluator
@@ -198,7 +209,7 @@ def evaluate(
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
     from trivet.batch.settings import RunSettings, Shard, parse_shard
-    from trivet.data.logs.log import Log
+    from trivet.data.traces.trace_log import TraceLog, open_log
 
     settings = RunSettings(
         mapping=names,
@@ -215,7 +226,7 @@ def evaluate(
     )
     if out is not None:
         check_format(out)  # before a bundle is loaded
-    log = Log(file, format, encoding=encoding)
+    log = open_log(file, format, encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
@@ -224,7 +235,7 @@ def evaluate(
     policy = ResumePolicy(restart, although_changed, strict)
     written = out
     with contextlib.ExitStack() as stack:
-        if baseline is not None and written is None:
+        if written is None and (baseline is not None or scores is not None):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             written = Path(folder) / "verdicts.jsonl"
         stack.enter_context(run_exits())
@@ -236,6 +247,10 @@ def evaluate(
         else:
             tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
         is_worse = _compare(baseline, written) and fail_if_worse
+        if scores is not None and written is not None and isinstance(log, TraceLog):
+            from trivet.batch.trace_scores import write_scores
+
+            write_scores(log, written, scores)
     if report is not None and out is not None:
         from trivet.report.write_report import write_report
 
@@ -283,6 +298,18 @@ def _check_out(file: str, out: Path | None, report: Path | None) -> None:
         raise typer.BadParameter(f"--out {out} would overwrite the input")
     if source.is_dir() and target.is_relative_to(source):
         raise typer.BadParameter(f"--out {out} is in the input folder")
+
+
+def _check_scores(scores: Path, format_: str | None, file: str | None, out: Path | None) -> None:
+    """Refuse scores of anything but traces, and a file that cannot be written."""
+    from trivet.report.terminal import check_writable
+
+    tools = get_args(TraceFormat)
+    if format_ not in tools:
+        raise typer.BadParameter(f"--scores is for traces: give --format {', '.join(tools)}")
+    if scores.resolve() in [Path(path).resolve() for path in (file, out) if path is not None]:
+        raise typer.BadParameter(f"--scores {scores} would overwrite FILE or --out")
+    check_writable(scores)
 
 
 def _parse_limits(pairs: list[str]) -> dict[str, float]:

@@ -11,11 +11,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from trivet.data.files.json_lines import Fields, parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
-from trivet.data.logs.log import Format, Log, SourceRow
+from trivet.data.logs.log import Log, SourceRow
+from trivet.data.traces.trace_log import open_log
 from trivet.records import DataError, Evaluation, ExampleError, FailedEvaluation, RagExample
 from trivet.verdict_json import SCORES
 
@@ -91,10 +92,9 @@ class VerdictFile:
     def _log_rows(self) -> Iterator[LogRow]:
         if self._log is None:
             return
-        form = self.facts.format if self.facts.format in get_args(Format) else None
         columns = Columns(self.facts.mapping or None, (), "replace")
-        log = Log(self._log, cast(Format | None, form), encoding=self.facts.encoding)
         try:
+            log = open_log(self._log, self.facts.format, self.facts.encoding)
             yield from read_rows(log.rows(), columns)
         except DataError as error:
             if self._log_given:

@@ -30,7 +30,7 @@ import trivet
 from trivet.records import Evaluation
 from trivet.serve.http.metrics import STAGES
 from trivet.serve.scheduling.predictions import Predictions
-from trivet.verdict_json import SCORES
+from trivet.verdict_json import SCORES, quote_unsupported
 
 EVENT = "gen_ai.evaluation.result"
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -38,7 +38,6 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 _CAPTURING = ("true", "event_only", "span_and_event")
 _CARRIED = ("traceparent", "tracestate")
-_SHOWN_SPANS = 5
 # The grace period may be over; the process must end within a second.
 _CLOSE_SECONDS = 0.5
 
@@ -158,17 +157,10 @@ class Telemetry:
                 label = "adherent" if verdict.adherent else "not_adherent"
                 attributes["gen_ai.evaluation.score.label"] = label
                 if self.content:
-                    attributes["gen_ai.evaluation.explanation"] = _unsupported(verdict)
+                    attributes["gen_ai.evaluation.explanation"] = quote_unsupported(verdict)
             self._events.emit(
                 timestamp=time.time_ns(),
                 severity_number=SeverityNumber.INFO,
                 event_name=EVENT,
                 attributes=attributes,
             )
-
-
-def _unsupported(verdict: Evaluation) -> str:
-    """Quote the first unsupported spans."""
-    if not verdict.unsupported:
-        return "nothing unsupported was found"
-    return "unsupported: " + ", ".join(repr(s.text) for s in verdict.unsupported[:_SHOWN_SPANS])

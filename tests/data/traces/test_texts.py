@@ -1,0 +1,89 @@
+"""Questions, answers and documents in what applications record."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from trivet.data.traces.spans import Document
+from trivet.data.traces.texts import answer_in, documents_in, question_in
+
+MESSAGE = {
+    "lc": 1,
+    "type": "constructor",
+    "id": ["langchain", "schema", "messages", "HumanMessage"],
+    "kwargs": {"content": "Why?"},
+}
+QUESTIONS: dict[str, Any] = {
+    "text": "Why?",
+    "an object": {"question": "Why?", "k": 3},
+    "another name": {"input": "Why?", "chat_history": []},
+    "one member": {"whatever": "Why?"},
+    "JSON": json.dumps({"query_bundle": {"query_str": "Why?", "embedding": None}}),
+    "a conversation": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "Why?"},
+    ],
+    "LangChain": {"messages": [[MESSAGE]]},
+    "parts": [{"role": "user", "parts": [{"type": "text", "content": "Why?"}]}],
+    "OpenAI's parts": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}],
+}
+
+
+@pytest.mark.parametrize("value", QUESTIONS.values(), ids=QUESTIONS)
+def test_the_question_is_found(value: Any) -> None:
+    assert question_in(value) == "Why?"
+
+
+ANSWERS: dict[str, Any] = {
+    "an object": {"answer": "So.", "context": ["..."]},
+    "a response": {"response": "So.", "source_nodes": ["..."]},
+    "a message": {"role": "assistant", "content": "So."},
+    "generations": {"generations": [[{"text": "So.", "message": MESSAGE}]]},
+    "choices": {"choices": [{"message": {"role": "assistant", "content": "So."}}], "model": "m"},
+    "an agent": {"messages": [{"type": "human", "content": "?"}, {"type": "ai", "content": "So."}]},
+}
+
+
+@pytest.mark.parametrize("value", ANSWERS.values(), ids=ANSWERS)
+def test_the_answer_is_found(value: Any) -> None:
+    assert answer_in(value) == "So."
+
+
+def deep() -> Any:
+    value: Any = "So."
+    for _ in range(500):
+        value = {"output": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", " ", 3, [], {}, {"a": 1, "b": 2}, "{}", [{"role": "tool"}], deep()]
+)
+def test_there_may_be_none(value: Any) -> None:
+    assert answer_in(value) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["Oil.", "Night."],
+        [{"page_content": "Oil."}, {"pageContent": "Night.", "metadata": {}}],
+        {"documents": [{"content": "Oil."}, {"kwargs": {"page_content": "Night."}}]},
+        json.dumps({"results": [{"text": "Oil."}, {"node": {"text": "Night."}}]}),
+        {"output": ["Oil.", "Night."]},
+    ],
+    ids=["texts", "objects", "LangChain", "nodes", "output"],
+)
+def test_documents_are_found(value: Any) -> None:
+    assert [document.text for document in documents_in(value)] == ["Oil.", "Night."]
+
+
+def test_documents_keep_their_names_and_may_lack_texts() -> None:
+    found = documents_in([{"id": "a", "text": "Oil."}, {"id": "b", "score": 0.5}, 3])
+    assert found == (Document("Oil.", "a"), Document(None, "b"), Document(None))
+    assert documents_in("no list") == documents_in(None) == documents_in({}) == ()

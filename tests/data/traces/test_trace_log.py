@@ -1,0 +1,187 @@
+"""Exported spans of every tool as examples, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integrations.rag_applications import ANSWER, DOCUMENTS, QUESTION
+from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
+from trivet.data.traces.spans import TraceFormat
+from trivet.data.traces.trace_log import READERS, TraceLog, open_log
+from trivet.records import DataError, FailedEvaluation, RagExample
+
+HERE = Path(__file__).parent
+EXPORTS: list[tuple[TraceFormat, str]] = [
+    ("otel", "langchain.otlp.jsonl"),
+    ("openinference", "llama_index.otlp.jsonl"),
+    ("langfuse", "langfuse.jsonl"),
+    ("langsmith", "langsmith.jsonl"),
+]
+
+
+def read(log: TraceLog) -> list[LogRow]:
+    return list(read_rows(log.rows(), Columns()))
+
+
+def records(name: str) -> list[Any]:
+    text = (HERE / name).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def phoenix_spans() -> list[dict[str, Any]]:
+    """Return the spans of the LangChain recording as Phoenix's API returns them."""
+    (batch,) = records("langchain.otlp.jsonl")
+    spans = []
+    for span in batch["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        attributes = {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+        kind = attributes.pop("openinference.span.kind")
+        context = {"trace_id": span["traceId"], "span_id": span["spanId"]}
+        moment = f"2026-11-20T10:00:00.{int(span['startTimeUnixNano']) // 1000 % 10**6:06}+00:00"
+        spans.append(
+            {
+                "name": span["name"],
+                "context": context,
+                "span_kind": kind,
+                "parent_id": span.get("parentSpanId"),
+                "start_time": moment,
+                "end_time": moment,
+                "attributes": attributes,
+            }
+        )
+    return spans
+
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def lines(rows: list[Any], name: str = "spans.jsonl") -> Path:
+        path = tmp_path / name
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        return path
+
+    return lines
+
+
+def example_of(rows: list[LogRow]) -> RagExample:
+    (row,) = rows
+    assert isinstance(row.example, RagExample), row.example
+    return row.example
+
+
+@pytest.mark.parametrize(("tool", "name"), EXPORTS, ids=[name for _, name in EXPORTS])
+def test_an_export_is_the_question_the_documents_and_the_answer(
+    tool: TraceFormat, name: str
+) -> None:
+    log = TraceLog(str(HERE / name), tool)
+    rows = read(log)
+    example = example_of(rows)
+    assert example.question == QUESTION
+    assert example.contexts == tuple(DOCUMENTS.values())
+    assert example.response == ANSWER
+    reference = log.references[1]
+    assert (example.id, rows[0].place) == (reference.trace, f"trace {reference.trace}")
+    assert rows[0].metadata == {"span_id": reference.span}
+    assert [position for _, position in reference.places] == [0, 1]
+    if tool != "otel":  # LangChain's instrumentation records no names of documents
+        assert rows[0].context_ids == tuple(DOCUMENTS)
+
+
+def test_phoenix_returns_spans_answers_and_tables(write: Write) -> None:
+    spans = phoenix_spans()
+    rows = [
+        {
+            "context.trace_id": span["context"]["trace_id"],
+            "context.span_id": span["context"]["span_id"],
+            **{name: span[name] for name in ("parent_id", "span_kind", "start_time", "end_time")},
+            **{f"attributes.{name}": value for name, value in span["attributes"].items()},
+        }
+        for span in spans
+    ]
+    documents = [{"document.content": text, "document.id": n} for n, text in DOCUMENTS.items()]
+    for row in rows:
+        if row["span_kind"] == "RETRIEVER":
+            for name in [n for n in row if n.startswith("attributes.retrieval")]:
+                del row[name]
+            row["attributes.retrieval.documents"] = documents
+    for given in (spans, [{"data": spans, "next_cursor": None}], rows):
+        example = example_of(read(TraceLog(str(write(given)), "phoenix")))
+        assert (example.question, example.response) == (QUESTION, ANSWER)
+        assert example.contexts == tuple(DOCUMENTS.values())
+
+
+def test_langfuse_names_fields_by_either_rule_and_downloads_whole_traces(write: Write) -> None:
+    rows = records("langfuse.jsonl")
+    renamed = {"trace_id": "traceId", "parent_observation_id": "parentObservationId"}
+    renamed |= {"start_time": "startTime", "end_time": "endTime"}
+    of_api = [{renamed.get(name, name): value for name, value in row.items()} for row in rows]
+    whole = {"trace": {"id": rows[0]["trace_id"], "observations": of_api}}
+    beside = {"trace": {"id": rows[0]["trace_id"], "input": "?"}, "observations": of_api}
+    for given in (of_api, [{"data": of_api, "meta": {}}], [whole], [beside]):
+        assert example_of(read(TraceLog(str(write(given)), "langfuse"))).response == ANSWER
+
+
+def test_the_order_of_spans_and_traces_among_each_other_changes_nothing(write: Write) -> None:
+    spans = records("langsmith.jsonl")
+    others = [{name: _renamed(value) for name, value in span.items()} for span in spans]
+    ordered = read(TraceLog(str(write([*spans, *others])), "langsmith"))
+    mixed = [*spans[1:], *others]
+    random.Random(7).shuffle(mixed)
+    shuffled = read(TraceLog(str(write([spans[0], *mixed])), "langsmith"))
+    assert [row.example for row in shuffled] == [row.example for row in ordered]
+    assert len(ordered) == 2
+
+
+def _renamed(value: Any) -> Any:
+    """Return an id of another trace."""
+    return f"x{value}" if isinstance(value, str) and value.startswith("01a2") else value
+
+
+def test_a_record_of_another_format_is_named_with_what_it_holds(write: Write) -> None:
+    path = write(records("langsmith.jsonl")[:2])
+    with pytest.raises(DataError) as refused:
+        read(TraceLog(str(path), "otel"))
+    message = str(refused.value)
+    assert "holds no span of the format otel (found id, trace_id, parent_run_id" in message
+    assert "langsmith" in message
+
+
+def test_a_damaged_line_fails_alone(write: Write) -> None:
+    path = write(records("langfuse.jsonl"))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"id": "half')
+    damaged, row = read(TraceLog(str(path), "langfuse"))
+    assert isinstance(damaged.example, FailedEvaluation)
+    assert (damaged.example.code, damaged.number, row.number) == ("malformed_line", 1, 2)
+    assert isinstance(row.example, RagExample)
+
+
+def test_an_unknown_format_lists_those_that_there_are() -> None:
+    path = str(HERE / "langfuse.jsonl")
+    with pytest.raises(DataError, match=r"no format 'jaeger'; there are jsonl.*otel.*langsmith"):
+        open_log(path, "jaeger")
+    assert all(isinstance(open_log(path, tool), TraceLog) for tool in READERS)
+    assert not isinstance(open_log(path), TraceLog)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "a"}]}]}]},
+        {"resourceSpans": 3},
+        {"data": [1]},
+        {"context": None},
+        {},
+    ],
+    ids=str,
+)
+def test_a_damaged_record_is_no_crash(write: Write, record: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="holds no span of the format otel"):
+        read(TraceLog(str(write([record])), "otel"))

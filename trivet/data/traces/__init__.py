@@ -1,0 +1,1 @@
+"""Traces of RAG applications: spans of any tracing tool become examples."""

@@ -1,0 +1,111 @@
+"""Questions, answers and documents inside the inputs and outputs that tools record.
+
+These are plain text, JSON, chat messages, or objects of LangChain, under names that applications
+choose.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
+from trivet.data.traces.spans import Document, name_or_none
+
+_QUESTION = ("question", "query", "input", "user_input", "query_str", "messages", "prompt")
+_ANSWER = (
+    *("answer", "response", "output", "result", "text", "generation", "completion"),
+    *("output_text", "generations", "messages", "message", "choices"),
+)
+_DOCUMENTS = (
+    *("documents", "docs", "source_documents", "chunks", "nodes", "results", "matches"),
+    *("context", "contexts", "output"),
+)
+_TEXTS = (*CONTEXT_TEXT_NAMES, "pageContent")
+_INSIDE = ("kwargs", "data", "document", "node")  # members that hold the object itself
+_USER = frozenset({"user", "human", "humanmessage"})
+_ASSISTANT = frozenset({"assistant", "ai", "model", "aimessage", "aimessagechunk"})
+_DEEPEST = 8  # levels of nesting that are searched
+
+
+def question_in(value: Any) -> str | None:
+    """Return the question in an input, or the last one of a conversation."""
+    return _find(value, _QUESTION, _USER, _DEEPEST)
+
+
+def answer_in(value: Any) -> str | None:
+    """Return the answer in an output, or the last one of a conversation."""
+    return _find(value, _ANSWER, _ASSISTANT, _DEEPEST)
+
+
+def documents_in(value: Any) -> tuple[Document, ...]:
+    """Return the documents in the output of a retriever: texts, or objects with a text."""
+    value = parsed(value)
+    for name in _DOCUMENTS:
+        if isinstance(value, Mapping) and name in value:
+            value = parsed(value[name])
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return ()
+    return tuple(document(item) for item in value)
+
+
+def document(item: Any) -> Document:
+    """Return one document: a text, or an object with a text and perhaps a name."""
+    if isinstance(item, str):
+        return Document(item)
+    for name in _INSIDE:
+        if isinstance(item, Mapping) and isinstance(item.get(name), Mapping):
+            item = item[name]
+    if not isinstance(item, Mapping):
+        return Document(None)
+    texts = (item.get(name) for name in _TEXTS)
+    names = (name_or_none(item.get(name)) for name in CONTEXT_ID_NAMES)
+    text = next((text for text in texts if isinstance(text, str)), None)
+    return Document(text, next((name for name in names if name is not None), None))
+
+
+def parsed(value: Any) -> Any:
+    """Return the list or object that a text holds as JSON, or the value itself."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _find(value: Any, names: Sequence[str], roles: frozenset[str], deepest: int) -> str | None:
+    value = parsed(value)
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if not deepest or not isinstance(value, Mapping | list | tuple):
+        return None
+    if isinstance(value, Mapping):
+        known = [*(value[name] for name in names if name in value)]
+        known += [value[name] for name in ("content", "parts", *_INSIDE) if name in value]
+        known += list(value.values()) if len(value) == 1 else []
+        found = (_find(each, names, roles, deepest - 1) for each in known)
+        return next((text for text in found if text is not None), None)
+    messages = [item for item in value if _role(item)]
+    if messages:
+        messages = [item for item in messages if _role(item) in roles]
+        return _find(messages[-1], names, roles, deepest - 1) if messages else None
+    if all(isinstance(item, Mapping) and item.get("type") == "text" for item in value):
+        parts = [str(item.get("text", item.get("content", ""))) for item in value]
+        return "\n".join(parts).strip() or None
+    return _find(value[-1], names, roles, deepest - 1) if value else None
+
+
+def _role(item: Any) -> str | None:
+    """Return the role of a chat message in lower case; ``None`` if it is none."""
+    if not isinstance(item, Mapping):
+        return None
+    kind = item.get("type")
+    if isinstance(kind, str) and kind.lower() in _USER | _ASSISTANT | {"system", "tool"}:
+        return kind.lower()
+    path = item.get("id")  # LangChain writes a message with the path of its class
+    if kind == "constructor" and isinstance(path, list) and path:
+        return str(path[-1]).lower()
+    role = item.get("role")
+    return role.lower() if isinstance(role, str) else None
