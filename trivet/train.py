@@ -7,7 +7,7 @@ import logging
 import platform
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,18 +18,17 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 
-from trivet.bundle.bundle import DataInfo, Thresholds
-from trivet.configs.schema import Precision, SourceConfig, TrainConfig, dump_config
+from trivet.bundle.bundle import DataInfo
+from trivet.configs.schema import Faithfulness, Precision, SourceConfig, TrainConfig, dump_config
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.datamodule import Item, Prepare, RagData, collate_items, prepare
+from trivet.data.labelled.datamodule import Item, Prepare, RagData, prepare
 from trivet.data.labelled.leaks import Leaks, drop_leaks, text_digests
+from trivet.data.labelled.prepared_rows import prepare_cached
 from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import Windows, WindowSettings
-from trivet.measures.thresholds import DevScores, choose_thresholds
-from trivet.model.aggregate import Outputs
+from trivet.data.windows import WindowSettings
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even, checkpoint_layers
 from trivet.records import ConfigError, LabelledExample
@@ -39,6 +38,12 @@ from trivet.training.checkpoints import (
     damage_of,
     newest_whole,
     refuse_another_architecture,
+)
+from trivet.training.dev_choices import (
+    choose_on_dev,
+    choose_reduction,
+    dev_scores,
+    threshold_rows,
 )
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
@@ -86,7 +91,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model, tokenizer = _initial_model(config)
     refuse_too_large(config, model)
     items, dev, used, leaks, lay_out = _prepared_rows(config, model, tokenizer)
-    choosing = _threshold_rows(dev, config.data.thresholds_from)
+    choosing = threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
@@ -139,7 +144,11 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
-        thresholds = _choose(training, choosing, tokenizer.special.pad)
+        if config.faithfulness is Faithfulness.best_on_dev:
+            model.faithfulness = choose_reduction(
+                list(dev_scores(training, dev, tokenizer.special.pad))
+            )
+        thresholds = choose_on_dev(training, choosing, tokenizer.special.pad)
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))
@@ -158,7 +167,7 @@ def plan(config: TrainConfig) -> str:
     estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
     items, dev, _, leaks, _ = _prepared_rows(config, model, tokenizer)
     budget, devices = config.optim.batch_windows, config.run.devices
-    batches = WindowBatches([item.layout for item in items], budget, config.run.seed)
+    batches = WindowBatches((item.layout for item in items), budget, config.run.seed)
     batches.share(0, devices)
     windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
     steps = len(batches) * config.optim.epochs
@@ -186,7 +195,7 @@ def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     model, tokenizer = initial_model(
         encoder.name,
         encoder.init.value,
-        config.faithfulness.value,
+        config.trained_reduction,
         encoder.head_dropout,
         encoder.attention_dropout,
         encoder.trunk.value,
@@ -204,7 +213,7 @@ def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
 
 def _prepared_rows(
     config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
-) -> tuple[list[Item], list[Item], list[DataInfo], Leaks | None, Prepare]:
+) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None, Prepare]:
     """Return items of train and dev, the record of the data, and the function that made them."""
     window, even = config.window, break_even(model.trunk.config)
     settings = WindowSettings(
@@ -219,10 +228,18 @@ def _prepared_rows(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
     )
     taught, used, leaks = load_training_rows(config)
-    items = lay_out(taught)
-    dev = lay_out(_load(config.data.dev, config.run.seed)[0])
-    _refuse_shared_groups(items, dev)
-    return items, dev, used, leaks, lay_out
+    dev, _ = _load(config.data.dev, config.run.seed)
+    _refuse_shared_groups(taught, dev)
+    if config.data.cache is None:
+        return lay_out(taught), lay_out(dev), used, leaks, lay_out
+    cached = partial(
+        prepare_cached,
+        tokenizer=tokenizer,
+        settings=settings,
+        use_evidence=config.data.use_evidence,
+        folder=Path(config.data.cache).expanduser(),
+    )
+    return cached(taught), cached(dev), used, leaks, lay_out
 
 
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:
@@ -292,45 +309,16 @@ def _load(
     return examples, licences
 
 
-def _refuse_shared_groups(train_items: Sequence[Item], dev: Sequence[Item]) -> None:
-    def groups(items: Sequence[Item]) -> set[tuple[str, str]]:
-        return {(item.labelled.source, item.labelled.group) for item in items}
+def _refuse_shared_groups(
+    taught: Sequence[LabelledExample], dev: Sequence[LabelledExample]
+) -> None:
+    def groups(rows: Sequence[LabelledExample]) -> set[tuple[str, str]]:
+        return {(row.source, row.group) for row in rows}
 
-    shared = sorted(groups(train_items) & groups(dev))
+    shared = sorted(groups(taught) & groups(dev))
     if shared:
         source, group = shared[0]
         raise ConfigError(
             f"data: {len(shared)} groups are in both train and dev, first {group!r} of {source}; "
             "give them different splits, such as fit and dev"
-        )
-
-
-def _threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
-    wanted = tuple(prefixes) or ("",)  # every name begins with ""
-    chosen = [item for item in dev if item.labelled.source.startswith(wanted)]
-    if not chosen:
-        raise ConfigError(f"data.thresholds_from {list(prefixes)}: no dev row has such a source")
-    return chosen
-
-
-def _choose(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds:
-    chosen = Thresholds(*choose_thresholds(list(_dev_scores(training, items, pad))))
-    logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
-    return chosen
-
-
-def _dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
-    device = next(training.model.parameters()).device
-    for item in items:
-        batch = collate_items([item], pad)
-        windows = Windows(*(array.to(device) for array in batch.windows))
-        _, predicted = training.predict(windows, batch.is_evidence.to(device))
-        outputs = Outputs(*(value[0].float().cpu().numpy() for value in predicted))
-        read, length = item.tokenized, len(item.tokenized.response)
-        yield DevScores(
-            example=item.labelled,
-            sentence_support=outputs.sentence_support[: len(read.response_sentence_spans)],
-            token_offsets=read.response.offsets,
-            token_support=outputs.support_probs[:length],
-            token_sentence=read.response_sentence,
         )

@@ -29,6 +29,7 @@ def test_every_shipped_file_loads_and_begins_with_the_command_that_runs_it(path:
     header = path.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
     commands = [line for line in header if line.startswith("#") and "trivet train" in line]
     assert commands and all(path.name in command for command in commands)
+    assert any("GPU" in line for line in header), "a recipe names its GPU"
 
 
 def test_later_files_and_the_command_line_win(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Literal, get_args, get_type_hints
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -35,6 +35,7 @@ class Faithfulness(Enum):
 
     weakest_token = "weakest_token"
     weakest_sentence = "weakest_sentence"
+    best_on_dev = "best_on_dev"  # trained as weakest_sentence; the higher AUROC on dev decides
 
 
 class Trunk(Enum):
@@ -177,6 +178,8 @@ class DataConfig:
     thresholds_from: list[str] = field(default_factory=list)  # prefixes of dev sources; empty: all
     use_evidence: bool = True  # labels per window where the evidence is known
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # for data.train only
+    # Folder for prepared rows, which ranks and runs share; null: prepared anew, kept in memory.
+    cache: str | None = None
 
     def __post_init__(self) -> None:
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
@@ -273,6 +276,12 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
     faithfulness: Faithfulness = Faithfulness.weakest_sentence
     granularity: Granularity = Granularity.token
+
+    @property
+    def trained_reduction(self) -> Literal["weakest_token", "weakest_sentence"]:
+        """Return the reduction that the verdict loss trains."""
+        weakest_token = self.faithfulness is Faithfulness.weakest_token
+        return "weakest_token" if weakest_token else "weakest_sentence"
 
 
 def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainConfig:

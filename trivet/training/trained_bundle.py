@@ -114,7 +114,7 @@ def write_trained(
             evidence_sentences=config.window.evidence_sentences,
             evidence_for=config.window.evidence_for.value,
         ),
-        faithfulness=config.faithfulness.value,
+        faithfulness=model.faithfulness,
         heads=tuple(cast(Any, list(model.heads))),
         thresholds=thresholds,
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),

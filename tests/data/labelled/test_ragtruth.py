@@ -63,7 +63,7 @@ def read(
 
     (folder / "response.jsonl").write_text(lines(responses), encoding="utf-8")
     (folder / "source_info.jsonl").write_text(lines(sources), encoding="utf-8")
-    return read_ragtruth(folder)
+    return read_ragtruth(str(folder))
 
 
 def test_spans_question_and_passages(tmp_path: Path) -> None:
@@ -148,4 +148,35 @@ def test_split_passages(text: str, passages: tuple[str, ...]) -> None:
 
 def test_a_folder_without_the_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"it lacks response\.jsonl, source_info\.jsonl"):
-        read_ragtruth(tmp_path)
+        read_ragtruth(str(tmp_path))
+
+
+def test_the_hub_is_read_with_groups_of_equal_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    asked = []
+
+    def load_dataset(name: str, part: str) -> dict[str, list[dict[str, Any]]]:
+        asked.append((name, part))
+        info: Any = QA["source_info"]
+        qa = {"query": info["question"], "context": info["passages"]}
+        qa |= {"task_type": "QA", "output": ANSWER, "quality": "good", "model": "potter-7b"}
+        wrong = json.dumps([label(22, 31)])
+        return {
+            "train": [
+                {**qa, "id": "1", "hallucination_labels": wrong},
+                {**qa, "id": "2", "hallucination_labels": "[]"},
+                {**qa, "id": "3", "hallucination_labels": "not JSON"},
+            ],
+            "test": [{**qa, "id": "4", "context": "Other.", "hallucination_labels": "[]"}],
+        }
+
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda name: ["default"])
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    (first, second, third), report = read_ragtruth("ragtruth")
+    assert asked == [("wandb/RAGTruth-processed", "default")]
+    assert first.example.contexts == ("Clay rests a day.", "See passage 3: it is wet.")
+    assert first.labels == Labels(unsupported=(Span(22, 31),), adherent=False)
+    assert first.group == second.group != third.group
+    assert (first.source, first.split, third.split) == ("ragtruth/qa", "train", "test")
+    assert report.dropped == {"labels is not a list of objects": 1}

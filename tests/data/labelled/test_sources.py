@@ -56,11 +56,17 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("rows.jsonl", "must be ragbench:DIR_OR_NAME, ragtruth:DIR, halubench:DIR_OR_NAME or"),
-        ("jsonl:", "must be ragbench:DIR_OR_NAME, ragtruth:DIR, halubench:DIR_OR_NAME or jsonl"),
+        (
+            "rows.jsonl",
+            "must be ragbench:DIR_OR_NAME, ragtruth:DIR_OR_NAME, halubench:DIR_OR_NAME or",
+        ),
+        (
+            "jsonl:",
+            "must be ragbench:DIR_OR_NAME, ragtruth:DIR_OR_NAME, halubench:DIR_OR_NAME or jsonl",
+        ),
         ("csv:rows.csv", "is of unknown kind 'csv'"),
         ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),
-        ("ragtruth:nowhere", "nowhere is no RAGTruth folder"),
+        ("ragtruth:nowhere", "no folder 'nowhere', and a hub data set is named owner/name"),
         ("ragbench:./nowhere", "no folder './nowhere'"),
         ("halubench:./nowhere", "no folder './nowhere'"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -88,10 +88,9 @@ class WindowBatches(Sampler[list[int]]):
     a seed (for validation) every example is read exactly once too, but numbers may differ.
     """
 
-    def __init__(self, layouts: Sequence[Layout], budget: int, seed: int | None) -> None:
-        self._windows = np.asarray([len(layout.rows) for layout in layouts], dtype=np.int64)
-        widths = [max(map(len, layout.rows)) for layout in layouts]
-        self._widths = np.asarray(widths, dtype=np.int64)
+    def __init__(self, layouts: Iterable[Layout], budget: int, seed: int | None) -> None:
+        sizes = [(len(layout.rows), max(map(len, layout.rows))) for layout in layouts]
+        self._windows, self._widths = np.asarray(sizes, dtype=np.int64).reshape(-1, 2).T
         self._budget = budget
         self.seed = seed
         self.epoch = 0

@@ -6,7 +6,8 @@ is prepared again when its batch is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -79,12 +80,13 @@ class _Items(Dataset[list[Item]]):
     def __init__(
         self,
         items: Sequence[Item],
+        examples: Sequence[LabelledExample],
         batches: WindowBatches,
         augmentation: Augmentation | None = None,
         prepare_altered: Prepare | None = None,
     ) -> None:
         self._items = items
-        self._examples = [item.labelled for item in items]
+        self._examples = examples
         self._batches = batches
         self._augmentation = augmentation or Augmentation()
         self._prepare_altered = prepare_altered
@@ -206,10 +208,18 @@ class RagData(lightning.LightningDataModule):
             rows = self._rows[name]
             items = rows() if callable(rows) else rows
             seed = self._seed if name == "train" else None
-            batches = WindowBatches([item.layout for item in items], self._budget, seed)
+            examples: list[LabelledExample] = []
+            labelled = count_labelled(())
+
+            def layouts() -> Iterator[Layout]:  # one pass: items may be read from a file
+                for item in items:
+                    examples.append(item.labelled)
+                    labelled.update(_is_labelled(item))
+                    yield item.layout
+
+            batches = WindowBatches(layouts(), self._budget, seed)
             altered = self._altered if name == "train" else ()
-            data = _Items(items, batches, *altered)
-            labelled = count_labelled(items)
+            data = _Items(items, examples, batches, *altered)
             self._loaders[name] = ResumableLoader(data, batches, self._pad, labelled, self._workers)
         return self._loaders[name]
 
@@ -268,17 +278,22 @@ class RagData(lightning.LightningDataModule):
         )
 
 
-def count_labelled(items: Sequence[Item]) -> dict[str, int]:
+def _is_labelled(item: Item) -> dict[str, bool]:
+    """Return whether the example has labels for each head."""
+    targets, labels = item.targets, item.labelled.labels
+    tokens = (targets.window_class >= 0).any() or (targets.token_supported >= 0).any()
+    verdict = targets.adherent >= 0 and targets.token_supported.size > 0
+    relevance = (targets.relevant >= 0).any() or labels.relevance is not None
+    utilization = (targets.utilized >= 0).any() or labels.utilization is not None
+    found = {"support": tokens or verdict, "relevance": relevance, "utilization": utilization}
+    return {head: bool(known) for head, known in found.items()}
+
+
+def count_labelled(items: Iterable[Item]) -> Counter[str]:
     """Return the number of examples with labels for each head."""
-    counts = {"support": 0, "relevance": 0, "utilization": 0}
-    for targets, labels in ((item.targets, item.labelled.labels) for item in items):
-        tokens = (targets.window_class >= 0).any() or (targets.token_supported >= 0).any()
-        verdict = targets.adherent >= 0 and targets.token_supported.size > 0
-        counts["support"] += bool(tokens or verdict)
-        known = bool((targets.relevant >= 0).any())
-        counts["relevance"] += known or labels.relevance is not None
-        known = bool((targets.utilized >= 0).any())
-        counts["utilization"] += known or labels.utilization is not None
+    counts = Counter(support=0, relevance=0, utilization=0)
+    for item in items:
+        counts.update(_is_labelled(item))
     return counts
 
 

@@ -1,4 +1,4 @@
-"""RAGTruth: its publishers' two files, ``response.jsonl`` and ``source_info.jsonl``, in one folder.
+"""RAGTruth: its publishers' two files in one folder, or the hub's data set made of them.
 
 A row's labels are the unsupported spans of the response, and therefore whether it is adherent. Its
 evidence and the relevant and utilized context sentences are unknown. Spans marked
@@ -8,6 +8,7 @@ evidence and the relevant and utilized context sentences are unknown. Spans mark
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
 from functools import partial
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trivet.data.labelled.label_spans import merge_overlapping, spans_of
-from trivet.data.labelled.source_files import read_json_lines
+from trivet.data.labelled.source_files import read_json_lines, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import DataError, LabelledExample, Labels, RagExample
 
 RESPONSES = "response.jsonl"
 SOURCES = "source_info.jsonl"
+HUB_NAME = "wandb/RAGTruth-processed"
 
 
 class _SourceTexts(NamedTuple):
@@ -29,15 +31,20 @@ class _SourceTexts(NamedTuple):
     contexts: tuple[str, ...]
 
 
-def read_ragtruth(folder: Path) -> tuple[list[LabelledExample], SourceReport]:
-    """Read RAGTruth from the folder of its two files.
+def read_ragtruth(name: str) -> tuple[list[LabelledExample], SourceReport]:
+    """Read RAGTruth from the folder of its two files, or else from a hub data set.
 
     Leaves out responses that the annotators marked as truncated or as wrong refusals, as the paper
-    does. ``source`` is ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``.
+    does. ``source`` is ``ragtruth/qa``, ``ragtruth/summary`` or ``ragtruth/data2txt``; ``ragtruth``
+    is short for ``wandb/RAGTruth-processed``. The hub's rows do not name their source document, so
+    there a group is made of equal contexts, and ``fit`` and ``dev`` differ from those of a folder.
 
     Raises:
-        DataError: One of the files does not exist.
+        DataError: There is neither such a folder nor such a data set, or a file is missing.
     """
+    folder = Path(name)
+    if not folder.is_dir():
+        return _read_hub(name)
     missing = [name for name in (RESPONSES, SOURCES) if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder} is no RAGTruth folder: it lacks {', '.join(missing)}")
@@ -45,6 +52,25 @@ def read_ragtruth(folder: Path) -> tuple[list[LabelledExample], SourceReport]:
     sources = _read_sources(folder / SOURCES, report)
     lines = ((f"{RESPONSES} line {n}", row) for n, row in read_json_lines(folder / RESPONSES))
     return report.collect(lines, partial(_labelled, sources=sources, report=report)), report
+
+
+def _read_hub(name: str) -> tuple[list[LabelledExample], SourceReport]:
+    report = SourceReport(source=f"ragtruth:{name}")
+    sources: dict[str, _SourceTexts] = {}
+    rows = []
+    for published in read_published(name, (), {"ragtruth": HUB_NAME}):
+        values, context = published.values, str(published.values.get("context") or "")
+        source = hashlib.sha256(context.encode()).hexdigest()[:16]
+        task = str(values.get("task_type") or "").lower()
+        contexts = split_passages(context) if task == "qa" else (context.strip(),)
+        sources.setdefault(source, _SourceTexts(task, str(values.get("query") or ""), contexts))
+        try:
+            labels = json.loads(values.get("hallucination_labels") or "null")
+        except (TypeError, ValueError):
+            labels = None
+        row = {**values, "source_id": source, "response": values.get("output"), "labels": labels}
+        rows.append((f"row {values.get('id')}", {**row, "split": published.split}))
+    return report.collect(rows, partial(_labelled, sources=sources, report=report)), report
 
 
 def split_passages(text: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from trivet.data.labelled.ragtruth import read_ragtruth
 from trivet.data.labelled.source_report import SourceReport
 from trivet.records import DataError, LabelledExample, Labels
 
-SPEC_HELP = "ragbench:DIR_OR_NAME, ragtruth:DIR, halubench:DIR_OR_NAME or jsonl:FILE"
+SPEC_HELP = "ragbench:DIR_OR_NAME, ragtruth:DIR_OR_NAME, halubench:DIR_OR_NAME or jsonl:FILE"
 OWN_SPLITS = ("all", "fit", "dev")
 
 
@@ -28,7 +28,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
     """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
     Args:
-        spec: ``ragbench:DIR_OR_NAME``, ``ragtruth:DIR``, ``halubench:DIR_OR_NAME`` or
+        spec: ``ragbench:DIR_OR_NAME``, ``ragtruth:DIR_OR_NAME``, ``halubench:DIR_OR_NAME`` or
             ``jsonl:FILE``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
@@ -44,7 +44,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
     readers: dict[str, Callable[[], tuple[list[LabelledExample], SourceReport]]] = {
         "ragbench": lambda: read_ragbench(where),
-        "ragtruth": lambda: read_ragtruth(Path(where)),
+        "ragtruth": lambda: read_ragtruth(where),
         "halubench": lambda: read_halubench(where),
         "jsonl": lambda: read_jsonl(Path(where)),
     }

@@ -1,0 +1,198 @@
+"""Prepared rows in an Arrow file, which ranks and runs share instead of tokenizing anew.
+
+A file is named by the hash of all that its rows depend on: texts and labels, tokenizer, window
+settings and the code that prepares. Rows are decoded when they are read, from a memory map.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, fields, is_dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from filelock import FileLock
+from safetensors.numpy import load, save
+
+import trivet.data
+from trivet.data.labelled.datamodule import Item, prepare
+from trivet.data.labelled.labels import Targets
+from trivet.data.tokenization import SegmentTokenizer, TokenizedExample
+from trivet.data.windows import Layout, WindowSettings
+from trivet.records import LabelledExample
+
+AnyArray = npt.NDArray[Any]
+logger = logging.getLogger(__name__)
+
+_BLOCK = 256  # rows prepared and written at once
+_SCHEMA = pa.schema([("row", pa.large_binary())])
+
+
+class _Prepared(NamedTuple):
+    """The parts of an ``Item`` that are stored; its texts and labels come from the source."""
+
+    tokenized: TokenizedExample
+    layout: Layout
+    targets: Targets
+
+
+class PreparedRows(Sequence[Item]):
+    """Items whose arrays are in an Arrow file.
+
+    Args:
+        examples: Labelled examples of the file's rows, in its order.
+        path: File.
+    """
+
+    def __init__(self, examples: Sequence[LabelledExample], path: Path) -> None:
+        self.examples = examples
+        self._path = path
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        row = _decode(_Prepared, load(self._rows[index].as_buffer().to_pybytes()))
+        return Item(self.examples[index], *row)
+
+    @cached_property
+    def _rows(self) -> pa.ChunkedArray:
+        return _open(self._path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process maps the file itself.
+        return {"examples": self.examples, "_path": self._path}
+
+
+def prepare_cached(
+    examples: Sequence[LabelledExample],
+    tokenizer: SegmentTokenizer,
+    settings: WindowSettings,
+    use_evidence: bool,
+    folder: Path,
+) -> PreparedRows:
+    """Return the rows as ``prepare`` makes them, from a file in ``folder`` that is made if needed.
+
+    Of several processes one makes the file and the others wait; a killed one leaves no file.
+    """
+    key = _key(examples, tokenizer, settings, use_evidence)
+    path = folder / f"{key}.arrow"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f"{key}.lock"):
+        if _is_whole(path, len(examples)):
+            logger.info("%d prepared rows from %s", len(examples), path)
+        else:
+            half = path.with_suffix(".half")
+            with pa.OSFile(str(half), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+                for first in range(0, len(examples), _BLOCK):
+                    block = examples[first : first + _BLOCK]
+                    items = prepare(block, tokenizer, settings, use_evidence)
+                    blobs = [_encode(item) for item in items]
+                    writer.write_batch(
+                        pa.record_batch([pa.array(blobs, pa.large_binary())], _SCHEMA)
+                    )
+            half.replace(path)
+            logger.info("%d rows prepared and written to %s", len(examples), path)
+    return PreparedRows(examples, path)
+
+
+def _open(path: Path) -> pa.ChunkedArray:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("row")
+
+
+def _is_whole(path: Path, rows: int) -> bool:
+    try:
+        return len(_open(path)) == rows
+    except FileNotFoundError:
+        return False
+    except (OSError, pa.ArrowInvalid) as error:
+        logger.warning("%s cannot be read (%s); its rows are prepared anew", path, error)
+        return False
+
+
+def _key(
+    examples: Iterable[LabelledExample],
+    tokenizer: SegmentTokenizer,
+    settings: WindowSettings,
+    use_evidence: bool,
+) -> str:
+    found = hashlib.sha256(_code().encode())
+    found.update(json.dumps([asdict(settings), use_evidence]).encode())
+    found.update(tokenizer.to_json().encode())
+    for example in examples:
+        found.update(repr(example).encode("utf-8", "surrogatepass"))
+    return found.hexdigest()[:32]
+
+
+@lru_cache
+def _code() -> str:
+    """Return the hash of the code that prepares rows: another version makes other files."""
+    root = Path(trivet.data.__file__).parent
+    files = [*root.glob("*.py"), *(root / "labelled").glob("*.py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
+
+
+def _encode(item: Item) -> bytes:
+    arrays = _flatten("", _Prepared(item.tokenized, item.layout, item.targets))
+    return save({name: _smallest(array) for name, array in arrays.items()})
+
+
+def _smallest(array: AnyArray) -> AnyArray:
+    """Return integers in the smallest type that holds them; ``_decode`` widens them again."""
+    if array.dtype.kind != "i" or not array.size:
+        return array.copy(order="C")
+    limits = (np.min_scalar_type(limit) for limit in (array.min(), array.max()))
+    return array.astype(np.result_type(*limits), order="C")
+
+
+def _flatten(name: str, value: Any) -> dict[str, AnyArray]:
+    """Return the arrays of a value by dotted names; ragged ones are joined, with their lengths."""
+    if is_dataclass(value):
+        names = [each.name for each in fields(value)]
+    elif hasattr(value, "_fields"):
+        names = value._fields
+    elif not isinstance(value, tuple):
+        return {name: np.asarray(value)}
+    elif value and isinstance(value[0], np.ndarray):
+        lengths = np.asarray([len(each) for each in value])
+        return {name: np.concatenate(value), f"{name}.lengths": lengths}
+    else:
+        return {name: np.asarray([astuple(each) for each in value], dtype=np.int64)}
+    parts = (_flatten(f"{name}.{each}", getattr(value, each)) for each in names)
+    return {key: array for part in parts for key, array in part.items()}
+
+
+def _decode(kind: Any, arrays: dict[str, AnyArray], name: str = "") -> Any:
+    """Return the value of a type from its arrays; the reverse of ``_flatten``."""
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        parts = _hints(kind).items()
+        return kind(**{part: _decode(hint, arrays, f"{name}.{part}") for part, hint in parts})
+    array = arrays[name]
+    if array.dtype.kind in "iu":
+        array = array.astype(np.int64)
+    if kind is int:
+        return int(array)
+    if get_origin(kind) is not tuple:
+        return array
+    part = get_args(kind)[0]
+    if is_dataclass(part):
+        return tuple(part(*row) for row in array.tolist())
+    if (lengths := arrays.get(f"{name}.lengths")) is None:
+        return ()
+    return tuple(np.split(array, np.cumsum(lengths.astype(np.int64))[:-1]))
+
+
+_hints = lru_cache(get_type_hints)
