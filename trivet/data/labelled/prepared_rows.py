@@ -187,9 +187,9 @@ def _decode(kind: Any, arrays: dict[str, AnyArray], name: str = "") -> Any:
         return int(array)
     if get_origin(kind) is not tuple:
         return array
-    part = get_args(kind)[0]
+    part: Any = get_args(kind)[0]
     if is_dataclass(part):
-        return tuple(part(*row) for row in array.tolist())
+        return tuple(part(*row) for row in array.tolist())  # type: ignore[operator]
     if (lengths := arrays.get(f"{name}.lengths")) is None:
         return ()
     return tuple(np.split(array, np.cumsum(lengths.astype(np.int64))[:-1]))
