@@ -25,10 +25,10 @@ from trivet.records import (
 
 def test_a_request_holds_only_the_given_fields(client: Any, server: ScriptedServer) -> None:
     client.evaluate("Where?", ["Here."], "There.")
-    client.evaluate("Where?", [], "There.", allow_empty_contexts=True)
+    client.evaluate("Where?", [], "There.", allow_empty_contexts=True, threshold=0)
     first, second = (json.loads(request.content) for request in server.requests)
     assert first == {"question": "Where?", "contexts": ["Here."], "response": "There."}
-    assert second["allow_empty_contexts"] is True
+    assert (second["allow_empty_contexts"], second["threshold"]) == (True, 0)
 
 
 def test_lone_surrogates_are_replaced_and_counted(client: Any, embedded: trivet.Evaluator) -> None:

@@ -61,6 +61,8 @@ def test_verdicts_are_the_evaluators(kind: Any, url: str, embedded: trivet.Evalu
     with kind(url) as client:
         for example in EXAMPLES:
             assert client.evaluate(**call(example)) == embedded.evaluate(**call(example))
+        strict = client.evaluate(**call(example), threshold=0.999)
+        assert strict == embedded.evaluate(**call(example), threshold=0.999)
         bare = client.evaluate("Where?", [], "Here.", allow_empty_contexts=True)
         assert bare == embedded.evaluate("Where?", [], "Here.", allow_empty_contexts=True)
         with pytest.raises(ExampleError) as caught:

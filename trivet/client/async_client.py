@@ -45,10 +45,12 @@ class AsyncClient:
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> Evaluation:
         """Evaluate one example, as ``Client.evaluate`` does."""
         texts = {"question": question, "contexts": contexts, "response": response}
-        return await self._requester.evaluate(texts, id, allow_empty_contexts)
+        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
+        return await self._requester.evaluate(texts, id, options)
 
     async def evaluate_many(
         self,
@@ -56,9 +58,11 @@ class AsyncClient:
         *,
         mapping: Mapping[str, str] | None = None,
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> AsyncGenerator[Evaluation | FailedEvaluation]:
         """Evaluate a stream, asynchronous or not, as ``Client.evaluate_many`` does."""
         settings = self.settings
+        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
         stream = blocks(examples, settings.examples_per_request, settings.most_bytes, mapping)
         running: deque[asyncio.Task[list[Result]]] = deque()
         stream_error = None
@@ -70,7 +74,7 @@ class AsyncClient:
                     block, stream_error = None, error
                 if block is None:
                     break
-                evaluation = self._requester.evaluate_block(block, allow_empty_contexts)
+                evaluation = self._requester.evaluate_block(block, options)
                 running.append(asyncio.create_task(evaluation))
                 if len(running) >= settings.connections:
                     for result in await running.popleft():

@@ -66,6 +66,7 @@ class Client:
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> Evaluation:
         """Evaluate one example, like ``Evaluator.evaluate``.
 
@@ -76,6 +77,8 @@ class Client:
             id: Caller's name for the example, repeated in the verdict.
             allow_empty_contexts: Evaluate a response without contexts; context scores are then
                 ``None``.
+            threshold: Support below which a sentence is unsupported, in [0, 1]; ``None`` means that
+                of the server's bundle.
 
         Returns:
             The verdict. Lone surrogates appear as U+FFFD in its texts.
@@ -86,7 +89,8 @@ class Client:
             ServerError: The server gave no verdict for another reason.
         """
         texts = {"question": question, "contexts": contexts, "response": response}
-        return _run(self._requester.evaluate(texts, id, allow_empty_contexts))
+        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
+        return _run(self._requester.evaluate(texts, id, options))
 
     def evaluate_many(
         self,
@@ -94,6 +98,7 @@ class Client:
         *,
         mapping: Mapping[str, str] | None = None,
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
         progress: bool = False,
     ) -> Results:
         """Evaluate a stream of examples, in order, like ``Evaluator.evaluate_many``.
@@ -105,6 +110,7 @@ class Client:
             examples: Examples or rows, as for ``Evaluator.evaluate_many``.
             mapping: Names of its columns, likewise.
             allow_empty_contexts: As in ``evaluate``.
+            threshold: As in ``evaluate``.
             progress: Whether a progress bar is shown on stderr.
 
         Returns:
@@ -118,11 +124,12 @@ class Client:
         from trivet.data.logs.rows import count_rows, read_examples
 
         read = read_examples(examples, mapping)
-        results = self._results(read, allow_empty_contexts)
+        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
+        results = self._results(read, options)
         return Results(results, count_rows(examples), progress)
 
     def _results(
-        self, examples: Iterable[Any], allow_empty_contexts: bool
+        self, examples: Iterable[Any], options: Mapping[str, object]
     ) -> Generator[Evaluation | FailedEvaluation]:
         settings = self.settings
         stream = blocks(examples, settings.examples_per_request, settings.most_bytes)
@@ -131,7 +138,7 @@ class Client:
         requester = self._requester_until(stop)
 
         def evaluate(block: list[Slot]) -> list[Result]:
-            return _run(requester.evaluate_block(block, allow_empty_contexts))
+            return _run(requester.evaluate_block(block, options))
 
         pool = ThreadPoolExecutor(settings.connections, thread_name_prefix="trivet-client")
         try:

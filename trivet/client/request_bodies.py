@@ -71,10 +71,12 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
     return EncodedExample(id_, encoded, replaced)
 
 
-def body(json_object: bytes, allow_empty_contexts: bool) -> bytes:
-    """Return a request body: a JSON object with the option added, if it is set."""
-    option = b', "allow_empty_contexts": true}'
-    return json_object[:-1] + option if allow_empty_contexts else json_object
+def body(json_object: bytes, options: Mapping[str, object]) -> bytes:
+    """Return a request body: a JSON object with those options added that are set."""
+    chosen = {
+        name: value for name, value in options.items() if value is not None and value is not False
+    }
+    return json_object[:-1] + b", " + to_json_text(chosen).encode()[1:] if chosen else json_object
 
 
 async def blocks(

@@ -39,29 +39,31 @@ class Requester:
     pause: Callable[[float, Exception], Awaitable[None]]  # raises the error of a closed client
 
     async def evaluate(
-        self, texts: Mapping[str, object], id_: str | None, allow_empty_contexts: bool
+        self, texts: Mapping[str, object], id_: str | None, options: Mapping[str, object]
     ) -> Evaluation:
         """Evaluate one example."""
         example = encode(texts, id_, self.settings.most_bytes)
-        content = body(example.text, allow_empty_contexts)
+        content = body(example.text, options)
         read = functools.partial(read_verdict, example=example)
         return await self._request(read, "POST", "/v1/evaluate", content)
 
-    async def evaluate_block(self, block: list[Slot], allow_empty_contexts: bool) -> list[Result]:
+    async def evaluate_block(
+        self, block: list[Slot], options: Mapping[str, object]
+    ) -> list[Result]:
         """Return one result per slot; a refused block is halved, to isolate the culprit."""
         examples = [slot for slot in block if isinstance(slot, EncodedExample)]
         results: Iterator[Result] = iter(())
         if examples:
             texts = b", ".join(example.text for example in examples)
-            content = body(b'{"examples": [' + texts + b"]}", allow_empty_contexts)
+            content = body(b'{"examples": [' + texts + b"]}", options)
             read = functools.partial(read_results, examples=examples)
             try:
                 results = iter(await self._request(read, "POST", "/v1/evaluate", content))
             except (BackendError, ExampleError, WindowError) as error:
                 if len(examples) > 1 and not isinstance(error, BackendError):
                     middle = len(block) // 2
-                    first = await self.evaluate_block(block[:middle], allow_empty_contexts)
-                    return first + await self.evaluate_block(block[middle:], allow_empty_contexts)
+                    first = await self.evaluate_block(block[:middle], options)
+                    return first + await self.evaluate_block(block[middle:], options)
                 failed = getattr(error, "code", "window"), str(error)
                 results = iter([FailedEvaluation(each.id, *failed) for each in examples])
         return [next(results) if isinstance(slot, EncodedExample) else slot for slot in block]

@@ -14,7 +14,8 @@ from tests.serve.http.conftest import Asked, EvenBackend, refusal
 from trivet.evaluation.evaluator import Evaluator
 
 TEXTS = ("question", "query", "contexts", "documents", "response", "answer", "text", "title")
-NAMES = (*TEXTS, "id", "timeout_ms", "allow_empty_contexts", "examples", "inputs", "data")
+OPTIONS = ("timeout_ms", "allow_empty_contexts", "threshold")
+NAMES = (*TEXTS, *OPTIONS, "id", "examples", "inputs", "data")
 PATHS = ("/v1/evaluate", "/v1/relevance", "/v1/lettucedetect/spans", "/v2/models/trivet/infer")
 
 texts = st.text(max_size=30) | st.sampled_from(["", " ", "\0", "‮", "é", "\U0001f468‍", "a" * 999])

@@ -68,10 +68,10 @@ def test_an_undefined_score_is_minus_one(server: Asked, inputs: Inputs) -> None:
 
 
 def test_options_are_json_in_a_tensor(server: Asked, embedded: Evaluator, inputs: Inputs) -> None:
-    options = json.dumps({"id": "q7", "timeout_ms": 30_000, "allow_empty_contexts": True})
-    asked = [*inputs, tensor("options_json", options)]
+    options = {"id": "q7", "timeout_ms": 30_000, "allow_empty_contexts": True, "threshold": 0.9}
+    asked = [*inputs, tensor("options_json", json.dumps(options))]
     outputs = outputs_of(server.post(INFER, {"inputs": asked}))
-    assert json.loads(outputs["verdict"]["data"][0]) == expected(embedded, id="q7")
+    assert json.loads(outputs["verdict"]["data"][0]) == expected(embedded, id="q7", threshold=0.9)
     asked[1] = {"name": "contexts", "shape": [0], "datatype": "BYTES", "data": []}
     assert outputs_of(server.post(INFER, {"inputs": asked}))["relevance"]["data"] == [-1.0]
     assert refusal(server.post(INFER, {"inputs": asked[:3]}))[:2] == (422, "empty_contexts")

@@ -93,6 +93,7 @@ def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: 
         ({"timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
         ({"timeout_ms": "5"}, "timeout_ms: Input should be a valid number"),
         ({"timeout_ms": True}, "timeout_ms: Input should be a valid number"),
+        ({"threshold": 1.5}, "threshold: Input should be less than or equal to 1"),
         ({"allow_empty_contexts": 1}, "allow_empty_contexts: Input should be a valid boolean"),
         ({"id": 7}, "id: Input should be a valid string"),
         ({"id": "x" * 1001}, "id: String should have at most 1000 characters"),

@@ -17,7 +17,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
 from trivet.records import RagExample
 from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.request_models import ExampleBody
+from trivet.serve.http.request_models import ExampleBody, RequestOptions
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.settings import ServerSettings
 
@@ -32,6 +32,18 @@ def test_one_example_is_answered_with_its_verdict(server: Asked, embedded: Evalu
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == verdict_of(embedded, id="q1")
+
+
+@pytest.mark.parametrize("threshold", [0, 0.999])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_threshold_is_that_of_the_evaluator(
+    server: Asked, embedded: Evaluator, threshold: float, many: bool
+) -> None:
+    body = {"examples": [EXAMPLE]} if many else EXAMPLE
+    answer = server.post("/v1/evaluate", {**body, "threshold": threshold}).json()
+    (verdict,) = answer["results"] if many else [answer]
+    assert verdict == verdict_of(embedded, threshold=threshold)
+    assert verdict["adherent"] is (threshold == 0)
 
 
 @pytest.mark.parametrize("field", ["question", "contexts", "response"])
@@ -164,7 +176,7 @@ def test_too_many_contexts_are_refused_unread(server: Asked) -> None:
     service = RequestService(server.batcher, Metrics(), ServerSettings(max_contexts=2))
     many = RagExample("q", Unread(("a",) * 3), "r")
     request = Request({"type": "http"})
-    (failed,) = server.run(service.evaluate(request, [many], None)).results
+    (failed,) = server.run(service.evaluate(request, [many], RequestOptions())).results
     assert (failed.code, "contexts: 3 are more" in failed.message) == ("too_long", True)
 
 

@@ -45,9 +45,7 @@ def open_inference_routes(service: RequestService, health: Health) -> list[Route
         body, texts = await service.read(request, lambda raw: read_tensors(raw, header_length))
         wanted = _wanted(body)
         example, options = _example(body, texts)
-        predictions, verdict = await service.evaluate_one(
-            request, example, options.timeout_ms, options.allow_empty_contexts
-        )
+        predictions, verdict = await service.evaluate_one(request, example, options)
         head = {"model_name": NAME, "model_version": VERSION}
         if body.id is not None:
             head["id"] = body.id

@@ -128,6 +128,10 @@ TimeoutMs: TypeAlias = Annotated[
 AllowEmpty: TypeAlias = Annotated[
     bool, Field(description="Evaluate a response without contexts instead of refusing it.")
 ]
+Threshold: TypeAlias = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="Support below which a sentence is unsupported."),
+]
 ExampleId: TypeAlias = Annotated[
     str | None,
     Field(max_length=_MAX_ID_CHARACTERS, description="Id of the example; returned in the verdict."),
@@ -153,19 +157,24 @@ class ExampleBody(Body):
         return RagExample(self.question, texts(self.contexts), self.response, self.id)
 
 
-class EvaluateOne(ExampleBody):
+class RequestOptions(Body):
+    """Options of a request."""
+
+    timeout_ms: TimeoutMs = None
+    allow_empty_contexts: AllowEmpty = False
+    threshold: Threshold = None
+
+
+class EvaluateOne(RequestOptions, ExampleBody):
     """One example to evaluate."""
 
-    timeout_ms: TimeoutMs = None
-    allow_empty_contexts: AllowEmpty = False
 
-
-class EvaluateMany(Body):
-    """Several examples to evaluate; one that fails has an error in its place."""
-
+class _Examples(Body):
     examples: Annotated[list[ExampleBody], FailFast()] = Field(description="Examples to evaluate.")
-    timeout_ms: TimeoutMs = None
-    allow_empty_contexts: AllowEmpty = False
+
+
+class EvaluateMany(RequestOptions, _Examples):
+    """Several examples to evaluate; one that fails has an error in its place."""
 
 
 class RelevanceBody(Body):

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError, failure_error
 from trivet.serve.http.metrics import STAGES, Metrics
+from trivet.serve.http.request_models import RequestOptions
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.scheduling.batcher import Batcher
 from trivet.serve.scheduling.predictions import Expired, Predictions, StageSeconds
@@ -54,19 +55,18 @@ class RequestService:
         self,
         request: Request,
         examples: Sequence[RagExample],
-        timeout_ms: float | None,
-        allow_empty_contexts: bool = False,
+        options: RequestOptions,
     ) -> Predictions:
         """Return one result for each example of a request, in order.
 
-        ``timeout_ms`` counts from the request's headers.
+        The timeout counts from the request's headers.
 
         Raises:
             RequestError: The timeout is too long or has passed, or the client hung up.
             Overloaded: The queue is full.
             Draining: The server stops.
         """
-        most_ms = self._settings.max_timeout_ms
+        timeout_ms, most_ms = options.timeout_ms, self._settings.max_timeout_ms
         if timeout_ms is not None and timeout_ms > most_ms:
             message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})"
             raise RequestError("validation", message)
@@ -79,7 +79,8 @@ class RequestService:
             work = self._batcher.evaluate(
                 accepted,
                 timeout_seconds=max(0.0, left_seconds),
-                allow_empty_contexts=allow_empty_contexts,
+                allow_empty_contexts=options.allow_empty_contexts,
+                threshold=options.threshold,
             )
             try:
                 predictions = await _unless_gone(request, asyncio.ensure_future(work))
@@ -98,11 +99,10 @@ class RequestService:
         self,
         request: Request,
         example: RagExample,
-        timeout_ms: float | None,
-        allow_empty_contexts: bool = False,
+        options: RequestOptions,
     ) -> tuple[Predictions, Evaluation]:
         """Evaluate a request's only example, as ``evaluate``; its failure is an error, too."""
-        predictions = await self.evaluate(request, [example], timeout_ms, allow_empty_contexts)
+        predictions = await self.evaluate(request, [example], options)
         (result,) = predictions.results
         if isinstance(result, FailedEvaluation):
             raise failure_error(result)

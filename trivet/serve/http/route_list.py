@@ -69,9 +69,10 @@ def _infer(path: str) -> RouteFacts:
         (("one", EXAMPLES["infer"]),),
         (("one", EXAMPLES["infer_answer"]),),
         "Inputs are BYTES: question [1], contexts [-1], response [1] and optionally options_json "
-        "[1], an object with id, allow_empty_contexts and timeout_ms (this server only). A leading "
-        "batch dimension of 1 is accepted. Outputs are faithfulness, relevance, utilization and "
-        "completeness, FP32 [1], -1 where a score is undefined, and verdict, BYTES [1]: the answer "
+        "[1], an object with id, allow_empty_contexts, threshold and timeout_ms (this server "
+        "only). A leading batch dimension of 1 is accepted. Outputs are faithfulness, relevance, "
+        "utilization and completeness, FP32 [1], -1 where a score is undefined, and verdict, BYTES "
+        "[1]: the answer "
         "of /v1/evaluate as JSON. Requests and answers may use the binary tensor extension.",
     )
 

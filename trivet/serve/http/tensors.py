@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import FailFast, Field
 
 from trivet.serve.http.errors import RequestError
-from trivet.serve.http.request_models import AllowEmpty, Body, ExampleId, TimeoutMs, parser
+from trivet.serve.http.request_models import Body, ExampleId, RequestOptions, parser
 from trivet.serve.http.response_models import Answer
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
@@ -56,12 +56,10 @@ class InferBody(Body):
     outputs: Annotated[list[RequestedOutput], FailFast(), Field(max_length=16)] = Field(default=[])
 
 
-class InferOptions(Body):
+class InferOptions(RequestOptions):
     """The object in ``options_json``."""
 
     id: ExampleId = None
-    timeout_ms: TimeoutMs = None
-    allow_empty_contexts: AllowEmpty = False
 
 
 class TensorFacts(Answer):

@@ -14,6 +14,7 @@ from trivet.serve.http.request_models import (
     EvaluateMany,
     LettuceDetectBody,
     RelevanceBody,
+    RequestOptions,
     context_ids,
     parser,
     texts,
@@ -30,17 +31,13 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
     async def evaluate(request: Request) -> Response:
         body = await service.read(request, parse_evaluate)
         if not isinstance(body, EvaluateMany):
-            predictions, verdict = await service.evaluate_one(
-                request, body.example(), body.timeout_ms, body.allow_empty_contexts
-            )
+            predictions, verdict = await service.evaluate_one(request, body.example(), body)
             return await service.respond(
                 predictions, lambda: result_fields(verdict, context_ids(body.contexts))
             )
         service.check_number(len(body.examples))
         examples = [example.example() for example in body.examples]
-        predictions = await service.evaluate(
-            request, examples, body.timeout_ms, body.allow_empty_contexts
-        )
+        predictions = await service.evaluate(request, examples, body)
         ids = [context_ids(example.contexts) for example in body.examples]
         return await service.respond(
             predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
@@ -49,7 +46,7 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
     async def relevance(request: Request) -> Response:
         body = await service.read(request, parse_relevance)
         example = RagExample(body.question, texts(body.contexts), "", body.id)
-        predictions, verdict = await service.evaluate_one(request, example, body.timeout_ms)
+        predictions, verdict = await service.evaluate_one(request, example, _timed(body))
         return await service.respond(
             predictions, lambda: relevance_fields(verdict, context_ids(body.contexts))
         )
@@ -57,7 +54,7 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
     async def lettucedetect(request: Request) -> Response:
         body = await service.read(request, parse_lettucedetect)
         example = RagExample(body.question, texts(body.contexts), body.answer)
-        predictions, verdict = await service.evaluate_one(request, example, body.timeout_ms)
+        predictions, verdict = await service.evaluate_one(request, example, _timed(body))
         return await service.respond(
             predictions,
             lambda: {"predictions": lettucedetect_spans(verdict, "hallucination_score")},
@@ -69,3 +66,7 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
         Route("/v1/lettucedetect/spans", lettucedetect, methods=["POST"]),
         constant_route("/v1/info", info.model_dump(mode="json")),
     ]
+
+
+def _timed(body: RelevanceBody | LettuceDetectBody) -> RequestOptions:
+    return RequestOptions(timeout_ms=body.timeout_ms)

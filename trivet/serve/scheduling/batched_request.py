@@ -29,6 +29,7 @@ class BatchedRequest:
     examples: Sequence[RagExample]
     allow_empty_contexts: bool
     deadline: float  # by time.monotonic; nothing of the request may run later
+    threshold: float | None = None  # as in Evaluator.evaluate
     arrived: float = field(default_factory=time.monotonic)
     laid_out_at: float = math.inf
     # Once it is done or cancelled, nothing of the request needs to run.
@@ -70,7 +71,7 @@ class BatchedRequest:
             return
         started = time.monotonic()
         outcomes = outcomes or self.evaluator.postprocess(
-            self.preprocessed, self.accumulators, to_evaluation
+            self.preprocessed, self.accumulators, to_evaluation, self.threshold
         )
         results = tuple(map(to_result, outcomes, self.examples))
         now = time.monotonic()

@@ -102,6 +102,7 @@ class Batcher:
         *,
         timeout_seconds: float | None = None,
         allow_empty_contexts: bool = False,
+        threshold: float | None = None,
     ) -> Predictions:
         """Evaluate the examples of one request. Cancelling the task drops what has not run.
 
@@ -120,7 +121,11 @@ class Batcher:
             characters = sum(map(count_characters, examples))
             expected = self._admission.enter(characters, len(self.requests), self._queue.windows)
             request = BatchedRequest(
-                self._evaluator, tuple(examples), allow_empty_contexts, time.monotonic() + timeout
+                self._evaluator,
+                tuple(examples),
+                allow_empty_contexts,
+                time.monotonic() + timeout,
+                threshold,
             )
             self.requests.add(request)
             self._emptied.clear()
