@@ -22,7 +22,7 @@ import yaml
 
 from trivet.__main__ import app
 from trivet.serve.http.errors import STATUSES
-from trivet.serve.http.health import PUBLIC
+from trivet.serve.http.health import PROBES
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.route_list import ROUTES
 from trivet.serve.http.settings import settings_table
@@ -130,7 +130,8 @@ def test_each_call_gives_the_answer_below_it(number: int, url: str) -> None:
 def test_every_route_that_judges_is_called() -> None:
     called = {match for command, _ in calls() for match in re.findall(rf"{ADDRESS}(/\S+)", command)}
     judging = {route.path for route in ROUTES if route.method == "POST"}
-    assert judging - called <= {"/v2/models/trivet/versions/1/infer"}  # the same by its version
+    # The same as others: by the version of the model, and for the page.
+    assert judging - called <= {"/v2/models/trivet/versions/1/infer", "/try/verdict"}
     paths = {route.path for route in ROUTES}
     assert {path.split()[1] for row in rows("route") for path in codes(row[0])} <= paths
 
@@ -200,7 +201,7 @@ def test_the_manifest_fits_the_server() -> None:
     pod = template["spec"]
     (container,) = pod["containers"]
     probes = {name: container[name]["httpGet"] for name in container if name.endswith("Probe")}
-    assert {probe["path"] for probe in probes.values()} <= PUBLIC
+    assert {probe["path"] for probe in probes.values()} <= PROBES
     assert probes["livenessProbe"]["path"] == "/health/live"
     (port,) = container["ports"]
     assert {probe["port"] for probe in probes.values()} == {port["name"]}

@@ -227,7 +227,7 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     assert max(map(len, tables)) <= 80
     assert "| mine | hallucination_auroc | 1.000 |" in table.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")
-    for expected in ("<td>hallucination_auroc</td>", "<svg", "0-5k: 20, 5k-16k: 0, over 16k"):
+    for expected in (">hallucination_auroc</td>", "<svg", "0-5k: 20, 5k-16k: 0, over 16k"):
         assert expected in shown
     written = json.loads(report.read_bytes())
     assert written["lengths"] == {"0-5k": 20, "5k-16k": 0, "over 16k": 0}

@@ -17,6 +17,7 @@ from trivet.commands.calibrate import calibrate
 from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
 from trivet.commands.info import info
+from trivet.commands.mcp import mcp
 from trivet.commands.merge import merge
 from trivet.commands.publish import publish
 from trivet.commands.report import report
@@ -48,7 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(cls=MapCommand)(evaluate)
-for command in (serve, merge, report, show, test, train, ablate, calibrate, info, publish):
+for command in (serve, merge, report, show, test, train, ablate, calibrate, info, publish, mcp):
     app.command()(command)
 app.add_typer(export)
 

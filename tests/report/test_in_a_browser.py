@@ -1,112 +1,25 @@
-"""Pages in Chromium: no dialog, no request; filters, keys, paper, narrow and dark screens.
-
-The debugging protocol runs over two pipes.
-"""
+"""Pages in Chromium: no dialog, no request; filters, keys, paper, narrow and dark screens."""
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import shutil
-import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 
+from tests.browser import IN_CHROMIUM, Tab, open_tab
 from tests.report.rows import HOSTILE, PAYLOADS, make_row
 from trivet.report.comparison_page import render_comparison
 from trivet.report.verdicts_page import render_verdicts
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
-]
-SILENCE = 60  # seconds without an answer
-# Containers have no user namespaces for the sandbox; the pages are our own.
-OPTIONS = """
-    --headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking
-    --disable-component-update --remote-debugging-pipe
-""".split()  # noqa: SIM905 (shorter than a list)
-
-
-class Tab:
-    """A tab of the browser; ``events`` are in order."""
-
-    def __init__(self, into: IO[bytes], out: IO[bytes]) -> None:
-        self._into, self._out = into.fileno(), out.fileno()
-        self._rest = b""
-        self._number = 0
-        self._session: str | None = None
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Network", "Runtime", "Log"):
-            self.send(f"{domain}.enable")
-
-    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        os.write(self._into, json.dumps(message).encode() + b"\0")
-        while (answer := self._read()).get("id") != self._number:
-            continue
-        assert "error" not in answer, answer
-        return dict(answer["result"])
-
-    def open(self, page: str, file: Path) -> None:
-        file.write_text(page, encoding="utf-8")
-        self.events.clear()
-        self.send("Page.navigate", url=file.as_uri())
-        while not any(name == "Page.loadEventFired" for name, _ in self.events):
-            self._read()
-
-    def ask(self, expression: str) -> Any:
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
-    def press(self, key: str) -> None:
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, text=key)
-
-    def size(self, width: int, height: int, mobile: bool = False) -> None:
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
-        self.send("Emulation.setDeviceMetricsOverride", **size)
-
-    def _read(self) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._out], [], [], SILENCE)
-            assert ready, f"the browser said nothing for {SILENCE} s"
-            self._rest += os.read(self._out, 1 << 20)
-        line, _, self._rest = self._rest.partition(b"\0")
-        answer: dict[str, Any] = json.loads(line)
-        if "method" in answer:
-            self.events.append((answer["method"], answer.get("params", {})))
-            assert answer["method"] != "Page.javascriptDialogOpening", answer
-        return answer
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    profile = tmp_path_factory.mktemp("profile")
-    browser = [str(CHROMIUM), *OPTIONS, f"--user-data-dir={profile}"]
-    # Chromium reads commands from descriptor 3 and writes answers to 4.
-    shell = ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1', "sh"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*shell, *browser], stdin=pipe, stdout=pipe) as process:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            yield Tab(process.stdin, process.stdout)
-        finally:
-            process.kill()
+    with open_tab(tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
 
 
 ROWS = [
@@ -139,7 +52,9 @@ def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
         for key in "jjoko":
             tab.press(key)
         check_quiet(tab, file)
-        assert tab.ask("document.querySelectorAll('img, iframe, a, link, object').length") == 0
+        assert tab.ask("document.querySelectorAll('img, iframe, link, object').length") == 0
+        links = "[...document.links].map(link => link.getAttribute('href'))"
+        assert tab.ask(f"{links}.every(to => /^#[-a-z0-9]+$/.test(to))") is True
         own = "[...document.querySelectorAll('*')].every(e => ![...e.attributes]"
         assert tab.ask(f"{own}.some(a => a.name.startsWith('on')))")
 
@@ -180,11 +95,29 @@ def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
     assert tab.ask("document.activeElement.querySelector('details').open") is True
 
 
+def test_a_sentence_leads_to_its_sources(tab: Tab, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
+    opened = "document.querySelector('#answers details').open"
+    assert tab.ask(opened) is False
+    lit = "document.querySelectorAll('.tv-lit').length"
+    tab.ask("document.querySelector('#answers .tv-sentence a').focus()")
+    assert tab.ask(lit) == 1
+    tab.ask("document.activeElement.click()")
+    tab.wait(opened)
+    assert (
+        tab.ask("document.querySelector(':target').textContent") == "It was built of stone in 1817."
+    )
+    tab.ask("document.activeElement.blur()")
+    assert tab.ask(lit) == 0
+    check_quiet(tab, file)
+
+
 def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
-    for width in (1200, 400):
+    for width in (1280, 390):
         tab.size(width, 800, mobile=width < 500)
         assert tab.ask(wide) is True, width
     tab.send("Emulation.clearDeviceMetricsOverride")

@@ -59,7 +59,7 @@ def test_a_histogram_has_a_bar_where_there_are_values() -> None:
 
 def test_an_interval_plot_has_a_dot_for_each_row_and_its_interval() -> None:
     rows = [("shared & more", 0.71, 0.68, 0.74), ("one", 0.7, None, None)]
-    root = parsed(interval_svg(rows, "AUROC", "area", around=0.0), "AUROC")
+    root = parsed(interval_svg(rows, "AUROC", "area", 0.0), "AUROC")
     assert "0.0" in [text.text for text in root.iter(f"{SVG}text")]
     assert len(list(root.iter(f"{SVG}circle"))) == 2
     lines = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]

@@ -56,7 +56,9 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     assert re.search(r"<mark[^>]*>was built <sub[^>]*>0.83</sub></mark>", card)
     assert "✗ 0.25" in card
     assert "contexts[0] · doc-7" in card
-    assert 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21">It was built of stone in 1817.' in card
+    source = 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21" id="row-1-1" data-source="1"'
+    assert f"{source}>It was built of stone in 1817." in card
+    assert '<a href="#row-1-1">[1]</a>' in card
     for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card
     assert '<span class="kind">made up</span>' in card
@@ -65,10 +67,31 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
 def test_groups_stand_side_by_side() -> None:
     page = render_verdicts(rows_of(40), ABOUT)
     part = page.partition("<h2>By model</h2>")[2].partition("</section>")[0]
-    assert re.findall(r"<td>(m\d)</td>", part) == ["m1", "m0"]
+    assert re.findall(r'<td data-name="model">(m\d)</td>', part) == ["m0", "m1"]
     assert part.count("<svg") == 4
     card = page.partition('<div id="answers">')[2]
-    assert re.findall(r'data-codes="(\d)"', card)[:4] == ["0", "1", "0", "1"]
+    assert re.findall(r'data-codes="(\d)"', card)[:4] == ["1", "0", "1", "0"]
+
+
+def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
+    rows = [
+        make_row(n, 0.9 if n % 2 else 0.1, question=f"q{n}", metadata={"top_k": 5 + 5 * (n % 2)})
+        for n in range(1, 41)
+    ]
+    page = render_verdicts(rows, ABOUT, remarks=["The run is not finished."])
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert titles[:2] == ["What to do", "Scores"] and titles[-1] == "The run"
+    advice = page.partition("<h2>What to do</h2>")[2].partition("</section>")[0]
+    found = re.findall(r"<p>(.*?)</p>", advice)
+    assert found[0] == "The run is not finished."
+    assert found[1].startswith("20 of 40 answers (50 %, made up) have a sentence that no context")
+    assert found[2].startswith("By top_k, faithfulness is lowest for 5 (0.10) and highest for 10")
+    assert len(found) == 3
+
+
+def test_a_run_without_failures_leaves_nothing_to_do() -> None:
+    page = render_verdicts([make_row(1, 0.9)], ABOUT)
+    assert "Nothing: none of the 1 answers has a kind of failure." in page
 
 
 def test_without_texts_the_page_says_so_and_shows_the_sentences() -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
 from trivet.records import ContextSentence, DataError, Evaluation, SentenceVerdict, UnsupportedSpan
+from trivet.report.sources import find_sources
 from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import read_evaluation, read_scores
 
@@ -38,6 +39,7 @@ class ResponsePart:
 
     pieces: tuple[ResponsePiece, ...]
     verdict: SentenceVerdict | None
+    sources: tuple[int, ...] = ()  # numbers of context parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class ContextPart:
 
     text: str
     verdict: ContextSentence | None
+    number: int | None = None  # of a source
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class ShownContext:
     name: str  # index as in the verdict, followed by the context's own name if it has one
     relevance: float | None
     utilization: float | None
-    parts: Sequence[ContextPart]
+    parts: list[ContextPart]
     left_out: int  # number of characters that are not shown
 
 
@@ -69,10 +72,13 @@ class Answer:
     response: Sequence[ResponsePart] = ()
     contexts: Sequence[ShownContext] = ()
     notes: Sequence[str] = ()  # sentences about windows, cuts and rebuilt texts
+    anchor: str = ""  # prefix of the ids of its elements, unique on a page
 
 
-def read_answer(row: VerdictRow) -> Answer:
+def read_answer(row: VerdictRow, anchor: str) -> Answer:
     """Prepare a row that has a verdict; unreadable details are reported in the notes.
+
+    ``anchor`` must differ between the answers of a page.
 
     Raises:
         DataError: A score is neither a probability nor null.
@@ -92,14 +98,34 @@ def read_answer(row: VerdictRow) -> Answer:
         if len(text) > _MAX_CHARACTERS:
             more = len(text) - _MAX_CHARACTERS
             notes.append(f"{more} more characters of the {name} are not shown")
+    shown = _shown_contexts(contexts, verdict, row.context_ids)
+    parts = cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported)
     return Answer(
         row=row,
         scores=scores,
         question=None if row.question is None else row.question[:_MAX_CHARACTERS],
-        response=cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported),
-        contexts=_shown_contexts(contexts, verdict, row.context_ids),
+        response=_linked(parts, shown, verdict),
+        contexts=shown,
         notes=notes,
+        anchor=anchor,
     )
+
+
+def _linked(
+    response: Sequence[ResponsePart], contexts: Sequence[ShownContext], verdict: Evaluation
+) -> list[ResponsePart]:
+    """Number the sources in the order of the response, in its parts and in the shown contexts."""
+    shown = {id(part.verdict): part for one in contexts for part in one.parts if part.verdict}
+    numbers: dict[int, int] = {}
+    sources: dict[int, tuple[int, ...]] = {}
+    for sentence, found in zip(verdict.sentences, find_sources(verdict), strict=True):
+        places = [id(verdict.contexts[one.context].sentences[one.sentence]) for one in found]
+        sources[id(sentence)] = tuple(
+            numbers.setdefault(place, len(numbers) + 1) for place in places if place in shown
+        )
+    for one in contexts:
+        one.parts[:] = [replace(part, number=numbers.get(id(part.verdict))) for part in one.parts]
+    return [replace(part, sources=sources.get(id(part.verdict), ())) for part in response]
 
 
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:

@@ -126,8 +126,6 @@ def render_comparison(
         "cards.js",
         title=f"{names[0]} and {names[1]} compared",
         before=[
-            Section(labels[0], (), ("", ""), list(abouts[0].items())),
-            Section(labels[1], (), ("", ""), list(abouts[1].items())),
             _pairs_section(pairs, remarks),
             _score_section(pairs),
             _kind_section(pairs, limits),
@@ -137,7 +135,10 @@ def render_comparison(
         answers_notes=[note],
         cards=_cards(runs, pairs, numbers, labels),
         choices=choices,
-        after=(),
+        after=[
+            Section(label, (), ("", ""), list(about.items()))
+            for label, about in zip(labels, abouts, strict=True)
+        ],
     )
 
 
@@ -239,5 +240,5 @@ def _cards(
                 kinds.append((_NEW if after else _GONE).format(kind))
         known = [None if np.isnan(change[one]) else float(change[one]) for change in changes]
         codes = [int(column.codes[one]) for column in pairs.first.columns]
-        answers = [read_answer(row) for row in both]
+        answers = [read_answer(row, f"{run}{row.row}") for run, row in zip("ab", both, strict=True)]
         yield Card(answers, kinds or [_SAME], known, codes, labels)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -62,10 +63,15 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     return render("page.html", title=title, sections=sections)
 
 
-def to_html(verdict: Evaluation) -> str:
-    """Return a verdict as an HTML fragment without a script, with the texts of its sentences."""
-    row = VerdictRow(row=1, id=verdict.id, verdict=verdict.to_dict())
-    return ENVIRONMENT.get_template("notebook.html").render(answer=read_answer(row))
+def to_html(verdict: Evaluation, row: VerdictRow | None = None) -> str:
+    """Return a verdict as an HTML fragment without a script, with the texts of its sentences.
+
+    ``row`` has the whole texts.
+    """
+    row = row or VerdictRow(row=1, id=verdict.id)
+    anchor = f"tv-{zlib.crc32(verdict.to_json().encode()):08x}"
+    answer = read_answer(replace(row, verdict=verdict.to_dict()), anchor)
+    return ENVIRONMENT.get_template("notebook.html").render(answer=answer)
 
 
 def render(template: str, script: str | None = None, /, **values: object) -> str:
@@ -79,13 +85,17 @@ def render(template: str, script: str | None = None, /, **values: object) -> str
     )
 
 
-def content_policy(code: str) -> str:
-    """Return a content security policy that allows inline styles and this script alone."""
+def content_policy(code: str, *, fetches: bool = False) -> str:
+    """Return a content security policy that allows inline styles and this script alone.
+
+    With ``fetches`` the script may ask the server that the page came from.
+    """
     rules = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     if not code:
         return rules
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    return f"{rules}; script-src 'sha256-{digest}'"
+    own = "; connect-src 'self'" if fetches else ""
+    return f"{rules}; script-src 'sha256-{digest}'{own}"
 
 
 def shown_text(text: str) -> str:
@@ -142,7 +152,7 @@ def _shade(value: float | None) -> int:
     return 0 if value is None else min(9, int(10 * value))
 
 
-def _shaded(parts: Iterable[ContextPart]) -> Markup:
+def _shaded(parts: Iterable[ContextPart], anchor: str) -> Markup:
     """Return a context with shaded sentences; one call each, for pages have tens of thousands."""
     html: list[str] = []  # plain strings: marking each one up is slow
     for part in parts:
@@ -153,7 +163,9 @@ def _shaded(parts: Iterable[ContextPart]) -> Markup:
         both = (verdict.relevance, verdict.utilization)
         classes = "tv-s tv-r{} tv-u{}".format(*map(_shade, both))
         numbers = "·".join(map(_number, both))
-        html.append(f'<span class="{classes}" data-n="{numbers}">{text}</span>')
+        own = part.number
+        place = "" if own is None else f' id="{anchor}-{own}" data-source="{own}"'
+        html.append(f'<span class="{classes}" data-n="{numbers}"{place}>{text}</span>')
     return Markup("".join(html))
 
 

@@ -74,11 +74,11 @@ def interval_svg(
     rows: Sequence[tuple[str, float, float | None, float | None]],
     title: str,
     unit: str,
-    around: float | None = None,
+    *around: float,
 ) -> str:
     """Draw a dot for each row (name, value, low, high), with its interval if there is one.
 
-    The axis contains ``around``, such as 0 for differences.
+    The axis contains ``around``, such as 0 for differences, and 0 and 1 for scores.
 
     Raises:
         ValueError: A number is not finite.
@@ -87,7 +87,7 @@ def interval_svg(
         if not all(number is None or math.isfinite(number) for number in numbers):
             raise ValueError(f"row {name!r}: {numbers} must be finite numbers or None")
     known = [number for _, *numbers in rows for number in numbers if number is not None]
-    known += [] if around is None else [around]
+    known += around
     ticks = _ticks(min(known, default=0.0), max(known, default=1.0))
     first, span = ticks[0], ticks[-1] - ticks[0]
     left = 14 + _LETTER * max((len(name) for name, *_ in rows), default=0)
@@ -114,7 +114,7 @@ def interval_svg(
 
 
 def histogram_svg(values: FloatArray, title: str, unit: str) -> str:
-    """Draw a histogram of values in [0, 1]; ``unit`` is the label of the counts."""
+    """Draw a histogram of values in [0, 1], named by the title; ``unit`` is what is counted."""
     counts, _ = np.histogram(values, bins=20, range=(0.0, 1.0))
     most = max(int(counts.max()), 1)
     wide, high = 200, 90
@@ -130,7 +130,10 @@ def histogram_svg(values: FloatArray, title: str, unit: str) -> str:
         parts.append(_text(_LEFT + wide * tick, foot + 15, f"{tick:g}", anchor="middle"))
     parts.append(_text(_LEFT - 6, _TOP + 4, f"{counts.max():,}", anchor="end"))
     parts.append(_text(_LEFT - 6, foot, "0", anchor="end"))
-    parts.append(_text(_LEFT + wide / 2, foot + 30, unit, anchor="middle"))
+    parts.append(_text(_LEFT + wide / 2, foot + 30, title, anchor="middle"))
+    middle = _TOP + high // 2
+    turned = f'transform="rotate(-90 12 {middle})"'
+    parts.append(_text(12, middle, unit, anchor="middle", more=turned))
     return _svg(_LEFT + wide + _RIGHT, foot + _BELOW, title, parts)
 
 

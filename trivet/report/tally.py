@@ -6,6 +6,7 @@ take a few hundred megabytes.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ _MAX_FAILURES = 100  # listed one by one
 _NO_QUESTION = 0
 _DEFAULT_ADHERENCE = 0.5  # for verdicts without ``adherent``
 
+_DIGITS = re.compile(r"(\d+)")
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -91,7 +93,7 @@ class Column:
     """A metadata column."""
 
     name: str
-    values: Sequence[str]  # as text, the most frequent first
+    values: Sequence[str]  # as text: numbers and versions rising, else the most frequent first
     codes: IntArray  # index of each row's value, -1 for none, [n]
 
 
@@ -224,7 +226,20 @@ class _Columns:
         for name, (values, codes) in self._found.items():
             if len(values) > 1 or self._by:
                 old = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
-                order = np.argsort(-np.bincount(old[old >= 0]), kind="stable")
+                order = _order(list(values), np.bincount(old[old >= 0]))
                 new = np.where(old >= 0, np.argsort(order)[old], -1)
                 columns.append(Column(name, [list(values)[place] for place in order], new))
         return columns
+
+
+def _order(values: Sequence[str], counts: IntArray) -> IntArray:
+    """Return the indices of a column's values in the order to show them."""
+    try:
+        return np.argsort([float(value) for value in values], kind="stable")
+    except ValueError:
+        if not all(map(_DIGITS.search, values)):
+            return np.argsort(-counts, kind="stable")
+    # Texts with numbers, such as v2 and v10: the numbers in them rise.
+    parts = [_DIGITS.split(value) for value in values]
+    keys = [[int(part) if part.isdecimal() else part for part in own] for own in parts]
+    return np.array(sorted(range(len(values)), key=keys.__getitem__), dtype=np.int64)

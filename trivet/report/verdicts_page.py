@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.records import ConfigError
+from trivet.report.advice import advice
 from trivet.report.answer import Answer, read_answer
 from trivet.report.estimates import MIN_GROUPS, Mean
 from trivet.report.pages import Section, render, shown_text
@@ -82,7 +83,7 @@ def render_verdicts(
         "cards.js",
         title=title,
         before=[
-            Section("The run", remarks, ("", ""), facts),
+            Section("What to do", [*remarks, *advice(counted)]),
             _score_section(counted),
             _kind_section(counted, limits),
             *_group_sections(counted),
@@ -91,7 +92,7 @@ def render_verdicts(
         answers_notes=_answers_notes(counted, len(places), evaluated),
         cards=_cards(rows, counted, places),
         choices=choices,
-        after=[_failure_section(counted)],
+        after=[_failure_section(counted), Section("The run", (), ("", ""), facts)],
     )
 
 
@@ -149,7 +150,7 @@ def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) ->
     wanted = set(places)
     found = {place: row for place, row in enumerate(rows) if place in wanted}
     for place in places:
-        answer = read_answer(found[place])
+        answer = read_answer(found[place], f"row-{found[place].row}")
         kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
         codes = [int(column.codes[place]) for column in counted.columns]
         yield Card([answer], kinds or (_SOUND,), list(answer.scores.values()), codes)
@@ -210,7 +211,8 @@ def _group_section(counted: Tally, column: Column) -> Section:
             if mean.value is not None:
                 point = (short(value), mean.value, mean.low, mean.high)
                 points.setdefault(score, []).append(point)
-    drawings = [interval_svg(found, score, "mean, 95 %") for score, found in points.items()]
+    unit = "mean with 95 % interval"
+    drawings = [interval_svg(found, score, unit, 0.0, 1.0) for score, found in points.items()]
     header = (column.name, "rows", "failed", *SCORES, *KINDS)
     paragraph = "Means with 95 % intervals, and the share of the evaluated rows with each kind."
     return Section(f"By {column.name}", [paragraph], header, rows, drawings)

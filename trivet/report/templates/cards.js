@@ -50,6 +50,15 @@
     }
   }
 
+  // The sources of the sentence under the pointer or the focus light up.
+  for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
+    list.addEventListener(name, (event) => {
+      const sentence = event.target.closest(".tv-sentence");
+      for (const link of sentence ? sentence.querySelectorAll("a") : [])
+        document.getElementById(link.hash.slice(1)).classList.toggle("tv-lit", on);
+    });
+  }
+
   form.addEventListener("input", (event) => {
     const name = event.target.name;
     if (name === "order") arrange();

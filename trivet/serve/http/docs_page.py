@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jinja2 import ChoiceLoader, PackageLoader
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from trivet.records import to_json_text
@@ -22,14 +22,14 @@ from trivet.serve.http.route_list import ROUTES, RouteFacts
 from trivet.serve.http.settings import ServerSettings
 
 # The page, the style and the escaping are the report's.
-_ENVIRONMENT = ENVIRONMENT.overlay(
+PAGES = ENVIRONMENT.overlay(
     loader=ChoiceLoader([PackageLoader("trivet.serve.http"), PackageLoader("trivet.report")])
 )
 _NO_SCRIPT = ""
 _LEAD = (
     "Every error is an object with error (for people), error_type (for programs) and request_id. "
     "Send X-Request-Id to set the request_id. Server-Timing lists the milliseconds of each stage. "
-    "The numbers on this page are examples."
+    "The numbers on this page are examples. /try judges one pasted answer."
 )
 
 
@@ -58,9 +58,13 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
         headers = {"Content-Security-Policy": content_policy(_NO_SCRIPT)}
         return Response(await run_in_threadpool(page), media_type="text/html", headers=headers)
 
+    async def to_docs(request: Request) -> Response:
+        return RedirectResponse("docs")  # relative: a proxy may serve a prefix
+
     return [
         Route("/openapi.json", show_schema, methods=["GET"]),
         Route("/docs", show_page, methods=["GET"]),
+        Route("/", to_docs, methods=["GET"]),
     ]
 
 
@@ -69,7 +73,7 @@ def docs_page(document: Mapping[str, Any], settings: ServerSettings) -> str:
     routes = [_show(route, document, settings) for route in ROUTES]
     shown = {table.title.rpartition(" ")[2] for route in routes for table in route["tables"]}
     parts = document["components"]["schemas"].items()
-    return _ENVIRONMENT.get_template("docs.html").render(
+    return PAGES.get_template("docs.html").render(
         script=_NO_SCRIPT,
         content_policy=content_policy(_NO_SCRIPT),
         title="Trivet: HTTP routes",
@@ -83,7 +87,8 @@ def _show(route: RouteFacts, document: Mapping[str, Any], settings: ServerSettin
     """Return a route for the template."""
     operation = document["paths"][route.path][route.method.lower()]
     parts = document["components"]["schemas"]
-    contents = {"Answer": operation["responses"]["200"]["content"].get("application/json", {})}
+    answer = operation["responses"][str(route.status)]["content"]
+    contents = {"Answer": answer.get("application/json", {})}
     if "requestBody" in operation:
         body = operation["requestBody"]["content"]["application/json"]
         contents = {"Request": body, **contents}

@@ -34,7 +34,8 @@ CANARY = RagExample(
 
 CHECKS = 3  # failed ones in a row after which the process should be restarted
 
-PUBLIC = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+PROBES = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+PUBLIC = PROBES | {"/try"}
 """Paths that need no API key."""
 
 

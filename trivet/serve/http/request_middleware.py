@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trivet.serve.http.errors import RequestError, error_response, request_error
-from trivet.serve.http.health import PUBLIC, Health
+from trivet.serve.http.health import PROBES, PUBLIC, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_log import log_request
@@ -117,7 +117,7 @@ class RequestMiddleware:
         finally:
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
             self._metrics.answered(route, status or 500)
-            if status != 200 or route not in PUBLIC:  # probes come every few seconds
+            if status != 200 or route not in PROBES:  # probes come every few seconds
                 milliseconds = 1000 * (time.monotonic() - began)
                 windows = getattr(state.get("predictions"), "windows", None)
                 method = scope["method"]

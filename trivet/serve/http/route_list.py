@@ -10,7 +10,12 @@ from typing import Any, TypeAlias
 from trivet.serve.http import response_models
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.health import PUBLIC
-from trivet.serve.http.request_models import EvaluateBody, LettuceDetectBody, RelevanceBody
+from trivet.serve.http.request_models import (
+    EvaluateBody,
+    EvaluateOne,
+    LettuceDetectBody,
+    RelevanceBody,
+)
 from trivet.serve.http.tensors import InferAnswer, InferBody, ModelAnswer, ServerAnswer
 
 _NO_BODY_REFUSALS = ("unauthorized", "not_found", "method_not_allowed", "client_gone", "unhealthy")
@@ -29,6 +34,7 @@ class RouteFacts:
     Attributes:
         answer: Type of the answer; a media type where it is not JSON.
         body: Type of the request's body.
+        status: Status of the answer.
     """
 
     method: str
@@ -39,6 +45,7 @@ class RouteFacts:
     requests: Named = ()
     answers: Named = ()
     notes: str = ""
+    status: int = 200
 
     @property
     def public(self) -> bool:
@@ -134,4 +141,14 @@ ROUTES: tuple[RouteFacts, ...] = (
     RouteFacts("GET", "/metrics", "Prometheus metrics.", "text/plain"),
     RouteFacts("GET", "/openapi.json", "OpenAPI document of all routes.", dict[str, Any]),
     RouteFacts("GET", "/docs", "Documentation of all routes as a page.", "text/html"),
+    RouteFacts("GET", "/", "Leads to /docs.", "text/html", status=307),
+    RouteFacts("GET", "/try", "Page that judges one pasted answer.", "text/html"),
+    RouteFacts(
+        "POST",
+        "/try/verdict",
+        "Evaluate one example; the answer is a piece of HTML, for /try.",
+        "text/html",
+        EvaluateOne,
+        (("one", EXAMPLES["evaluate_one"]),),
+    ),
 )

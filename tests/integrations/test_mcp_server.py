@@ -1,0 +1,81 @@
+"""The MCP server, asked by the SDK's own client: in this process, and as a command over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from trivet.evaluation.evaluator import Evaluator
+from trivet.integrations.mcp_server import build_server, explanation
+
+TEXTS: dict[str, Any] = {
+    "question": "When was the mill built?",
+    "contexts": ["The mill was built of stone in 1817.", "The ferry is red."],
+    "response": "It was built of stone in 1817. A wizard lives there now.",
+}
+
+
+def ask(server: Any, tool: str, arguments: dict[str, Any]) -> Any:
+    async def call() -> Any:
+        async with Client(server) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(call())
+
+
+def test_the_command_offers_the_tools_over_stdio(embedded: Evaluator) -> None:
+    command = [sys.executable, "-m", "trivet", "mcp", "--threads", "1"]
+    server = StdioServerParameters(command=command[0], args=command[1:])
+
+    async def talk() -> tuple[list[str], Any]:
+        async with Client(server) as client:
+            listed = await client.list_tools()
+            found = await client.call_tool("relevance", {k: TEXTS[k] for k in list(TEXTS)[:2]})
+            return [tool.name for tool in listed.tools], found
+
+    names, found = asyncio.run(talk())
+    assert names == ["evaluate", "relevance", "explain"]
+    expected = embedded.evaluate(TEXTS["question"], TEXTS["contexts"], "")
+    assert found.structured_content["relevance"] == expected.relevance
+    shares = [context.relevance for context in expected.contexts]
+    assert found.structured_content["contexts"] == shares
+
+
+def test_evaluate_gives_the_evaluators_verdict(embedded: Evaluator) -> None:
+    found = ask(build_server(embedded), "evaluate", {**TEXTS, "threshold": 0.9})
+    expected = embedded.evaluate(**TEXTS, threshold=0.9).to_dict()
+    told = found.structured_content
+    assert told["faithfulness"] == expected["faithfulness"]
+    assert told["unsupported"] == list(expected["unsupported"])
+    assert told["sentences"] == list(expected["sentences"])
+    assert [set(own) for own in told["contexts"]] == [{"relevance", "utilization"}] * 2
+
+
+def test_explain_names_the_source_of_each_sentence(embedded: Evaluator) -> None:
+    found = ask(build_server(embedded), "explain", TEXTS)
+    (part,) = found.content
+    assert part.text == explanation(embedded.evaluate(**TEXTS))
+    first, second = part.text.split('": "')[0], part.text.partition("A wizard")[2]
+    assert "unsupported" in first
+    assert 'contexts[0]: "The mill was built of stone in 1817."' in part.text
+    assert "no context has its words" in second
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"contexts": []}, "there are no contexts"),
+        ({"contexts": "text"}, "contexts"),
+        ({"threshold": 2}, "less than or equal to 1"),
+    ],
+)
+def test_a_refusal_is_an_error_of_the_tool(
+    embedded: Evaluator, change: dict[str, Any], message: str
+) -> None:
+    found = ask(build_server(embedded), "evaluate", {**TEXTS, **change})
+    assert found.is_error
+    assert message in found.content[0].text

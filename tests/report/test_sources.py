@@ -1,0 +1,63 @@
+"""Sources of response sentences: the context sentences that share their words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.report.rows import verdict_on
+from trivet.records import ContextSentence, ContextVerdict, Evaluation, SentenceVerdict
+from trivet.report.sources import find_sources
+
+
+def verdict_of(sentences: list[str], contexts: list[list[str]]) -> Evaluation:
+    return replace(
+        verdict_on((), "x", 0.5, None),
+        sentences=tuple(SentenceVerdict(0, len(text), text, 0.5, True) for text in sentences),
+        contexts=tuple(
+            ContextVerdict(
+                0.5, 0.5, tuple(ContextSentence(0, len(text), text, 0.5, 0.5) for text in own)
+            )
+            for own in contexts
+        ),
+    )
+
+
+CONTEXTS = [
+    ["The mill stands by the river.", "It was built of stone in 1817."],
+    ["The bridge is made of iron.", "The ferry left the river in 1871."],
+]
+
+
+def test_the_sentence_with_the_rarest_shared_words_comes_first() -> None:
+    (found,) = find_sources(verdict_of(["The bridge is made of iron."], CONTEXTS))
+    assert [one[:2] for one in found] == [(1, 0)]
+    assert found[0].share == 1.0
+
+
+def test_the_second_source_has_words_that_the_first_one_lacks() -> None:
+    (found,) = find_sources(
+        verdict_of(["The stone mill was built in 1817 by the river."], CONTEXTS)
+    )
+    assert [one[:2] for one in found] == [(0, 1), (0, 0)]
+
+
+def test_a_sentence_without_shared_words_has_no_source() -> None:
+    found = find_sources(verdict_of(["Quite another matter altogether.", "!"], CONTEXTS))
+    assert found == [(), ()]
+    assert find_sources(verdict_of(["A mill."], [[]])) == [()]
+
+
+@given(st.lists(st.text(max_size=12), max_size=3), st.lists(st.lists(st.text(max_size=12))))
+def test_every_source_exists_and_shares_some_words(
+    sentences: list[str], contexts: list[list[str]]
+) -> None:
+    found = find_sources(verdict_of(sentences, contexts))
+    assert len(found) == len(sentences)
+    for sources in found:
+        assert len({one[:2] for one in sources}) == len(sources) <= 2
+        for one in sources:
+            assert contexts[one.context][one.sentence]
+            assert 0 < one.share <= 1 + 1e-9

@@ -1,0 +1,56 @@
+"""``/try`` and its verdicts: marked and escaped texts, refusals, nothing kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.report.rows import PAYLOADS, Page
+from tests.serve.http.conftest import EXAMPLE, Asked, Serve, refusal
+from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.settings import ServerSettings
+
+
+def test_the_root_leads_to_the_documentation(server: Asked) -> None:
+    answer = server.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+
+
+def test_the_page_may_only_ask_its_own_server(server: Asked) -> None:
+    answer = server.get("/try")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'") and policy.endswith("connect-src 'self'")
+    assert answer.headers["cache-control"] == "no-store"
+    found = Page(answer.text)
+    assert not any("src" in attributes for _, attributes in found.tags)
+    labels = {attributes.get("for") for tag, attributes in found.tags if tag == "label"}
+    assert labels == {"question", "contexts", "response"}
+
+
+def test_a_verdict_is_marked_and_not_cached(server: Asked) -> None:
+    body = {**EXAMPLE, "response": "It was built in 1994 by a wizard."}
+    answer = server.post("/try/verdict", {**body, "threshold": 1})
+    assert answer.headers["cache-control"] == "no-store"
+    assert "<mark" in answer.text and EXAMPLE["question"] in answer.text
+    assert "script-src" not in answer.headers["content-security-policy"]
+    empty = refusal(server.post("/try/verdict", {**EXAMPLE, "contexts": []}))
+    assert empty[:2] == (422, "empty_contexts")
+
+
+@pytest.mark.parametrize("text", PAYLOADS[::4])
+def test_hostile_texts_are_escaped(server: Asked, text: str) -> None:
+    body = {"question": text, "contexts": [text, f"It is {text}."], "response": f"So {text}."}
+    answer = server.post("/try/verdict", {**body, "threshold": 1})
+    tags = {tag for tag, _ in Page(answer.text).tags}
+    assert not tags & {"script", "img", "iframe", "math", "video", "meta", "form", "noscript"}
+
+
+def test_with_keys_the_page_is_open_and_asks_for_one(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("secret\n")
+    asked = serve(settings=ServerSettings(keys_file=file), keys=KeyRing.read(file))
+    assert 'type="password"' in asked.get("/try").text
+    assert refusal(asked.post("/try/verdict", EXAMPLE))[0] == 401
+    allowed = asked.post("/try/verdict", EXAMPLE, {"Authorization": "Bearer secret"})
+    assert allowed.status_code == 200

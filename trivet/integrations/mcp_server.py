@@ -1,0 +1,115 @@
+"""Tools for an assistant over the Model Context Protocol: ``trivet mcp``.
+
+Built on the official SDK (extra ``mcp``). The evaluator runs in threads, so that the protocol is
+answered meanwhile; an example that cannot be evaluated is an error of the tool's answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+import trivet
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import BackendError, Evaluation, ExampleError, WindowError
+from trivet.report.sources import find_sources
+from trivet.verdict_json import SCORES
+
+_INSTRUCTIONS = (
+    "Judges answers against the passages that they were made from. Before answering, relevance "
+    "says which passages help. After answering, evaluate finds the sentences that no passage "
+    "supports, and explain says why, with the nearest passages, so that the answer can be "
+    "corrected. Scores are in [0, 1]; the model reads English."
+)
+_Question = Annotated[str, Field(description="Question of the user; may be empty.")]
+_Contexts = Annotated[list[str], Field(description="Retrieved passages.")]
+_Response = Annotated[str, Field(description="Answer to judge.")]
+_Threshold = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="Support below which a sentence is unsupported."),
+]
+
+
+def build_server(evaluator: Evaluator) -> MCPServer:
+    """Return a server with the tools ``evaluate``, ``relevance`` and ``explain``."""
+    server = MCPServer(
+        "trivet", instructions=_INSTRUCTIONS, version=trivet.__version__, log_level="WARNING"
+    )
+
+    async def judge(*texts: Any, threshold: float | None = None) -> Evaluation:
+        try:
+            return await evaluator.aevaluate(*texts, threshold=threshold)
+        except (ExampleError, BackendError, WindowError) as error:
+            raise ToolError(str(error)) from error  # of others the client is told no message
+
+    @server.tool()
+    async def evaluate(
+        question: _Question,
+        contexts: _Contexts,
+        response: _Response,
+        threshold: _Threshold = None,
+    ) -> dict[str, Any]:
+        """Judge an answer: scores, unsupported spans (characters), and each sentence."""
+        verdict = await judge(question, contexts, response, threshold=threshold)
+        fields = verdict.to_dict()
+        kept = (*SCORES, "supported_share", "adherent", "threshold", "language", "unsupported")
+        found = {name: fields[name] for name in (*kept, "sentences")}
+        scores = ("relevance", "utilization")
+        contexts_found = [{name: own[name] for name in scores} for own in fields["contexts"]]
+        return {**found, "contexts": contexts_found}
+
+    @server.tool()
+    async def relevance(question: _Question, contexts: _Contexts) -> dict[str, Any]:
+        """Score passages against a question, before an answer is written."""
+        verdict = await judge(question, contexts, "")
+        return {
+            "relevance": verdict.relevance,
+            "contexts": [own.relevance for own in verdict.contexts],
+        }
+
+    @server.tool()
+    async def explain(
+        question: _Question,
+        contexts: _Contexts,
+        response: _Response,
+        threshold: _Threshold = None,
+    ) -> str:
+        """Say which sentences of an answer are supported, and what is near in the contexts."""
+        verdict = await judge(question, contexts, response, threshold=threshold)
+        return await asyncio.to_thread(explanation, verdict)
+
+    return server
+
+
+def explanation(verdict: Evaluation) -> str:
+    """Return a verdict in words: its scores, then each sentence with its nearest sources."""
+    named = ", ".join(
+        f"{name} {value:.2f}" for name in SCORES if (value := getattr(verdict, name)) is not None
+    )
+    unsupported = sum(not sentence.supported for sentence in verdict.sentences)
+    lines = [
+        f"{unsupported} of {len(verdict.sentences)} sentences are unsupported (support below "
+        f"{verdict.threshold:.2f}); {named}."
+    ]
+    if verdict.language is not None:
+        lines.append(f"The text is not English ({verdict.language}), so this says little.")
+    for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
+        mark = "supported" if sentence.supported else "NOT SUPPORTED"
+        lines.append(f'\n{mark} ({sentence.support:.2f}): "{sentence.text}"')
+        lines += [
+            f'  doubtful words: "{span.text}"'
+            for span in verdict.unsupported
+            if sentence.start <= span.start < sentence.end and span.text != sentence.text
+        ]
+        lines += [
+            f'  near, contexts[{one.context}]: "'
+            f'{verdict.contexts[one.context].sentences[one.sentence].text}"'
+            for one in sources
+        ]
+        if not sources:
+            lines.append("  no context has its words")
+    return "\n".join(lines)
