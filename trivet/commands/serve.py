@@ -63,6 +63,9 @@ def serve(
         with needs_extra("otel"):
             from trivet.serve.http.telemetry import Telemetry
         telemetry = Telemetry.to_collector()
+    if chosen.otlp:
+        with needs_extra("otel"):
+            import trivet.serve.http.otlp  # noqa: F401
     set_up_logging(chosen.log_format, access_log=chosen.access_log)
     run_server(
         lambda: Evaluator(

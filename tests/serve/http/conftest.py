@@ -20,6 +20,7 @@ from trivet.serve.http.app import build_app
 from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.otlp import TraceReceiver
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
 from trivet.serve.scheduling.batcher import Batcher
@@ -79,8 +80,12 @@ class Asked:
         )
         self.run(self.batcher.start())
         self.health.warmed(self.batcher)
+        self.receiver: TraceReceiver | None = None
+        if self.settings.otlp:
+            self.receiver = TraceReceiver(self.batcher, metrics, self.settings, telemetry)
         self.app = build_app(
-            evaluator, self.batcher, self.health, metrics, self.settings, keys, telemetry
+            *(evaluator, self.batcher, self.health, metrics, self.settings, keys, telemetry),
+            receiver=self.receiver,
         )
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"

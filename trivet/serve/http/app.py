@@ -26,6 +26,7 @@ from trivet.serve.http.v1_routes import v1_routes
 from trivet.serve.scheduling.batcher import Batcher
 
 if TYPE_CHECKING:
+    from trivet.serve.http.otlp import TraceReceiver
     from trivet.serve.http.telemetry import Telemetry
 
 
@@ -37,10 +38,12 @@ def build_app(
     settings: ServerSettings,
     keys: KeyRing | None = None,
     telemetry: Telemetry | None = None,
+    receiver: TraceReceiver | None = None,
 ) -> Starlette:
     """Return the app; the caller starts and stops the batcher in the app's event loop.
 
-    Without ``keys`` every client is allowed; without ``telemetry`` no spans are exported.
+    Without ``keys`` every client is allowed; without ``telemetry`` no spans are exported, without
+    ``receiver`` none are received.
     """
     metrics.describe(
         version=trivet.__version__,
@@ -57,6 +60,7 @@ def build_app(
             *health_routes(health, metrics),
             *docs_routes(settings),
             *try_routes(service, settings),
+            *([] if receiver is None else receiver.routes()),
         ],
         middleware=[
             *([] if telemetry is None else [Middleware(telemetry.around)]),

@@ -18,7 +18,7 @@ from trivet.records import to_json_text
 from trivet.report.pages import ENVIRONMENT, content_policy
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.openapi import openapi
-from trivet.serve.http.route_list import ROUTES, RouteFacts
+from trivet.serve.http.route_list import RouteFacts, routes_of
 from trivet.serve.http.settings import ServerSettings
 
 # The page, the style and the escaping are the report's.
@@ -70,7 +70,7 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
 
 def docs_page(document: Mapping[str, Any], settings: ServerSettings) -> str:
     """Return the page for an OpenAPI document of the same settings."""
-    routes = [_show(route, document, settings) for route in ROUTES]
+    routes = [_show(route, document, settings) for route in routes_of(settings)]
     shown = {table.title.rpartition(" ")[2] for route in routes for table in route["tables"]}
     parts = document["components"]["schemas"].items()
     return PAGES.get_template("docs.html").render(

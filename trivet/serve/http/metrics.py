@@ -37,6 +37,8 @@ class Metrics:
         self._request_windows = self._histogram(
             "windows_per_request", "Windows of a request.", _WINDOWS
         )
+        self._traces = self._counter("traces", "Received traces by outcome.", "outcome")
+        self._sentences = self._counter("sentences", "Sentences of responses.", "supported")
         self._stages = self._histogram("stage_seconds", "Seconds of a stage.", _SECONDS, "stage")
         self._scores = self._histogram("score", "Scores of verdicts.", _TENTHS, "score")
         # Created at 0, so that an alert sees the first rise.
@@ -46,6 +48,8 @@ class Metrics:
             self._stages.labels(stage)
         for score in SCORES:
             self._scores.labels(score)
+        for supported in ("yes", "no"):
+            self._sentences.labels(supported)
 
     def called(self, windows: int, seconds: float) -> None:
         """Count an answered backend call."""
@@ -73,6 +77,10 @@ class Metrics:
             else:
                 self._verdict(result)
 
+    def traced(self, outcome: str) -> None:
+        """Count a received trace: judged, overloaded, or the reason why it was not judged."""
+        self._traces.labels(outcome).inc()
+
     def describe(self, **facts: str) -> None:
         """Set the labels of ``trivet_build_info``: versions and names."""
         info = Gauge("trivet_build_info", "Versions.", tuple(facts), registry=self.registry)
@@ -96,6 +104,8 @@ class Metrics:
     def _verdict(self, verdict: Evaluation) -> None:
         if verdict.cut_question_tokens:
             self._cut.inc()
+        for sentence in verdict.sentences:
+            self._sentences.labels("yes" if sentence.supported else "no").inc()
         for score in SCORES:
             value = getattr(verdict, score)
             if value is not None:

@@ -13,7 +13,7 @@ import trivet
 from trivet import records
 from trivet.serve.http import response_models
 from trivet.serve.http.errors import STATUSES
-from trivet.serve.http.route_list import EXAMPLES, ROUTES, RouteFacts
+from trivet.serve.http.route_list import EXAMPLES, RouteFacts, routes_of
 from trivet.serve.http.settings import ServerSettings
 
 _JSON = "application/json"
@@ -35,10 +35,11 @@ _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12,}.+)*)", re.MULTILINE)
 def openapi(settings: ServerSettings) -> dict[str, Any]:
     """Return the OpenAPI document, with the limits of the settings."""
     error = response_models.ErrorAnswer
-    kinds: list[Any] = [("body", r.path, "validation", r.body) for r in ROUTES if r.body]
+    routes = routes_of(settings)
+    kinds: list[Any] = [("body", r.path, "validation", r.body) for r in routes if r.body]
     kinds += [
         ("answer", r.path, "serialization", r.answer)
-        for r in ROUTES
+        for r in routes
         if not isinstance(r.answer, str)
     ]
     kinds.append(("answer", "", "serialization", error))
@@ -51,7 +52,7 @@ def openapi(settings: ServerSettings) -> dict[str, Any]:
     _describe(parts)
     _add_limits(parts, settings)
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    for route in routes:
         operation = _operation(route, schemas, settings)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     document: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from trivet.serve.http.request_models import (
     LettuceDetectBody,
     RelevanceBody,
 )
+from trivet.serve.http.settings import OTLP_PATH, ServerSettings
 from trivet.serve.http.tensors import InferAnswer, InferBody, ModelAnswer, ServerAnswer
 
 _NO_BODY_REFUSALS = ("unauthorized", "not_found", "method_not_allowed", "client_gone", "unhealthy")
@@ -152,3 +154,17 @@ ROUTES: tuple[RouteFacts, ...] = (
         (("one", EXAMPLES["evaluate_one"]),),
     ),
 )
+
+_OTLP = RouteFacts(
+    "POST",
+    OTLP_PATH,
+    "Receive OpenTelemetry traces, to judge a sample of the RAG answers in them.",
+    "application/x-protobuf",
+    notes="The body is an ExportTraceServiceRequest of OTLP/HTTP as protobuf or JSON, also "
+    "compressed with gzip; the answer has the same format and comes before the traces are judged.",
+)
+
+
+def routes_of(settings: ServerSettings) -> Sequence[RouteFacts]:
+    """Return the routes of a server with some settings."""
+    return (*ROUTES, _OTLP) if settings.otlp else ROUTES

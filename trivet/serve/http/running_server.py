@@ -58,13 +58,19 @@ class RunningServer:
             wait_ms=settings.wait_ms,
             watch=self.health,
         )
+        self._receiver: TraceReceiver | None = None
+        if settings.otlp:
+            from trivet.serve.http.otlp import TraceReceiver
+
+            self._receiver = TraceReceiver(self.batcher, metrics, settings, telemetry)
         self._app = build_app(
-            evaluator, self.batcher, self.health, metrics, settings, keys, telemetry
+            *(evaluator, self.batcher, self.health, metrics, settings, keys, telemetry),
+            receiver=self._receiver,
         )
         self._window = evaluator.bundle.info.window.size
         self._workers = evaluator.workers
         self._http: GranianServer | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.url = ""
 
     async def start(self, bound: socket.socket) -> None:
@@ -80,14 +86,16 @@ class RunningServer:
         await self.batcher.start()
         await self._warm_up()
         self.health.warmed(self.batcher)
-        self._watching = asyncio.create_task(self.health.watch())
+        self._tasks.append(asyncio.create_task(self.health.watch()))
+        if self._receiver is not None:
+            self._tasks.append(asyncio.create_task(self._receiver.run()))
 
     async def stop(self) -> bool:
         """Refuse new work, finish accepted work, and close; return whether all was answered."""
         deadline = asyncio.get_running_loop().time() + self._settings.grace_seconds
         self.health.drain()
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self.health.close()
         finished = await self.batcher.drain(self._settings.grace_seconds)
         if self._http is not None:

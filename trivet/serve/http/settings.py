@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 from trivet.records import ConfigError
 
 LogFormat = Literal["json", "text"]
+OTLP_PATH = "/v1/traces"
+"""Path that exporters of OpenTelemetry add to an endpoint."""
 
 
 class Setting(NamedTuple):
@@ -72,6 +74,10 @@ class ServerSettings:
     )
     canary_seconds: Annotated[float, Setting("Seconds between backend checks.")] = 10.0
     hung_seconds: Annotated[float, Setting("Seconds until a backend call counts as hung.")] = 30.0
+    otlp: Annotated[
+        bool, Setting("Receive OpenTelemetry traces (OTLP/HTTP) and judge them.", "--otlp")
+    ] = False
+    sample: Annotated[float, Setting("Share of the received traces that is judged.")] = 1.0
     log_format: Annotated[LogFormat, Setting("Format of the log on stderr.")] = "json"
     access_log: Annotated[
         bool, Setting("Log each request, without its text.", "--access-log/--no-access-log")
@@ -93,6 +99,8 @@ class ServerSettings:
                 raise ConfigError(f"{field.name} ({value:g}) must be {least} and finite")
         if self.port > 65535:
             raise ConfigError(f"port ({self.port}) must be at most 65535; 0 takes a free one")
+        if self.sample > 1:
+            raise ConfigError(f"sample ({self.sample:g}) must be at most 1, which is all traces")
         if self.default_timeout_ms is not None and self.default_timeout_ms > self.max_timeout_ms:
             raise ConfigError(
                 f"default_timeout_ms ({self.default_timeout_ms:g}) must not exceed max_timeout_ms "

@@ -1,0 +1,201 @@
+"""OpenTelemetry's traces, received by the server and judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.serve.http.conftest import Asked, EvenBackend, refusal
+from trivet.evaluation.evaluator import Evaluator
+from trivet.serve.http.granian_server import bind
+from trivet.serve.http.openapi import openapi
+from trivet.serve.http.running_server import RunningServer
+from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.telemetry import Telemetry
+from trivet.serve.scheduling.predictions import Overloaded
+
+RECORDED = Path(__file__).parents[2] / "data" / "traces" / "langchain.otlp.jsonl"
+PROTOBUF = {"content-type": "application/x-protobuf"}
+JSON = {"content-type": "application/json"}
+LATER = 1e9  # seconds, when every trace is complete
+
+
+def rag_spans(documents: bool = True) -> tuple[ReadableSpan, ...]:
+    """Record a RAG answer by the conventions for generative AI, with the real SDK."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("app")
+    found = [{"id": "a", "score": 0.9, "content": "The lighthouse has had no keeper since 1931."}]
+    question = [{"role": "user", "parts": [{"type": "text", "content": "Who keeps it?"}]}]
+    answer = [{"role": "assistant", "parts": [{"type": "text", "content": "Jonas keeps it."}]}]
+    with tracer.start_as_current_span("invoke_agent guide") as root:
+        root.set_attribute("gen_ai.operation.name", "invoke_agent")
+        root.set_attribute("gen_ai.input.messages", json.dumps(question))
+        root.set_attribute("gen_ai.output.messages", json.dumps(answer))
+        with tracer.start_as_current_span("retrieval shelf") as search:
+            search.set_attribute("gen_ai.operation.name", "retrieval")
+            search.set_attribute("gen_ai.retrieval.query.text", "Who keeps it?")
+            if documents:
+                search.set_attribute("gen_ai.retrieval.documents", json.dumps(found))
+    return exporter.get_finished_spans()
+
+
+class Collected(Asked):
+    """An app that receives traces and keeps the events about them."""
+
+    def __init__(self, evaluator: Evaluator, **settings: Any) -> None:
+        self.logs, self.spans = InMemoryLogRecordExporter(), InMemorySpanExporter()
+        logs, traces = LoggerProvider(shutdown_on_exit=False), TracerProvider()
+        logs.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
+        traces.add_span_processor(SimpleSpanProcessor(self.spans))
+        telemetry = Telemetry(traces, logs)
+        super().__init__(evaluator, ServerSettings(otlp=True, **settings), telemetry=telemetry)
+
+    def judge(self) -> None:
+        assert self.receiver is not None
+        self.run(self.receiver.judge(LATER))
+
+    def outcome(self, name: str) -> float:
+        return self.metric(f'trivet_traces_total{{outcome="{name}"}}')
+
+
+@pytest.fixture
+def app(embedded: Evaluator) -> Iterator[Collected]:
+    with contextlib.closing(Collected(embedded)) as app:
+        yield app
+
+
+def test_a_trace_is_judged_and_its_scores_are_metrics_and_events(app: Collected) -> None:
+    spans = rag_spans()
+    answer = app.post("/v1/traces", encode_spans(spans).SerializeToString(), PROTOBUF)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-protobuf")
+    ExportTraceServiceResponse.FromString(answer.content)
+    app.judge()
+    assert app.outcome("judged") == 1
+    assert app.metric('trivet_score_count{score="faithfulness"}') == 1
+    assert app.metric('trivet_sentences_total{supported="no"}') == 1
+    events = [data.log_record for data in app.logs.get_finished_logs()]
+    root = spans[-1].context
+    assert root is not None
+    assert {(event.trace_id, event.span_id) for event in events} == {(root.trace_id, root.span_id)}
+    assert {event.event_name for event in events} == {"gen_ai.evaluation.result"}
+    names = {(event.attributes or {})["gen_ai.evaluation.name"] for event in events}
+    assert names == {"faithfulness", "relevance", "utilization", "completeness"}
+    assert app.spans.get_finished_spans() == (), "a span for each export would never end"
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_json_is_read_plain_and_compressed(app: Collected, coding: str) -> None:
+    raw = RECORDED.read_bytes()
+    body = gzip.compress(raw) if coding == "gzip" else raw
+    answer = app.post("/v1/traces", body, JSON | {"content-encoding": coding})
+    assert (answer.status_code, answer.json()) == (200, {})
+    app.judge()
+    assert app.outcome("judged") == 1
+
+
+def test_spans_of_one_trace_may_come_in_several_requests(app: Collected) -> None:
+    for span in rag_spans():
+        body = encode_spans([span]).SerializeToString()
+        assert app.post("/v1/traces", body, PROTOBUF).status_code == 200
+    app.judge()
+    assert app.outcome("judged") == 1
+
+
+def test_traces_that_cannot_be_judged_are_counted(app: Collected) -> None:
+    child, _ = rag_spans()
+    for spans in (rag_spans(documents=False), [child]):
+        app.post("/v1/traces", encode_spans(spans).SerializeToString(), PROTOBUF)
+    app.judge()
+    assert (app.outcome("no_documents"), app.outcome("incomplete_trace")) == (1, 1)
+    assert app.metric('trivet_score_count{score="faithfulness"}') == 0
+
+
+def test_an_overloaded_judge_drops_traces_and_says_so(
+    app: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        app.batcher, "evaluate", AsyncMock(side_effect=Overloaded("full", "windows", 1.0))
+    )
+    app.post("/v1/traces", encode_spans(rag_spans()).SerializeToString(), PROTOBUF)
+    app.judge()
+    assert app.outcome("overloaded") == 1
+
+
+def test_only_the_sample_is_judged(embedded: Evaluator) -> None:
+    with contextlib.closing(Collected(embedded, sample=1e-12)) as app:
+        app.post("/v1/traces", encode_spans(rag_spans()).SerializeToString(), PROTOBUF)
+        app.judge()
+        assert app.metric('trivet_score_count{score="faithfulness"}') == 0
+
+
+REFUSED: dict[str, tuple[bytes, dict[str, str], int, str]] = {
+    "another type": (b"x", {"content-type": "text/plain"}, 422, "neither application/x-protobuf"),
+    "another coding": (b"x", PROTOBUF | {"content-encoding": "br"}, 422, "neither gzip"),
+    "no protobuf": (b"\xff\xff", PROTOBUF, 400, "no ExportTraceServiceRequest"),
+    "no JSON": (b"{", JSON, 400, "no OTLP JSON"),
+    "no object": (b"[1]", JSON, 400, "no OTLP JSON"),
+    "no spans": (b'{"resourceSpans": [{"scopeSpans": 3}]}', JSON, 400, "no OTLP JSON"),
+    "no gzip": (b"plain", PROTOBUF | {"content-encoding": "gzip"}, 400, "is not gzip"),
+    "half a gzip": (
+        gzip.compress(b"x" * 100)[:20],
+        PROTOBUF | {"content-encoding": "gzip"},
+        400,
+        "is cut off",
+    ),
+    "a bomb": (
+        gzip.compress(bytes(3_000_000)),
+        PROTOBUF | {"content-encoding": "gzip"},
+        413,
+        "max_body_bytes=2000000 when unpacked",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "headers", "status", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_request_that_is_no_trace_is_refused(
+    app: Collected, body: bytes, headers: dict[str, str], status: int, message: str
+) -> None:
+    found, _, said = refusal(app.post("/v1/traces", body, headers))
+    assert found == status
+    assert message in said
+
+
+def test_the_route_is_there_and_described_only_when_asked_for(
+    app: Collected, server: Asked
+) -> None:
+    assert server.post("/v1/traces", b"", PROTOBUF).status_code == 404
+    assert "/v1/traces" not in openapi(server.settings)["paths"]
+    assert "/v1/traces" in app.get("/openapi.json").json()["paths"]
+    assert "/v1/traces" in app.get("/docs").text
+
+
+@pytest.mark.anyio
+async def test_the_real_exporter_reaches_a_running_server() -> None:
+    settings = ServerSettings(port=0, otlp=True)
+    server = RunningServer(Evaluator(backend=EvenBackend()), settings)
+    with bind(settings.host, settings.port) as bound:
+        await server.start(bound)
+        try:
+            exporter = OTLPSpanExporter(f"{server.url}/v1/traces", compression=None)
+            done = await asyncio.to_thread(exporter.export, rag_spans())
+            exporter.shutdown()
+        finally:
+            await server.stop()
+    assert done.name == "SUCCESS"
