@@ -28,7 +28,8 @@ def build(folder: Path, name: str, threads: int, other_tokens: int = OTHER_TOKEN
     """Return a ``Run`` that evaluates an example; its case is the number of context tokens.
 
     A sample has the seconds of the whole call and of the backend, those of tokenizing (measured
-    apart), the rest, and the example's sizes.
+    apart), the rest, the processor time, which other load on the machine changes least, and the
+    example's sizes.
     """
     _, backend = load_named(folder, name, threads)
     clock, tokenizer = CallClock(backend), tokenizer_of(folder)
@@ -43,11 +44,12 @@ def build(folder: Path, name: str, threads: int, other_tokens: int = OTHER_TOKEN
         started = time.perf_counter()
         tokenize_examples([example], tokenizer)
         tokenized = time.perf_counter() - started
-        clock.seconds, started = 0.0, time.perf_counter()
+        clock.seconds, started, used = 0.0, time.perf_counter(), time.process_time()
         verdict = evaluator.evaluate(example.question, example.contexts, example.response)
         total = time.perf_counter() - started
         return {
             "total": total,
+            "processor": time.process_time() - used,
             "tokenize": tokenized,
             "backend": clock.seconds,
             "rest": max(0.0, total - tokenized - clock.seconds),
@@ -76,13 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first = measured.samples[0]
         sizes = (round(first[size]) for size in ("context_tokens", "other_tokens", "windows"))
         stages = " / ".join(f"{1000 * measured.median(stage):.0f}" for stage in STAGES)
-        rows.append((name, *sizes, spread(measured.seconds(), 3), stages, round(measured.peak_mb)))
+        processor = spread(measured.seconds("processor"), 3)
+        seconds = spread(measured.seconds(), 3)
+        rows.append((name, *sizes, seconds, processor, stages, round(measured.peak_mb)))
     header = (
         "backend",
         "context tokens",
         "question + response",
         "windows",
         "seconds (least to most)",
+        "processor seconds",
         "tokenize / backend / rest, ms",
         "peak MB",
     )

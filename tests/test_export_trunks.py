@@ -13,6 +13,7 @@ import transformers
 
 from tests.graphs import write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import CalibrationInfo, WindowInfo, read_bundle
 from trivet.bundle.schema import PlattInfo
@@ -22,7 +23,6 @@ from trivet.model.architecture import Granularity, TrunkKind
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.model.trunk import Trunk
-from trivet.records import BackendError
 
 # Two layers an encoder, four integer matmuls a layer: projections, output, widen, narrow.
 OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
@@ -98,12 +98,24 @@ def test_one_graph_answers_as_the_weights_do(
             assert np.abs(one - other).max() > 1e-3
 
 
-def test_what_one_file_cannot_hold_is_refused_before_it_is_traced(
+@pytest.mark.usefixtures("one_thread")
+def test_weights_that_one_file_cannot_hold_are_written_beside_it(
     tmp_path: Path, tiny_bert: transformers.BertModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_trunk(tmp_path / "bundle", tiny_bert, "separate", "token")
-    before = sorted(path.name for path in folder.iterdir())
-    monkeypatch.setattr("trivet.export._LARGEST_FILE", 100_000)
-    with pytest.raises(BackendError, match=r"GB in fp32.*a separate trunk .* nothing was written"):
-        export_onnx(folder, threads=1)
-    assert sorted(path.name for path in folder.iterdir()) == before
+    with monkeypatch.context() as patch:
+        patch.setattr("trivet.exporting.graph.LARGEST_FILE", 30_000)
+        report = export_onnx(folder, keep=("fp32", "int8", "fp16"), threads=1)
+    assert report.worst["model.onnx"] <= FP32_TOLERANCE and report.worst["model.fp16.onnx"] < 0.01
+    bundle = read_bundle(folder)
+    for file in ("model.onnx", "model.fp16.onnx"):
+        graph, weights = bundle.graph_files(file)
+        assert bundle.path(graph).stat().st_size < bundle.path(weights).stat().st_size
+        # Engines are found by the digest of the graph's file.
+        said = {each.key: each.value for each in onnx.load(folder / graph).metadata_props}
+        assert said["weights_sha256"] == bundle.manifest.files[weights].sha256
+    backend = load_backend(bundle, 1, "fp32", "onnx").backend  # passes the self-test
+    assert isinstance(backend, OnnxRuntimeBackend)
+    export_onnx(folder, threads=1)
+    assert read_bundle(folder).graph_files("model.onnx") == ("model.onnx",)
+    assert not list(folder.glob("*.weights"))

@@ -4,6 +4,7 @@
 - ``model.int8.onnx``: int8 matmuls and fused attention, for ONNX Runtime on CPUs
 - ``model.attention.onnx`` (optional): fp32 with ONNX's ``Attention`` (opset 23), for TensorRT
 - ``model.bf16.onnx``, ``model.fp16.onnx`` (optional): 16-bit matmuls, for TensorRT
+- ``model.onnx.weights``, and so on: the weights of a graph that has more than 2 GB of them
 - ``parity.json``: differences from the weights in torch, over a grid of shapes
 - ``self_test.json``: small inputs, and the answers of each file to them
 
@@ -28,6 +29,7 @@ from trivet.backends.int8_sums import keep_int8_sums_exact
 from trivet.bundle.bundle import (
     ATTENTION_NAME,
     BF16_NAME,
+    EXTERNAL_SUFFIX,
     FP16_NAME,
     GRAPH_NAME,
     INT8_NAME,
@@ -48,7 +50,7 @@ from trivet.bundle.bundle import (
 from trivet.bundle.self_test import SelfTest
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
-from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.exporting.graph import ATTENTION_OPSET, OPSET, save_graph, trace
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed
@@ -61,9 +63,6 @@ from trivet.records import BackendError, BundleError
 logger = logging.getLogger(__name__)
 
 Precision = Literal["fp32", "int8", "bf16", "fp16"]
-
-# Size limit of a protobuf message, and so of an ONNX file.
-_LARGEST_FILE = 2**31 - 1
 
 
 class _Kind(NamedTuple):
@@ -83,6 +82,7 @@ _KINDS = {
 _HALVES: dict[Half, str] = {"bf16": BF16_NAME, "fp16": FP16_NAME}
 _FILES = {kind.file for kind in _KINDS.values()} | set(_HALVES.values())
 _FILES |= {name.replace(".onnx", ".portable.onnx") for name in _HALVES.values()}
+_FILES |= {name + EXTERNAL_SUFFIX for name in _FILES}
 _FILES |= {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
 
 
@@ -108,8 +108,8 @@ def export_onnx(
     Raises:
         BundleError: The bundle is refused, ``out`` is ``folder`` or holds other files, or the
             bundle is read only and there is no ``out``.
-        BackendError: The fp32 graph differs from the weights by more than 1e-4, an output is not
-            finite, or the weights are too large for one ONNX file. Nothing is written then.
+        BackendError: The fp32 graph differs from the weights by more than 1e-4, or an output is not
+            finite. Nothing is written then.
     """
     if out is not None and out.resolve() == folder.resolve():
         raise BundleError(
@@ -130,14 +130,19 @@ def export_onnx(
             source = extra[0] if extra else "fp32"
             kinds[half] = _KINDS[source]._replace(file=_HALVES[half], precision=half)
             paths[half] = Path(scratch) / _HALVES[half]
-            onnx.save(mixed(onnx.load(paths[source]), half), paths[half])
+            save_graph(mixed(onnx.load(paths[source]), half), paths[half])
         runs = {path.name: _onnx_run(path, threads) for path in paths.values()}
         report = _check_parity(model, runs, bundle.info.window.size)
         names = (*(keep or (("fp32", "int8") if out is None else ("int8",))), *extra)
         kept = {kinds[name]: paths[name] for name in names}
         kept_runs = {kind: runs[kind.file] for kind in kept}
         test = _record_self_test(bundle, model, kept_runs, weights=out is None)
-        files: dict[str, bytes | Path] = {kind.file: path for kind, path in kept.items()}
+        files: dict[str, bytes | Path] = {
+            file.name: file
+            for path in kept.values()
+            for file in (path, path.with_name(path.name + EXTERNAL_SUFFIX))
+            if file.exists()
+        }
         files[PARITY_NAME] = report.to_json().encode()
         files[SELF_TEST_NAME] = test.to_json().encode()
         graphs = tuple(
@@ -165,20 +170,13 @@ def export_onnx(
 def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> dict[str, Path]:
     """Trace and write the fp32 graph, the int8 graph and every extra kind."""
     vocab = int(model.trunk.config.vocab_size)
-    size = sum(4 * parameter.numel() for parameter in model.parameters())
-    if size > _LARGEST_FILE:
-        raise BackendError(
-            f"the weights take {size / 1e9:.1f} GB in fp32, and one ONNX file holds at most "
-            f"{_LARGEST_FILE / 1e9:.1f}; a {model.trunk.kind} trunk of this encoder cannot be "
-            "exported, and nothing was written"
-        )
     paths = {}
     for name in ("fp32", "int8", *extra):
         kind = _KINDS[name]
         graph = trace(inference_model(model, window, kind.form), vocab, kind.opset)
         paths[name] = folder / kind.file
-        onnx.save(quantize(graph) if kind.precision == "int8" else graph, paths[name])
-        logger.info("%s: %.1f MB", kind.file, paths[name].stat().st_size / 1e6)
+        written = save_graph(quantize(graph) if kind.precision == "int8" else graph, paths[name])
+        logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)
     return paths
 
 
@@ -225,11 +223,12 @@ def _onnx_run(path: Path, threads: int | None) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     keep_int8_sums_exact(options)
-    graph: str | bytes = str(path)
+    graph = path
     if path.name in _HALVES.values():
-        graph = emulated(onnx.load(path)).SerializeToString()
+        graph = path.with_name(f"emulated.{path.name}")
+        save_graph(emulated(onnx.load(path)), graph)
     session = onnxruntime.InferenceSession(
-        graph, sess_options=options, providers=["CPUExecutionProvider"]
+        str(graph), sess_options=options, providers=["CPUExecutionProvider"]
     )
 
     def run(windows: Windows) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -11,6 +11,7 @@ import onnxruntime
 
 from trivet.backends.backend import check_ends, cores, threads_per_worker
 from trivet.backends.int8_sums import keep_int8_sums_exact
+from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
 from trivet.records import BackendError, BundleError
@@ -61,7 +62,8 @@ class OnnxRuntimeBackend:
         per_worker = threads_per_worker(threads, workers)
         self._session = self._all_threads = _open(path, per_worker, sums_fit, providers=providers)
         self.providers: list[str] = self._session.get_providers()
-        if workers > 1 and path.stat().st_size <= _SMALL:
+        apart = path.with_name(path.name + EXTERNAL_SUFFIX).exists()
+        if workers > 1 and path.stat().st_size <= _SMALL and not apart:
             # Threads that spin while they wait would take the cores of the workers.
             all_threads = max(per_worker, min(threads or cores(), _MOST_THREADS))
             self._all_threads = _open(path, all_threads, sums_fit, spin=False)

@@ -3,7 +3,7 @@
 - ``bundle.json``: description of the model (``bundle.schema.BundleInfo``)
 - ``tokenizer.json``: tokenizer
 - ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
-- ``model.onnx``, ``model.int8.onnx``: exported graphs
+- ``model.onnx``, ``model.int8.onnx``: exported graphs; ``model.onnx.weights``: weights over 2 GB
 - ``model.openvino.xml``, ``model.openvino.weights``: model for OpenVINO
 - ``self_test.json``: small inputs, and the answers that each file must give to them
 - ``parity.json``: differences of the graphs from the weights
@@ -86,6 +86,9 @@ PARITY_NAME = "parity.json"
 TEXTS_NAME = "training_texts.txt"
 CARD_NAME = "README.md"
 
+# Suffix of a file with the weights of a graph that exceeds one ONNX file.
+EXTERNAL_SUFFIX = ".weights"
+
 # Files of an earlier bundle, which a new one may replace.
 _OWN_NAMES = frozenset(
     {
@@ -159,6 +162,10 @@ class Bundle:
                 f"the bundle holds {', '.join(sorted(self.manifest.files))}"
             )
         return self.folder / name
+
+    def graph_files(self, graph: str) -> tuple[str, ...]:
+        """Return the file name of a graph, and that of its weights if they are apart."""
+        return tuple(name for name in (graph, graph + EXTERNAL_SUFFIX) if self.has(name))
 
 
 def write_bundle(

@@ -68,7 +68,7 @@ def check_hub_files(name: str, manifest: Manifest) -> None:
     """
     for file in manifest.files:
         check_name(file)
-        if Path(file).suffix not in _HUB_SUFFIXES:
+        if Path(file).suffix not in _HUB_SUFFIXES and not file.endswith(".onnx.weights"):
             raise BundleError(
                 f"{name}: {file} is refused: a bundle on the hub holds weights as safetensors and "
                 "graphs as ONNX only; export engines on the machine that runs them"

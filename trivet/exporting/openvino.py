@@ -21,6 +21,7 @@ from trivet.backends.loading import load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import OpenVinoBackend, load_openvino
 from trivet.bundle.bundle import (
+    EXTERNAL_SUFFIX,
     GRAPH_NAME,
     INT8_NAME,
     OPENVINO_NAME,
@@ -226,7 +227,7 @@ def _keep(
     graphs, gone = bundle.info.graphs, {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
     if not keep_fp32:
         graphs = tuple(graph for graph in graphs if graph.file != GRAPH_NAME)
-        gone.add(GRAPH_NAME)
+        gone |= {GRAPH_NAME, GRAPH_NAME + EXTERNAL_SUFFIX}
         test = test.without(GRAPH_NAME)
     files: dict[str, bytes | Path] = {SELF_TEST_NAME: test.to_json().encode()}
     if kept.weights is not None:

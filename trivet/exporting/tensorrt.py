@@ -265,6 +265,7 @@ def _portable_graph(bundle: Bundle, fused: GraphInfo) -> tuple[Bundle, GraphInfo
     """Return the portable graph in the precision of a fused one; write it from ``model.onnx``."""
     import onnx
 
+    from trivet.exporting.graph import save_graph
     from trivet.exporting.precision import mixed
 
     for graph in find_graphs(bundle, fused.precision):
@@ -281,8 +282,9 @@ def _portable_graph(bundle: Bundle, fused: GraphInfo) -> tuple[Bundle, GraphInfo
     test = test.model_copy(update={"expected": {**test.expected, name: answers}})
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / name
-        onnx.save(mixed(onnx.load(bundle.path(GRAPH_NAME)), fused.precision), path)
-        files: dict[str, bytes | Path] = {name: path, SELF_TEST_NAME: test.to_json().encode()}
+        written = save_graph(mixed(onnx.load(bundle.path(GRAPH_NAME)), fused.precision), path)
+        files: dict[str, bytes | Path] = {file.name: file for file in written}
+        files[SELF_TEST_NAME] = test.to_json().encode()
         info = bundle.info.model_copy(update={"graphs": (*bundle.info.graphs, graph)})
         add_files(bundle.folder, files, info)
     return read_bundle(bundle.folder), graph

@@ -238,6 +238,7 @@ class FakeTensorRT(types.ModuleType):
     def OnnxParser(self, network: Any, logger: Any) -> Any:
         def parse(content: bytes, path: str) -> bool:
             graph = onnx.load_from_string(content)
+            onnx.load_external_data_for_model(graph, str(Path(path).parent))
             fused = [node for node in graph.graph.node if node.op_type == "Attention"]
             for node in fused:  # the attribute is TensorRT's own: ONNX Runtime refuses it
                 assert node.attribute.pop().name == "TRT_decomposable"

@@ -122,6 +122,18 @@ def test_the_exported_graph_is_built_and_attention_may_be_split(
     assert fake_tensorrt.parsed == [info.graph] == ["model.fp16.onnx"]
 
 
+def test_weights_beside_the_graph_are_built_and_make_another_engine(
+    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = export_tensorrt(fused_bundle, dev_rows, "tiny")
+    monkeypatch.setattr("trivet.exporting.graph.LARGEST_FILE", 10_000)
+    fake_tensorrt.reads_attention = False  # the portable graph is written here, its weights apart
+    info = export_tensorrt(fused_bundle, dev_rows, "tiny")
+    name = "model.fp16.portable.onnx"
+    assert info.graph == name and info.key != small.key
+    assert read_bundle(fused_bundle).graph_files(name) == (name, f"{name}.weights")
+
+
 def test_the_portable_graph_is_built_where_attention_is_not(
     fused_bundle: Path,
     fake_tensorrt: Any,

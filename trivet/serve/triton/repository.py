@@ -128,8 +128,8 @@ def _find_encoder(
         # Its config lists every input; the backend picks those that its graph reads.
         return _Encoder(info, graph, Windows._fields, model, config=None)
     config = onnxruntime_config(bundle.info.window.size, graph.file, backend.inputs, threads)
-    file = {graph.file: bundle.path(graph.file)}
-    return _Encoder(info, graph, backend.inputs, file, config)
+    files = {name: bundle.path(name) for name in bundle.graph_files(graph.file)}
+    return _Encoder(info, graph, backend.inputs, files, config)
 
 
 def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
@@ -153,7 +153,8 @@ def _of_one_graph(info: BundleInfo, graph: GraphInfo) -> BundleInfo:
 def _copy_bundle(bundle: Bundle, encoder: _Encoder, out: Path) -> None:
     """Copy the files of a bundle that serving needs, and check them against its manifest."""
     tokenizer = bundle.path(TOKENIZER_NAME).read_text(encoding="utf-8")
-    files = {name: bundle.path(name) for name in (encoder.graph.file, SELF_TEST_NAME)}
+    names = (*bundle.graph_files(encoder.graph.file), SELF_TEST_NAME)
+    files = {name: bundle.path(name) for name in names}
     write_bundle(out, encoder.info, tokenizer, extra=files)
     copied = read_bundle(out)
     for name in copied.manifest.files.keys() - {INFO_NAME, CARD_NAME}:
