@@ -28,7 +28,10 @@ from trivet.records import (
 if TYPE_CHECKING:
     from trivet.client.async_client import AsyncClient
     from trivet.client.client import Client
+    from trivet.evaluation.correction import Correction
     from trivet.evaluation.evaluator import Evaluator, evaluate
+    from trivet.events import SentenceEvent
+    from trivet.integrations.guard import guard
     from trivet.results import to_frame
 
     __version__: str
@@ -40,6 +43,7 @@ __all__ = [
     "Client",
     "ConfigError",
     "ContextSpan",
+    "Correction",
     "DataError",
     "Evaluation",
     "Evaluator",
@@ -47,11 +51,13 @@ __all__ = [
     "FailedEvaluation",
     "LabelledExample",
     "RagExample",
+    "SentenceEvent",
     "ServerError",
     "Span",
     "WindowError",
     "__version__",
     "evaluate",
+    "guard",
     "to_frame",
 ]
 
@@ -60,6 +66,9 @@ _LAZY = {
     "evaluate": "trivet.evaluation.evaluator",
     "Client": "trivet.client.client",
     "AsyncClient": "trivet.client.async_client",
+    "Correction": "trivet.evaluation.correction",
+    "SentenceEvent": "trivet.events",
+    "guard": "trivet.integrations.guard",
     "to_frame": "trivet.results",
 }
 

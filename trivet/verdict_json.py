@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from trivet.events import SentenceEvent
 from trivet.records import (
     ContextSentence,
+    ContextSpan,
     ContextVerdict,
     DataError,
     Evaluation,
@@ -64,6 +66,30 @@ def quote_unsupported(verdict: Evaluation) -> str:
     if not verdict.unsupported:
         return "nothing unsupported was found"
     return "unsupported: " + ", ".join(repr(s.text) for s in verdict.unsupported[:_SHOWN_SPANS])
+
+
+def read_event(record: Mapping[str, Any]) -> SentenceEvent:
+    """Read an event on a sentence from its dictionary.
+
+    Raises:
+        DataError: A field is not what `SentenceEvent` says; the message names it.
+    """
+    source, span = record.get("source"), None
+    if source is not None:
+        if not isinstance(source, Mapping):
+            raise DataError("source must be an object")
+        span = ContextSpan(*(_count(source, name) for name in ("context", "start", "end")))
+    start, end, text = _place(record)
+    return SentenceEvent(
+        start=start,
+        end=end,
+        text=text,
+        support=_probability(record, "support"),
+        supported=_truth_or_none(record, "supported") is True,
+        unsupported=_parts(record, "unsupported", _unsupported),
+        source=span,
+        source_text=_text_or_none(record, "source_text"),
+    )
 
 
 def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:

@@ -45,3 +45,8 @@ def test_without_the_library_only_other_scripts_are_noticed(
 def test_english_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "_detector", lambda: pytest.fail("loaded"))
     assert foreign_language(ENGLISH[0], ENGLISH[:2]) is None
+
+
+@needs_library
+def test_a_character_that_has_no_utf_8_is_no_error() -> None:
+    assert foreign_language(FOREIGN["de"] + " \ud800", ()) == "de"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import httpx2
 
 from trivet.client.request_bodies import EncodedExample
+from trivet.events import SentenceEvent
 from trivet.records import (
     BackendError,
     ContextVerdict,
@@ -22,7 +24,7 @@ from trivet.records import (
     ServerError,
     WindowError,
 )
-from trivet.verdict_json import SCORES, read_evaluation
+from trivet.verdict_json import SCORES, read_evaluation, read_event
 
 _SHOWN_CHARACTERS = 200
 
@@ -128,6 +130,33 @@ def _json_object(response: httpx2.Response) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) else None
+
+
+def read_sentences(response: httpx2.Response) -> tuple[list[SentenceEvent], int]:
+    """Return the events of ``/v1/stream`` and the start of the next request.
+
+    Raises:
+        BackendError: The server's backend failed after the first event.
+        ServerError: The server failed after it, or the answer is no whole stream of events.
+    """
+    sentences = []
+    try:
+        for event in response.text.split("\n\n"):
+            kind, _, data = event.partition("\ndata: ")
+            record = json.loads(data) if data else {}
+            if kind == "event: sentence":
+                sentences.append(read_event(record))
+            elif kind == "event: end":
+                return sentences, int(record["start"])
+            elif kind == "event: error":
+                error_type, message = str(record["error_type"]), str(record["error"])
+                if error_type in ("backend_failed", "non_finite"):
+                    raise BackendError(message, code=error_type)
+                raise ServerError(message, None, error_type, str(record["request_id"]))
+        raise DataError("the events break off")
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{response.url} does not answer like a Trivet server: {error}"
+        raise ServerError(message, response.status_code) from error
 
 
 def read_verdict(record: Mapping[str, Any], example: EncodedExample) -> Evaluation:

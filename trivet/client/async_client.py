@@ -6,10 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx2
 
+from trivet.client.answer_stream import AsyncAnswerStream
 from trivet.client.answers import Relevance, Result
 from trivet.client.request_bodies import MOST_BYTES, Examples, blocks
 from trivet.client.requester import Requester
@@ -89,6 +90,20 @@ class AsyncClient:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             await stream.aclose()
+
+    def stream(
+        self,
+        question: str,
+        contexts: Sequence[str] | str,
+        *,
+        windows: Literal["evidence", "all"] = "evidence",
+        id: str | None = None,  # noqa: A002 (the field's name in every record)
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+    ) -> AsyncAnswerStream:
+        """Begin to judge an answer while it is written, as ``Client.stream`` does."""
+        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
+        return AsyncAnswerStream(self._requester, question, contexts, windows, id, options)
 
     async def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
         """Score contexts without a response, as ``Client.relevance`` does."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx2
 
-from trivet.client.answers import Read, Relevance, Result
+from trivet.client.answer_stream import AnswerStream, AsyncAnswerStream
+from trivet.client.answers import Relevance, Result
 from trivet.client.request_bodies import MOST_BYTES, Slot, blocks
-from trivet.client.requester import Requester
+from trivet.client.requester import Requester, run
 from trivet.client.settings import ClientSettings
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.results import Results
@@ -90,7 +91,7 @@ class Client:
         """
         texts = {"question": question, "contexts": contexts, "response": response}
         options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        return _run(self._requester.evaluate(texts, id, options))
+        return run(self._requester.evaluate(texts, id, options))
 
     def evaluate_many(
         self,
@@ -138,13 +139,13 @@ class Client:
         requester = self._requester_until(stop)
 
         def evaluate(block: list[Slot]) -> list[Result]:
-            return _run(requester.evaluate_block(block, options))
+            return run(requester.evaluate_block(block, options))
 
         pool = ThreadPoolExecutor(settings.connections, thread_name_prefix="trivet-client")
         try:
             while True:
                 try:
-                    block = _run(anext(stream, None))
+                    block = run(anext(stream, None))
                 except Exception as error:  # the stream broke: finish the requests before it
                     block, stream_error = None, error
                 if block is None:
@@ -159,19 +160,39 @@ class Client:
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            _run(stream.aclose())
+            run(stream.aclose())
+
+    def stream(
+        self,
+        question: str,
+        contexts: Sequence[str] | str,
+        *,
+        windows: Literal["evidence", "all"] = "evidence",
+        id: str | None = None,  # noqa: A002 (the field's name in every record)
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+    ) -> AnswerStream:
+        """Begin to judge an answer while it is written, like ``Evaluator.stream``.
+
+        Each request holds the contexts and the text so far, so any server can answer it. Wrong
+        contexts are refused at the first sentence.
+        """
+        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
+        return AnswerStream(
+            AsyncAnswerStream(self._requester, question, contexts, windows, id, options)
+        )
 
     def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
         """Score contexts without a response; arguments and errors as in ``evaluate``."""
-        return _run(self._requester.relevance(question, contexts))
+        return run(self._requester.relevance(question, contexts))
 
     def info(self) -> dict[str, Any]:
         """Return the server's description: its bundle, backend and limits."""
-        return _run(self._requester.info())
+        return run(self._requester.info())
 
     def ready(self) -> bool:
         """Return whether the server can be reached and accepts requests; does not retry."""
-        return _run(self._requester.ready())
+        return run(self._requester.ready())
 
     def close(self) -> None:
         """Close the connections; requests that wait for a retry fail with their last error."""
@@ -195,13 +216,3 @@ class Client:
                 raise error
 
         return Requester(self.settings, send, pause)
-
-
-def _run(coroutine: Coroutine[Any, Any, Read]) -> Read:
-    """Return the result of a coroutine that never suspends, as its I/O functions block instead."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: Read = end.value
-        return result
-    raise AssertionError("the coroutine was suspended")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,22 @@ from trivet.client.answers import (
     read_answer,
     read_relevance,
     read_results,
+    read_sentences,
     read_verdict,
     status_problem,
     transport_problem,
 )
 from trivet.client.request_bodies import EncodedExample, Slot, body, encode
 from trivet.client.settings import ClientSettings
-from trivet.records import BackendError, Evaluation, ExampleError, FailedEvaluation, WindowError
+from trivet.events import SentenceEvent
+from trivet.records import (
+    BackendError,
+    Evaluation,
+    ExampleError,
+    FailedEvaluation,
+    WindowError,
+    to_json_text,
+)
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
@@ -45,7 +54,7 @@ class Requester:
         example = encode(texts, id_, self.settings.most_bytes)
         content = body(example.text, options)
         read = functools.partial(read_verdict, example=example)
-        return await self._request(read, "POST", "/v1/evaluate", content)
+        return await self._request(_json(read), "POST", "/v1/evaluate", content)
 
     async def evaluate_block(
         self, block: list[Slot], options: Mapping[str, object]
@@ -58,7 +67,7 @@ class Requester:
             content = body(b'{"examples": [' + texts + b"]}", options)
             read = functools.partial(read_results, examples=examples)
             try:
-                results = iter(await self._request(read, "POST", "/v1/evaluate", content))
+                results = iter(await self._request(_json(read), "POST", "/v1/evaluate", content))
             except (BackendError, ExampleError, WindowError) as error:
                 if len(examples) > 1 and not isinstance(error, BackendError):
                     middle = len(block) // 2
@@ -72,11 +81,19 @@ class Requester:
         """Score contexts against a question."""
         texts = {"question": question, "contexts": contexts}
         example = encode(texts, None, self.settings.most_bytes)
-        return await self._request(read_relevance, "POST", "/v1/relevance", example.text)
+        return await self._request(_json(read_relevance), "POST", "/v1/relevance", example.text)
+
+    async def sentences(
+        self, texts: Mapping[str, object], options: Mapping[str, object]
+    ) -> tuple[list[SentenceEvent], int]:
+        """Judge sentences of an answer; return their events and the start of the next ones."""
+        example = encode(texts, None, self.settings.most_bytes)
+        content = example.text[:-1] + b", " + to_json_text(dict(options)).encode()[1:]
+        return await self._request(read_sentences, "POST", "/v1/stream", content)
 
     async def info(self) -> dict[str, Any]:
         """Return the server's description."""
-        return await self._request(dict, "GET", "/v1/info")
+        return await self._request(_json(dict), "GET", "/v1/info")
 
     async def ready(self) -> bool:
         """Ask once whether the server accepts requests."""
@@ -88,7 +105,11 @@ class Requester:
         return response.status_code == httpx2.codes.OK
 
     async def _request(
-        self, read: Callable[[Any], Read], method: str, path: str, content: bytes | None = None
+        self,
+        read: Callable[[httpx2.Response], Read],
+        method: str,
+        path: str,
+        content: bytes | None = None,
     ) -> Read:
         """Send a request until it is answered with status 200 or may not be repeated.
 
@@ -108,7 +129,7 @@ class Requester:
                 problem = transport_problem(error, self.settings.url)
             else:
                 if response.status_code == httpx2.codes.OK:
-                    return read_answer(response, read)
+                    return read(response)
                 problem = status_problem(response)
             if problem.retry_after_seconds is None or retries == self.settings.retries:
                 raise problem.error
@@ -118,3 +139,18 @@ class Requester:
                 raise problem.error
             await self.pause(pause, problem.error)
             retries += 1
+
+
+def _json(read: Callable[[Any], Read]) -> Callable[[httpx2.Response], Read]:
+    """Return a function that reads an answer whose body is a JSON object."""
+    return functools.partial(read_answer, read=read)
+
+
+def run(coroutine: Coroutine[Any, Any, Read]) -> Read:
+    """Return the result of a coroutine that never suspends, as its I/O functions block instead."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: Read = end.value
+        return result
+    raise AssertionError("the coroutine was suspended")

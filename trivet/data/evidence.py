@@ -7,11 +7,12 @@ of it. An evidence window gathers it, wherever in the contexts it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from trivet.data.tokenization import IntArray, TokenizedExample
+from trivet.data.tokenization import IntArray, Segment, TokenizedExample
 
 
 class Evidence(NamedTuple):
@@ -50,15 +51,54 @@ def choose_evidence(
     for start, stop in chunks:
         most = room - (stop - start)
         first, last = tokenized.response_sentence[[start, stop - 1]]
-        ranked = list(dict.fromkeys(sources[first : last + 1].T.flat))
-        chosen, free = [], most + 1  # the first sentence needs no separator
-        for sentence in ranked:
-            needed = int(lengths[sentence]) + 1
-            if needed <= free:
-                chosen.append(sentence)
-                free -= needed
-        shown = np.flatnonzero(np.isin(tokenized.context_sentence, chosen or ranked[:1]))[:most]
-        gaps = (np.diff(shown) != 1) | (np.diff(tokenized.context_index[shown]) != 0)
-        columns = np.arange(1, len(shown) + 1)
-        columns[1:] += np.cumsum(gaps)
+        shown = _fitting(tokenized, lengths, sources[first : last + 1].T.ravel(), most)
+        columns = np.arange(1, len(shown) + 1) + _runs(tokenized, shown)
         yield Evidence((start, stop), shown, columns)
+
+
+def keep_evidence(
+    tokenized: TokenizedExample, ranked: IntArray, most: int
+) -> tuple[TokenizedExample, IntArray]:
+    """Return an example with only some context sentences, as an evidence window shows them.
+
+    Args:
+        tokenized: An example with contexts.
+        ranked: Numbers of the context sentences, best first. *Shape:* [n], n > 0.
+        most: Maximum number of context tokens and separators.
+
+    Returns:
+        The example, in which every run of text counts as a passage; and the numbers that its
+        context tokens had. *Shape:* [T].
+    """
+    lengths = np.bincount(tokenized.context_sentence)
+    shown = _fitting(tokenized, lengths, ranked, most)
+    kept, sentence = np.unique(tokenized.context_sentence[shown], return_inverse=True)
+    context = Segment(tokenized.context.ids[shown], tokenized.context.offsets[shown])
+    evidence = replace(
+        tokenized,
+        context=context,
+        context_index=_runs(tokenized, shown),
+        context_sentence=sentence,
+        context_sentence_spans=tuple(tokenized.context_sentence_spans[n] for n in kept),
+    )
+    return evidence, shown
+
+
+def _fitting(
+    tokenized: TokenizedExample, lengths: IntArray, ranked: IntArray, most: int
+) -> IntArray:
+    """Return the tokens of the ranked sentences that fit, in their order in the contexts."""
+    chosen, free = [], most + 1  # the first sentence needs no separator
+    for sentence in dict.fromkeys(ranked.tolist()):
+        needed = int(lengths[sentence]) + 1
+        if needed <= free:
+            chosen.append(sentence)
+            free -= needed
+    marks = np.isin(tokenized.context_sentence, chosen or ranked[:1])
+    return np.flatnonzero(marks)[: max(1, most)]
+
+
+def _runs(tokenized: TokenizedExample, shown: IntArray) -> IntArray:
+    """Number the runs of context tokens between passage ends and omissions, from 0."""
+    gaps = (np.diff(shown) != 1) | (np.diff(tokenized.context_index[shown]) != 0)
+    return np.cumsum(np.concatenate([[0], gaps]))

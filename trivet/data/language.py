@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from trivet.records import replace_surrogates
+
 # Words that stand in most English sentences, and are rare in other languages.
 _FREQUENT = re.compile(
     r"\b(?:the|of|and|to|for|that|with|as|by|be|this|from|at|or|an|have|has|it|its|which|not|you|"
@@ -53,7 +55,7 @@ def _foreign(text: str) -> str | None:
     detect = _detector()
     if detect is None:
         return UNKNOWN if other_script else None
-    (best,) = detect(" ".join(text.split()))
+    (best,) = detect(" ".join(replace_surrogates(text)[0].split()))
     if best["lang"] == "en" or best["score"] < _LEAST_SCORE:
         return UNKNOWN if other_script else None
     return str(best["lang"])

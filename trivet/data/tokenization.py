@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Self
@@ -223,6 +223,33 @@ def tokenize_examples(
     return tokenized
 
 
+def with_response(
+    tokenized: TokenizedExample,
+    text: str,
+    segment: Segment,
+    sentences: tuple[Span, ...] | None = None,
+) -> TokenizedExample:
+    """Return an example that was tokenized without a response, with one.
+
+    Args:
+        tokenized: Example whose response is empty.
+        text: Text of the response.
+        segment: Its tokens.
+        sentences: Its sentences; ``None`` means those of the sentence splitter.
+
+    Raises:
+        ExampleError: The sentences do not fit the text.
+    """
+    sentence, spans = _assign_sentences(text, segment, sentences, "response")
+    return replace(
+        tokenized,
+        response=segment,
+        response_sentence=sentence,
+        response_sentence_spans=spans,
+        replaced_characters=tokenized.replaced_characters + replace_surrogates(text)[1],
+    )
+
+
 def _assemble(
     example: RagExample, question: Segment, response: Segment, passages: Sequence[Segment]
 ) -> TokenizedExample:
@@ -236,7 +263,7 @@ def _assemble(
     # The empty arrays are for examples without any context.
     ids, offsets, indices, sentences = [_NONE], [_NONE.reshape(0, 2)], [_NONE], [_NONE]
     context_spans: list[ContextSpan] = []
-    replaced = replace_surrogates(example.question)[1] + replace_surrogates(example.response)[1]
+    replaced = replace_surrogates(example.question)[1]
     for number, (text, passage) in enumerate(zip(example.contexts, passages, strict=True)):
         own = None if given is None else given[number]
         sentence, spans = _assign_sentences(text, passage, own, f"contexts[{number}]")
@@ -247,20 +274,18 @@ def _assemble(
         for span in spans:
             context_spans.append(ContextSpan(number, span.start, span.end))
         replaced += replace_surrogates(text)[1]
-    response_sentence, response_spans = _assign_sentences(
-        example.response, response, example.response_sentences, "response"
-    )
-    return TokenizedExample(
+    without = TokenizedExample(
         question=question,
         context=Segment(np.concatenate(ids), np.concatenate(offsets)),
         context_index=np.concatenate(indices),
         context_sentence=np.concatenate(sentences),
         context_sentence_spans=tuple(context_spans),
-        response=response,
-        response_sentence=response_sentence,
-        response_sentence_spans=response_spans,
+        response=Segment(_NONE, _NONE.reshape(0, 2)),
+        response_sentence=_NONE,
+        response_sentence_spans=(),
         replaced_characters=replaced,
     )
+    return with_response(without, example.response, response, example.response_sentences)
 
 
 def _assign_sentences(

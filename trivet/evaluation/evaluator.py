@@ -9,7 +9,6 @@ import os
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    Callable,
     Generator,
     Iterable,
     Mapping,
@@ -21,11 +20,14 @@ from typing import Any, TypeVar
 from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
 from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, Thresholds, read_bundle
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
-from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
+from trivet.evaluation.answer_stream import AnswerStream
+from trivet.evaluation.correction import Correction, CorrectionMode, correct
+from trivet.evaluation.evaluation_job import EvaluationJob, Reading, check_threshold
+from trivet.evaluation.job import WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
-from trivet.evaluation.postprocessing import to_evaluation, to_result, to_token_verdicts
+from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import (
     MAX_CHARACTERS,
     MAX_WINDOWS,
@@ -34,8 +36,8 @@ from trivet.evaluation.preprocessing import (
     Refusal,
     as_passages,
 )
+from trivet.evaluation.sentence_reader import SentenceReader, StreamWindows
 from trivet.evaluation.streams import blocks, evaluate_async
-from trivet.model.aggregate import Outputs
 from trivet.records import (
     BackendError,
     Evaluation,
@@ -46,7 +48,6 @@ from trivet.records import (
 from trivet.results import Result, Results, progress_bar
 
 T = TypeVar("T")
-Reading = Callable[[PreprocessedExample, Outputs, Thresholds], T]
 
 
 class Evaluator:
@@ -215,6 +216,69 @@ class Evaluator:
 
         return Results(results(), count_rows(examples), progress)
 
+    def stream(
+        self,
+        question: str,
+        contexts: Sequence[str] | str,
+        *,
+        windows: StreamWindows = "evidence",
+        id: str | None = None,  # noqa: A002 (the field's name in every record)
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+    ) -> AnswerStream:
+        """Begin to judge an answer while it is written: ``feed`` its text, then ``close``.
+
+        Args:
+            question: As in ``evaluate``.
+            contexts: As in ``evaluate``; they are tokenized once.
+            windows: ``evidence`` judges a sentence on one window of the context sentences that
+                share most words with it, ``all`` on all contexts, which takes longer.
+            id: As in ``evaluate``.
+            allow_empty_contexts: As in ``evaluate``.
+            threshold: As in ``evaluate``.
+
+        Raises:
+            ExampleError: The question or the contexts cannot be evaluated.
+            ValueError: ``windows`` is unknown, or ``threshold`` is not in [0, 1].
+        """
+        check_threshold(threshold)
+        example = RagExample(question, as_passages(contexts), "", id)
+        reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
+
+        def evaluate(prepared: PreprocessedExample) -> Evaluation:
+            return EvaluationJob(self, [prepared], threshold=threshold).only(to_evaluation)
+
+        return AnswerStream(reader, evaluate)
+
+    def correct(
+        self,
+        question: str,
+        contexts: Sequence[str] | str,
+        response: str,
+        *,
+        mode: CorrectionMode = "drop",
+        threshold: float | None = None,
+    ) -> Correction:
+        """Correct a response without an LLM; arguments and errors as in ``evaluate``.
+
+        Args:
+            question: Question; may be empty.
+            contexts: Retrieved passages; one string is one passage.
+            response: Response to correct.
+            mode: ``drop`` leaves unsupported sentences out; ``quote`` keeps them, each with the
+                context sentence that shares most words with it in brackets.
+            threshold: As in ``evaluate``.
+
+        Raises:
+            ValueError: ``mode`` is unknown.
+        """
+        example = RagExample(question, as_passages(contexts), response)
+        job = EvaluationJob(self, [example], threshold=threshold)
+        verdict = job.only(to_evaluation)
+        (prepared,) = job.preprocessed
+        assert isinstance(prepared, PreprocessedExample)  # else there was no verdict
+        return correct(prepared, verdict, mode)
+
     async def aevaluate(
         self,
         question: str,
@@ -297,58 +361,6 @@ class Evaluator:
             except BackendError as error:
                 outcomes.append(error)
         return outcomes
-
-
-class EvaluationJob:
-    """Examples that wait for the backend or run; see ``Evaluator.begin``."""
-
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        examples: Sequence[RagExample | FailedEvaluation],
-        allow_empty_contexts: bool,
-        threshold: float | None = None,
-    ) -> None:
-        if threshold is not None and not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
-        self._evaluator = evaluator
-        self._examples = examples
-        self._threshold = threshold
-        self._preprocessed = evaluator.preprocessor.preprocess(
-            [example for example in examples if isinstance(example, RagExample)],
-            allow_empty_contexts=allow_empty_contexts,
-        )
-        self._inference = InferenceJob(
-            [each.layout for each in self._preprocessed if isinstance(each, PreprocessedExample)],
-            evaluator.backend,
-            evaluator._pool,
-            evaluator.pad,
-            evaluator.limits,
-        )
-
-    def only(self, reading: Reading[T]) -> T:
-        """Wait; return the outcome of the only example, or raise its error."""
-        (outcome,) = self.outcomes(reading)
-        if isinstance(outcome, Refusal):
-            raise outcome
-        return outcome
-
-    def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
-        """Wait; return the outcome of each example that is no failure from the start."""
-        answers = self._inference.wait()
-        return self._evaluator.postprocess(self._preprocessed, answers, reading, self._threshold)
-
-    def results(self) -> list[Evaluation | FailedEvaluation]:
-        """Wait; return one result for each example, in order, also for failures."""
-        outcomes = iter(self.outcomes(to_evaluation))
-        return [
-            to_result(next(outcomes), example) if isinstance(example, RagExample) else example
-            for example in self._examples
-        ]
-
-    def cancel(self) -> None:
-        """Drop the calls that have not run; there are no results then."""
-        self._inference.cancel()
 
 
 def evaluate(

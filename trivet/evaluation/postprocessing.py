@@ -22,7 +22,6 @@ from trivet.records import (
     ContextVerdict,
     Evaluation,
     FailedEvaluation,
-    RagExample,
     SentenceVerdict,
     Span,
     TokenVerdict,
@@ -104,13 +103,13 @@ def to_token_verdicts(
     )
 
 
-def to_result(outcome: Evaluation | Refusal, example: RagExample) -> Evaluation | FailedEvaluation:
+def to_result(outcome: Evaluation | Refusal, id_: str | None) -> Evaluation | FailedEvaluation:
     """Return a verdict as it is, and an error as the failure that takes its place."""
     if isinstance(outcome, Evaluation):
         return outcome
     if isinstance(outcome, WindowError):
-        return FailedEvaluation(example.id, "window", str(outcome))
-    return FailedEvaluation.of(outcome, example.id)
+        return FailedEvaluation(id_, "window", str(outcome))
+    return FailedEvaluation.of(outcome, id_)
 
 
 def lettucedetect_spans(

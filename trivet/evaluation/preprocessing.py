@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
+from trivet.data.tokenization import (
+    SegmentTokenizer,
+    TokenizedExample,
+    tokenize_examples,
+    with_response,
+)
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.records import BackendError, ExampleError, FailedEvaluation, RagExample, WindowError
 
@@ -30,6 +35,11 @@ class PreprocessedExample:
     tokens: TokenizedExample
     layout: Layout
 
+    @property
+    def id(self) -> str | None:
+        """Name of the example."""
+        return self.example.id
+
 
 @dataclass(frozen=True)
 class Preprocessor:
@@ -48,17 +58,24 @@ class Preprocessor:
     max_windows: int = MAX_WINDOWS
 
     def preprocess(
-        self, examples: Sequence[RagExample], *, allow_empty_contexts: bool = False
+        self,
+        examples: Sequence[RagExample | PreprocessedExample],
+        *,
+        allow_empty_contexts: bool = False,
     ) -> list[PreprocessedExample | Refusal]:
         """Check examples, tokenize them in one batch and lay them out.
 
         Returns:
-            Each example ready for a backend, or the error that ``Evaluator.evaluate`` would raise.
+            Each example ready for a backend, or the error that ``Evaluator.evaluate`` would raise;
+            those that are ready already as they are.
         """
-        checked: list[RagExample | Refusal] = []
+        checked: list[RagExample | PreprocessedExample | Refusal] = []
         for example in examples:
             try:
-                checked.append(self._check(example, allow_empty_contexts))
+                if isinstance(example, RagExample):
+                    checked.append(self._check(example, allow_empty_contexts))
+                else:
+                    checked.append(example)
             except ExampleError as error:
                 checked.append(error)
         accepted = [each for each in checked if isinstance(each, RagExample)]
@@ -69,18 +86,36 @@ class Preprocessor:
             tokenized = map(self._tokenize, accepted)
         found: list[PreprocessedExample | Refusal] = []
         for example, each in zip(examples, checked, strict=True):
-            tokens = next(tokenized) if isinstance(each, RagExample) else each
-            if isinstance(tokens, Refusal):
+            if not isinstance(example, RagExample) or not isinstance(each, RagExample):
+                assert not isinstance(each, RagExample)
+                found.append(each)
+                continue
+            tokens = next(tokenized)
+            if isinstance(tokens, ExampleError):
                 found.append(tokens)
                 continue
             try:
-                layout = self._lay_out(tokens, allow_empty_contexts)
+                layout = self.lay_out(tokens, allow_empty_contexts)
                 if isinstance(example.contexts, str):
                     example = replace(example, contexts=as_passages(example.contexts))
                 found.append(PreprocessedExample(example, tokens, layout))
             except (ExampleError, WindowError) as error:
                 found.append(error)
         return found
+
+    def with_response(
+        self, prepared: PreprocessedExample, response: str, *, allow_empty_contexts: bool = False
+    ) -> PreprocessedExample:
+        """Return an example without a response with one; its contexts are not tokenized again.
+
+        Raises:
+            ExampleError: The response cannot be evaluated.
+        """
+        example = replace(prepared.example, response=response)
+        checked = self._check(example, allow_empty_contexts)
+        (segment,) = self.tokenizer.encode([checked.response])
+        tokens = with_response(prepared.tokens, checked.response, segment)
+        return PreprocessedExample(example, tokens, self.lay_out(tokens, allow_empty_contexts))
 
     def _check(self, example: RagExample, allow_empty_contexts: bool) -> RagExample:
         """Refuse an example that cannot be evaluated, before it is tokenized; empty blank texts."""
@@ -122,7 +157,7 @@ class Preprocessor:
         except ExampleError as error:
             return error
 
-    def _lay_out(self, tokens: TokenizedExample, allow_empty_contexts: bool) -> Layout:
+    def lay_out(self, tokens: TokenizedExample, allow_empty_contexts: bool) -> Layout:
         """Cut an example, unless no context token is left or there are too many windows."""
         if not len(tokens.context) and not allow_empty_contexts:
             raise ExampleError(f"the contexts hold no token; {_ALLOW}", code="empty_contexts")
@@ -154,9 +189,9 @@ def as_passages(contexts: object) -> tuple[str, ...]:
     return tuple(contexts)
 
 
-def count_characters(example: RagExample | FailedEvaluation) -> int:
-    """Return about how many characters an example has; values that are not text count 0."""
-    if isinstance(example, FailedEvaluation):
+def count_characters(example: RagExample | PreprocessedExample | FailedEvaluation) -> int:
+    """Return about how many characters are to be tokenized; values that are not text count 0."""
+    if not isinstance(example, RagExample):
         return 0
     contexts = example.contexts if isinstance(example.contexts, tuple | list) else ()
     texts = (example.question, example.response, *contexts)

@@ -21,6 +21,7 @@ from trivet.serve.http.request_middleware import RequestMiddleware
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import InfoAnswer
 from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.stream_route import stream_route
 from trivet.serve.http.try_page import try_routes
 from trivet.serve.http.v1_routes import v1_routes
 from trivet.serve.scheduling.batcher import Batcher
@@ -56,6 +57,7 @@ def build_app(
     app = Starlette(
         routes=[
             *v1_routes(service, InfoAnswer.of(evaluator, settings)),
+            stream_route(service, evaluator),
             *open_inference_routes(service, health),
             *health_routes(health, metrics),
             *docs_routes(settings),

@@ -133,6 +133,6 @@ def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -
     limits["contexts"] = "maxItems", settings.max_contexts
     limits["examples"] = "maxItems", settings.max_examples
     evaluated = ("EvaluateOne", "EvaluateMany", "ExampleBody")
-    for name in (*evaluated, "RelevanceBody", "LettuceDetectBody"):
+    for name in (*evaluated, "RelevanceBody", "StreamBody", "LettuceDetectBody"):
         for field, about in parts[name]["properties"].items():
             about |= dict([limits[field]]) if field in limits else {}

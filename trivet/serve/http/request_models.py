@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -27,6 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
+from trivet.evaluation.sentence_reader import StreamWindows
 from trivet.records import RagExample
 from trivet.serve.http.errors import RequestError
 
@@ -184,6 +185,39 @@ class RelevanceBody(Body):
     contexts: Contexts = _CONTEXTS
     id: ExampleId = None
     timeout_ms: TimeoutMs = None
+
+
+class StreamBody(RequestOptions, ExampleBody):
+    """An answer that is still being written: its text so far."""
+
+    response: str = _named(FIELD_NAMES["response"], "Text of the answer so far.")
+    start: Annotated[
+        int, Field(ge=0, description="First character to judge: the start of the last end event.")
+    ] = 0
+    complete: Annotated[
+        bool, Field(description="Judge the last sentence too; otherwise it may go on.")
+    ] = True
+    verdict: Annotated[
+        bool, Field(description="Send the verdict on all of a complete answer after its sentences.")
+    ] = True
+    windows: Annotated[
+        StreamWindows,
+        Field(description="Windows that judge a sentence: one of its best sources, or all."),
+    ] = "evidence"
+
+    @model_validator(mode="after")
+    def _check_start(self) -> Self:
+        if self.start > len(self.response):
+            raise PydanticCustomError(
+                "start",
+                "start ({start}) is past the end of response ({length} characters)",
+                {"start": self.start, "length": len(self.response)},
+            )
+        return self
+
+    def example(self) -> RagExample:
+        """Return the example without a response."""
+        return RagExample(self.question, texts(self.contexts), "", self.id)
 
 
 class LettuceDetectBody(Body):

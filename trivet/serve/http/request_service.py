@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError, failure_error
 from trivet.serve.http.metrics import STAGES, Metrics
@@ -54,7 +55,7 @@ class RequestService:
     async def evaluate(
         self,
         request: Request,
-        examples: Sequence[RagExample],
+        examples: Sequence[RagExample | PreprocessedExample],
         options: RequestOptions,
     ) -> Predictions:
         """Return one result for each example of a request, in order.
@@ -66,27 +67,11 @@ class RequestService:
             Overloaded: The queue is full.
             Draining: The server stops.
         """
-        timeout_ms, most_ms = options.timeout_ms, self._settings.max_timeout_ms
-        if timeout_ms is not None and timeout_ms > most_ms:
-            message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})"
-            raise RequestError("validation", message)
-        whole_ms = timeout_ms or self._settings.default_timeout_ms or most_ms
-        refused = [self._check_contexts(example) for example in examples]
+        refused = [self._refusal(example) for example in examples]
         accepted = [each for each, failed in zip(examples, refused, strict=True) if failed is None]
         predictions = Predictions((), _NO_TIME, 0)
         if accepted:
-            left_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
-            work = self._batcher.evaluate(
-                accepted,
-                timeout_seconds=max(0.0, left_seconds),
-                allow_empty_contexts=options.allow_empty_contexts,
-                threshold=options.threshold,
-            )
-            try:
-                predictions = await _unless_gone(request, asyncio.ensure_future(work))
-            except Expired as error:
-                message = f"not answered within timeout_ms ({whole_ms:g})"
-                raise RequestError("deadline", message) from error
+            predictions = await self.predict(request, accepted, options)
         if len(accepted) < len(examples):
             done = iter(predictions.results)
             whole = tuple(failed or next(done) for failed in refused)
@@ -94,6 +79,31 @@ class RequestService:
         self._metrics.evaluated(predictions)
         request.state.predictions = predictions  # for the log and for telemetry
         return predictions
+
+    async def predict(
+        self,
+        request: Request,
+        examples: Sequence[RagExample | PreprocessedExample],
+        options: RequestOptions,
+    ) -> Predictions:
+        """Do as ``evaluate``, without a check of the contexts and without metrics."""
+        timeout_ms, most_ms = options.timeout_ms, self._settings.max_timeout_ms
+        if timeout_ms is not None and timeout_ms > most_ms:
+            message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})"
+            raise RequestError("validation", message)
+        whole_ms = timeout_ms or self._settings.default_timeout_ms or most_ms
+        left_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
+        work = self._batcher.evaluate(
+            examples,
+            timeout_seconds=max(0.0, left_seconds),
+            allow_empty_contexts=options.allow_empty_contexts,
+            threshold=options.threshold,
+        )
+        try:
+            return await _unless_gone(request, asyncio.ensure_future(work))
+        except Expired as error:
+            message = f"not answered within timeout_ms ({whole_ms:g})"
+            raise RequestError("deadline", message) from error
 
     async def evaluate_one(
         self,
@@ -103,10 +113,7 @@ class RequestService:
     ) -> tuple[Predictions, Evaluation]:
         """Evaluate a request's only example, as ``evaluate``; its failure is an error, too."""
         predictions = await self.evaluate(request, [example], options)
-        (result,) = predictions.results
-        if isinstance(result, FailedEvaluation):
-            raise failure_error(result)
-        return predictions, result
+        return predictions, only(predictions)
 
     async def respond(
         self, predictions: Predictions, fields: Callable[[], dict[str, Any]]
@@ -127,13 +134,28 @@ class RequestService:
             message = "the backend returned a number that is not finite"
             raise RequestError("non_finite", message) from error
 
-    def _check_contexts(self, example: RagExample) -> FailedEvaluation | None:
+    def check_contexts(self, example: RagExample) -> None:
+        """Raise ``RequestError`` if an example has more than ``max_contexts`` contexts."""
+        if failed := self._refusal(example):
+            raise failure_error(failed)
+
+    def _refusal(self, example: RagExample | PreprocessedExample) -> FailedEvaluation | None:
         """Return a failure if an example has too many contexts; the evaluator has other limits."""
+        if not isinstance(example, RagExample):
+            return None
         number, most = len(example.contexts), self._settings.max_contexts
         if number <= most:
             return None
         message = f"contexts: {number} are more than max_contexts ({most}); send the best ones"
         return FailedEvaluation(example.id, "too_long", message)
+
+
+def only(predictions: Predictions) -> Evaluation:
+    """Return the verdict on a request's only example; its failure is a ``RequestError``."""
+    (result,) = predictions.results
+    if isinstance(result, FailedEvaluation):
+        raise failure_error(result)
+    return result
 
 
 def timing_header(seconds: StageSeconds) -> dict[str, str]:

@@ -16,6 +16,7 @@ from trivet.serve.http.request_models import (
     EvaluateOne,
     LettuceDetectBody,
     RelevanceBody,
+    StreamBody,
 )
 from trivet.serve.http.settings import OTLP_PATH, ServerSettings
 from trivet.serve.http.tensors import InferAnswer, InferBody, ModelAnswer, ServerAnswer
@@ -118,6 +119,18 @@ ROUTES: tuple[RouteFacts, ...] = (
         (("answer", EXAMPLES["lettuce_detect"]),),
         (("answer", EXAMPLES["lettuce_detect_answer"]),),
         "hallucination_score is the mean over a span's tokens, not their maximum.",
+    ),
+    RouteFacts(
+        "POST",
+        "/v1/stream",
+        "Judge the sentences of an answer while it is written.",
+        "text/event-stream",
+        StreamBody,
+        (("whole", EXAMPLES["stream_whole"]), ("part", EXAMPLES["stream_part"])),
+        notes="Send the text so far whenever there is more of it. The data of each event is JSON: "
+        "sentence, one for each sentence that is complete, from start on; verdict, the answer of "
+        "/v1/evaluate, if the text is complete; end, with the start for the next request; error, "
+        "with the fields of a refusal, if it fails after the first event.",
     ),
     RouteFacts(
         "GET",

@@ -26,7 +26,7 @@ class BatchedRequest:
     """One request; its stages run in different threads, one after the other."""
 
     evaluator: Evaluator
-    examples: Sequence[RagExample]
+    examples: Sequence[RagExample | PreprocessedExample]
     allow_empty_contexts: bool
     deadline: float  # by time.monotonic; nothing of the request may run later
     threshold: float | None = None  # as in Evaluator.evaluate
@@ -73,7 +73,8 @@ class BatchedRequest:
         outcomes = outcomes or self.evaluator.postprocess(
             self.preprocessed, self.accumulators, to_evaluation, self.threshold
         )
-        results = tuple(map(to_result, outcomes, self.examples))
+        pairs = zip(outcomes, self.examples, strict=True)
+        results = tuple(to_result(outcome, each.id) for outcome, each in pairs)
         now = time.monotonic()
         known = self.tokenize_seconds + self.infer_seconds + now - started
         queued = max(0.0, now - self.arrived - known)

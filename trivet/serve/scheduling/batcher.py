@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BackendCall
-from trivet.evaluation.preprocessing import count_characters
+from trivet.evaluation.preprocessing import PreprocessedExample, count_characters
 from trivet.records import BackendError, RagExample
 from trivet.serve.scheduling.admission import Admission
 from trivet.serve.scheduling.batched_request import BatchedRequest
@@ -98,7 +98,7 @@ class Batcher:
 
     async def evaluate(
         self,
-        examples: Sequence[RagExample],
+        examples: Sequence[RagExample | PreprocessedExample],
         *,
         timeout_seconds: float | None = None,
         allow_empty_contexts: bool = False,

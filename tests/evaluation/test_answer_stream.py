@@ -1,0 +1,196 @@
+"""Answers judged while they are written. The backend is a formula."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.judges import FormulaBackend
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.evaluation.answer_stream import AnswerStream
+from trivet.evaluation.evaluator import Evaluator
+from trivet.events import SentenceEvent
+from trivet.records import BackendError, ExampleError
+
+QUESTION = "When was the mill built?"
+CONTEXTS = [
+    "The old mill was built in 1817. It is made of stone. The baker has bread and flour.",
+    "The ferry is red. It crosses north of the town, where the river is wide.",
+    "The lighthouse had ten keepers. No lamp is in it. The oven is new and blue.",
+]
+ANSWER = "The mill is old. It was built in 1817, e.g. of stone. The ferry is\nred! Is it wide? No"
+SENTENCES = [
+    "The mill is old.",
+    "It was built in 1817, e.g. of stone.",
+    "The ferry is\nred!",
+    "Is it wide?",
+]
+
+
+def events_of(stream: AnswerStream, pieces: list[str]) -> list[SentenceEvent]:
+    return [event for piece in pieces for event in stream.feed(piece)]
+
+
+def test_a_sentence_is_judged_when_the_next_one_has_begun(judge: Evaluator) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    assert stream.feed("The mill is old. ") == []
+    (event,) = stream.feed("It")
+    assert (event.text, event.start, event.end) == ("The mill is old.", 0, 16)
+    assert stream.text == "The mill is old. It"
+
+
+@pytest.mark.parametrize("windows", ["evidence", "all"])
+@pytest.mark.parametrize("length", [1, 3, 7, 1000])
+def test_events_do_not_depend_on_the_pieces(
+    each_judge: Evaluator, length: int, windows: Any
+) -> None:
+    pieces = [ANSWER[start : start + length] for start in range(0, len(ANSWER), length)]
+    stream = each_judge.stream(QUESTION, CONTEXTS, windows=windows)
+    events = events_of(stream, pieces)
+    whole = each_judge.stream(QUESTION, CONTEXTS, windows=windows)
+    assert events == whole.feed(ANSWER)
+    assert [event.text for event in events] == SENTENCES
+    for event in events:
+        assert event.text == ANSWER[event.start : event.end]
+        assert event.supported is (event.support >= 0.5)
+        assert bool(event.unsupported) is not event.supported
+        assert all(event.start <= s.start < s.end <= event.end for s in event.unsupported)
+
+
+@pytest.mark.parametrize("windows", ["evidence", "all"])
+def test_the_verdict_is_that_of_the_whole_text(each_judge: Evaluator, windows: Any) -> None:
+    stream = each_judge.stream(QUESTION, CONTEXTS, windows=windows, id="mill", threshold=0.4)
+    events_of(stream, list(ANSWER))
+    whole = each_judge.evaluate(QUESTION, CONTEXTS, ANSWER, id="mill", threshold=0.4)
+    assert stream.close() == whole
+    assert stream.close() is stream.close()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(st.lists(st.text(alphabet="mil. \nT\ud800é1!", max_size=12), max_size=6))
+def test_any_text_ends_in_the_verdict_of_evaluate(judge: Evaluator, pieces: list[str]) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    events = events_of(stream, pieces) + stream.flush()
+    text = "".join(pieces)
+    assert stream.close() == judge.evaluate(QUESTION, CONTEXTS, text)
+    assert [event.text for event in events] == [text[e.start : e.end] for e in events]
+
+
+def test_a_stream_that_ends_in_mid_word_is_judged_by_flush(judge: Evaluator) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    stream.feed("The mill is old. It is ma")
+    (event,) = stream.flush()
+    assert event.text == "It is ma"
+    assert stream.flush() == []
+    assert stream.close() == judge.evaluate(QUESTION, CONTEXTS, "The mill is old. It is ma")
+
+
+def test_an_empty_stream_ends_in_relevance_alone(judge: Evaluator) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    assert stream.feed("") == stream.feed(" \n") == stream.flush() == []
+    verdict = stream.close()
+    assert verdict == judge.evaluate(QUESTION, CONTEXTS, " \n")
+    assert verdict.faithfulness is None
+    assert verdict.relevance is not None
+
+
+def test_a_closed_stream_takes_no_more_text(judge: Evaluator) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    stream.close()
+    with pytest.raises(ValueError, match=r"begin another one with stream\(\)"):
+        stream.feed("The")
+    with pytest.raises(ValueError, match=r"begin another one with stream\(\)"):
+        stream.flush()
+
+
+def test_the_window_of_evidence_holds_the_nearest_sentence(
+    judge: Evaluator, formula: FormulaBackend
+) -> None:
+    many = [*CONTEXTS, *["The garden has an apple tree and a pear tree. It is green."] * 9]
+    stream = judge.stream("", many)
+    formula.calls.clear()
+    (event,) = stream.feed("The lighthouse had ten keepers. It")
+    assert event.source_text == "The lighthouse had ten keepers."
+    assert event.source is not None
+    assert many[event.source.context][event.source.start : event.source.end] == event.source_text
+    assert [rows for rows, _ in formula.calls] == [1]
+    assert judge.evaluate("", many, "The lighthouse had ten keepers.").windows > 1
+
+
+def test_all_windows_show_all_contexts(judge: Evaluator, formula: FormulaBackend) -> None:
+    stream = judge.stream("", CONTEXTS * 3, windows="all")
+    formula.calls.clear()
+    stream.feed("The mill is old. It")
+    alone = judge.evaluate("", CONTEXTS * 3, "The mill is old.")
+    assert [rows for rows, _ in formula.calls] == [alone.windows] * 2
+    assert alone.windows > 1
+
+
+def test_the_contexts_are_tokenized_once(judge: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    encode = SegmentTokenizer.encode
+
+    def counting(self: SegmentTokenizer, texts: Any) -> Any:
+        encoded.extend(texts)
+        return encode(self, texts)
+
+    monkeypatch.setattr(SegmentTokenizer, "encode", counting)
+    stream = judge.stream(QUESTION, CONTEXTS)
+    events_of(stream, list(ANSWER))
+    stream.close()
+    assert [encoded.count(text) for text in CONTEXTS] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("contexts", [[], [""], " "])
+def test_without_contexts_the_stream_does_not_begin(judge: Evaluator, contexts: Any) -> None:
+    with pytest.raises(ExampleError, match="allow_empty_contexts") as refused:
+        judge.stream(QUESTION, contexts)
+    assert refused.value.code == "empty_contexts"
+    stream = judge.stream(QUESTION, contexts, allow_empty_contexts=True)
+    (event,) = stream.feed("The mill is old. It")
+    assert event.source is None
+    assert stream.close() == judge.evaluate(
+        QUESTION, contexts, "The mill is old. It", allow_empty_contexts=True
+    )
+
+
+@pytest.mark.parametrize("piece", [None, 7, b"The mill"])
+def test_a_piece_that_is_no_text_is_refused_by_its_type(judge: Evaluator, piece: Any) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    with pytest.raises(ExampleError, match=type(piece).__name__):
+        stream.feed(piece)
+    assert stream.text == ""
+
+
+def test_a_text_that_is_too_long_is_refused(judge: Evaluator, formula: FormulaBackend) -> None:
+    short = Evaluator(judge.bundle.folder, backend=formula, max_characters=90)
+    stream = short.stream(QUESTION, CONTEXTS)
+    with pytest.raises(ExampleError, match=r"100 characters, more than max_characters \(90\)"):
+        stream.feed("x" * 100)
+
+
+@pytest.mark.parametrize(("name", "value"), [("windows", "some"), ("threshold", 2.0)])
+def test_wrong_options_are_refused_at_once(judge: Evaluator, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        judge.stream(QUESTION, CONTEXTS, **{name: value})
+
+
+def test_a_backend_that_fails_is_an_error(judge: Evaluator, formula: FormulaBackend) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    (formula.raises_on,) = judge.preprocessor.tokenizer.encode(["oven"])[0].ids
+    with pytest.raises(BackendError):
+        stream.feed("The oven is new. It")
+
+
+def test_the_calls_of_event_loops_give_the_same(judge: Evaluator) -> None:
+    async def run() -> tuple[list[SentenceEvent], Any]:
+        stream = judge.stream(QUESTION, CONTEXTS)
+        events = await stream.afeed(ANSWER) + await stream.aflush()
+        return events, await stream.aclose()
+
+    stream = judge.stream(QUESTION, CONTEXTS)
+    assert asyncio.run(run()) == (stream.feed(ANSWER) + stream.flush(), stream.close())

@@ -1,0 +1,78 @@
+"""Corrections without an LLM. The backend finds some words unsupported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.judges import FormulaBackend, outputs_of
+from trivet.data.windows import Windows
+from trivet.evaluation.evaluator import Evaluator
+from trivet.model.aggregate import Outputs
+
+STRICT = 0.8  # the mean support of a sentence with one word that is not supported is below it
+CONTEXTS = ["The mill was built in 1817. It is made of stone.", "The ferry is red."]
+
+
+@pytest.fixture
+def strict(judge: Evaluator, formula: FormulaBackend, monkeypatch: pytest.MonkeyPatch) -> Evaluator:
+    """Return an evaluator that finds the word wood unsupported, and all others supported."""
+    (wood,) = judge.preprocessor.tokenizer.encode(["wood"])[0].ids
+
+    def run(windows: Windows) -> Outputs:
+        support = np.where(windows.input_ids == wood, 0.0, 0.9)
+        return outputs_of(windows, support, support, support, "weakest_sentence")
+
+    monkeypatch.setattr(formula, "run", run)
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        ("It is old. It is wood. It is red.", "It is old. It is red."),
+        ("It is wood. It is old.", "It is old."),
+        ("It is old. It is wood.", "It is old."),
+        ("It is old.\n\nIt is wood. It is red.", "It is old.\n\nIt is red."),
+        ("- It is old.\n- It is wood.\n- It is red.\n", "- It is old.\n- It is red.\n"),
+        ("It is old. It is red.", "It is old. It is red."),
+        ("It is wood.", ""),
+        ("", ""),
+    ],
+)
+def test_unsupported_sentences_are_dropped(strict: Evaluator, response: str, text: str) -> None:
+    corrected = strict.correct("", CONTEXTS, response, threshold=STRICT)
+    assert corrected.text == text
+    assert corrected.verdict == strict.evaluate("", CONTEXTS, response, threshold=STRICT)
+    assert ["wood" in response[s.start : s.end] for s in corrected.changed] == [True] * len(
+        corrected.changed
+    )
+    assert len(corrected.changed) == response.count("wood")
+    again = strict.evaluate("", CONTEXTS, corrected.text, threshold=STRICT)
+    assert again.adherent in (True, None)
+
+
+@pytest.mark.parametrize(
+    ("response", "kept"),
+    [("It is red. It is wood.", 10 / 21), ("It is red.", 1.0), ("It is wood.", 0.0), ("", 1.0)],
+)
+def test_the_share_of_the_text_that_is_kept(strict: Evaluator, response: str, kept: float) -> None:
+    corrected = strict.correct("", CONTEXTS, response, threshold=STRICT)
+    assert corrected.kept == pytest.approx(kept)
+
+
+def test_a_quote_puts_the_nearest_source_beside_the_sentence(strict: Evaluator) -> None:
+    response = "It was built in 1817. It is made of wood.\nIt is old."
+    corrected = strict.correct("", CONTEXTS, response, mode="quote", threshold=STRICT)
+    assert corrected.text == (
+        "It was built in 1817. It is made of wood. [source: It is made of stone.]\nIt is old."
+    )
+    assert corrected.kept == 1.0
+
+
+def test_an_unknown_mode_is_refused(judge: Evaluator) -> None:
+    mode: Any = "rewrite"
+    with pytest.raises(ValueError, match="mode must be 'drop' or 'quote', got 'rewrite'"):
+        judge.correct("", CONTEXTS, "It is old.", mode=mode)

@@ -1,0 +1,148 @@
+"""``/v1/stream``: the events of an answer that is being written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import BackendError
+from trivet.serve.http.settings import ServerSettings
+
+CONTEXTS = ["The stone bridge was built in 1884. It replaced a ferry.", "The mill is of wood."]
+ANSWER = "The bridge was built in 1884. It replaced a ferry. The mill is of stone. It is re"
+BODY: dict[str, Any] = {"question": "When?", "contexts": CONTEXTS, "response": ANSWER}
+
+
+def events_of(answer: httpx2.Response) -> list[tuple[str, Any]]:
+    """Read server-sent events as their specification says."""
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].partition(";")[0] == "text/event-stream"
+    assert "content-length" not in answer.headers
+    assert answer.text.endswith("\n\n")
+    found = []
+    for block in answer.text[:-2].split("\n\n"):
+        kind, data = block.split("\n")
+        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_a_whole_answer_gives_its_sentences_and_the_verdict(
+    server: Asked, embedded: Evaluator
+) -> None:
+    *sentences, (last, verdict), end = events_of(server.post("/v1/stream", {**BODY, "id": "q"}))
+    stream = embedded.stream("When?", CONTEXTS, id="q")
+    expected = stream.feed(ANSWER) + stream.flush()
+    assert len(expected) == 4
+    # The batcher may give a call other threads, which changes the last digits.
+    for (kind, event), mine in zip(sentences, expected, strict=True):
+        assert kind == "sentence"
+        assert event.keys() == mine.to_dict().keys()
+        assert (event["text"], event["source_text"]) == (mine.text, mine.source_text)
+        assert event["support"] == pytest.approx(mine.support, abs=1e-5)
+    assert last == "verdict"
+    assert verdict == server.post("/v1/evaluate", {**BODY, "id": "q"}).json()
+    assert end == ("end", {"start": len(ANSWER)})
+
+
+@pytest.mark.parametrize("windows", ["evidence", "all"])
+def test_parts_give_the_same_events_as_the_whole(server: Asked, windows: str) -> None:
+    options = {"windows": windows, "verdict": False}
+    whole = events_of(server.post("/v1/stream", {**BODY, **options}))
+    start, found = 0, []
+    for end in range(7, len(ANSWER) + 7, 7):
+        part = {"response": ANSWER[:end], "start": start, "complete": end >= len(ANSWER)}
+        *events, last = events_of(server.post("/v1/stream", {**BODY, **options, **part}))
+        found += events
+        start = last[1]["start"]
+    assert [*found, ("end", {"start": start})] == whole
+
+
+def test_text_without_a_whole_sentence_gives_no_event(server: Asked) -> None:
+    for response in ("", " \n", "The bridge was"):
+        part = {**BODY, "response": response, "complete": False}
+        assert events_of(server.post("/v1/stream", part)) == [("end", {"start": 0})]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_type", "message"),
+    [
+        ({"contexts": []}, "empty_contexts", "allow_empty_contexts"),
+        ({"contexts": ["x"] * 300}, "too_long", "max_contexts (256)"),
+        ({"start": 900}, "validation", "start (900) is past the end of response (81 characters)"),
+        ({"start": -1}, "validation", "start"),
+        ({"windows": "some"}, "validation", "windows"),
+        ({"text": "more"}, "validation", "unknown: text"),
+        ({"timeout_ms": 1e9}, "validation", "max_timeout_ms"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_the_first_event(
+    server: Asked, changes: dict[str, Any], error_type: str, message: str
+) -> None:
+    status, kind, text = refusal(server.post("/v1/stream", BODY | changes))
+    assert (status, kind) == (422, error_type)
+    assert message in text
+
+
+def test_a_failure_after_the_first_event_is_an_event(serve: Serve, backend: EvenBackend) -> None:
+    asked = serve(backend=backend)
+    run = backend.run
+
+    def fail_later(windows: Any) -> Any:
+        if len(backend.calls) == 1:
+            raise BackendError("it broke")
+        return run(windows)
+
+    backend.run = fail_later  # type: ignore[method-assign]
+    first, error = events_of(asked.post("/v1/stream", BODY))
+    assert first[0] == "sentence"
+    assert error[0] == "error"
+    assert error[1].keys() == {"error", "error_type", "request_id"}
+    assert error[1]["error_type"] == "backend_failed"
+
+
+def test_a_client_that_hangs_up_leaves_nothing_to_run(serve: Serve, backend: EvenBackend) -> None:
+    asked = serve(backend=backend)
+    backend.gate.clear()
+
+    async def hang_up() -> list[Any]:
+        sent: list[Any] = []
+        messages = [{"type": "http.request", "body": json.dumps(BODY).encode()}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await asyncio.to_thread(backend.entered.wait, 30)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": "/v1/stream",
+            "headers": [(b"host", b"trivet.test")],
+            "query_string": b"",
+        }
+        await asked.app(scope, receive, send)
+        return sent
+
+    sent = asked.run(hang_up())
+    assert sent[0]["status"] == 499
+    assert asked.batcher.state().requests == 0
+    backend.gate.set()
+    assert len(backend.calls) == 1
+
+
+def test_requests_can_be_limited_in_time(serve: Serve, backend: EvenBackend) -> None:
+    asked = serve(ServerSettings(default_timeout_ms=50), backend=backend)
+    backend.gate.clear()
+    assert refusal(asked.post("/v1/stream", EXAMPLE))[:2] == (504, "deadline")
+    backend.gate.set()

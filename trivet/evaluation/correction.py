@@ -1,0 +1,95 @@
+"""Correction of a response without an LLM: its unsupported sentences go, or get a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from trivet.data.lexical_overlap import count_overlaps
+from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.records import Evaluation, SentenceVerdict, Span
+
+CorrectionMode = Literal["drop", "quote"]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A response whose unsupported sentences were dropped, or have a source beside them.
+
+    Attributes:
+        text: The corrected response; empty if no sentence is supported and all were dropped.
+        verdict: Verdict on the response as it was.
+        changed: Unsupported sentences, by characters of the response as it was.
+        kept: Share of the characters of the sentences that ``text`` still holds.
+    """
+
+    text: str
+    verdict: Evaluation
+    changed: tuple[Span, ...]
+    kept: float
+
+
+def correct(prepared: PreprocessedExample, verdict: Evaluation, mode: CorrectionMode) -> Correction:
+    """Return the corrected response of an example; ``Evaluator.correct`` documents the arguments.
+
+    Raises:
+        ValueError: ``mode`` is unknown.
+    """
+    if mode not in ("drop", "quote"):
+        raise ValueError(f"mode must be 'drop' or 'quote', got {mode!r}")
+    response = prepared.example.response
+    changed = [sentence for sentence in verdict.sentences if not sentence.supported]
+    if mode == "drop":
+        text = _without(response, verdict.sentences)
+        kept = sum(s.end - s.start for s in verdict.sentences if s.supported)
+        whole = sum(s.end - s.start for s in verdict.sentences)
+        return Correction(text, verdict, _spans(changed), kept / whole if whole else 1.0)
+    sources = _sources(prepared)
+    pieces, end = [], 0
+    for sentence in verdict.sentences:
+        pieces.append(response[end : sentence.end])
+        end = sentence.end
+        source = sources.get((sentence.start, sentence.end))
+        if not sentence.supported and source is not None:
+            pieces.append(f" [source: {source}]")
+    return Correction("".join([*pieces, response[end:]]), verdict, _spans(changed), 1.0)
+
+
+def _spans(sentences: Sequence[SentenceVerdict]) -> tuple[Span, ...]:
+    return tuple(Span(sentence.start, sentence.end) for sentence in sentences)
+
+
+def _without(response: str, sentences: Sequence[SentenceVerdict]) -> str:
+    """Return a response without its unsupported sentences.
+
+    Between two sentences that were not neighbours is the widest of the gaps between them, so that
+    a paragraph stays one.
+    """
+    if not sentences:
+        return response
+    ends = [(0, 0), *((s.start, s.end) for s in sentences), (len(response), len(response))]
+    gaps = [response[one[1] : other[0]] for one, other in pairwise(ends)]
+    pieces: list[str] = []
+    gap = gaps[0]
+    for sentence, after in zip(sentences, gaps[1:], strict=True):
+        if sentence.supported:
+            pieces += [gap if pieces else gaps[0], sentence.text]
+            gap = after
+        else:
+            gap = max(gap, after, key=lambda each: (each.count("\n"), len(each)))
+    return "".join([*pieces, gaps[-1]]) if pieces else ""
+
+
+def _sources(prepared: PreprocessedExample) -> dict[tuple[int, int], str]:
+    """Return the context sentence that shares most words with each response sentence."""
+    tokens, contexts = prepared.tokens, prepared.example.contexts
+    found = {}
+    for span, ranked in zip(
+        tokens.response_sentence_spans, count_overlaps(tokens, 1).sources.tolist(), strict=True
+    ):
+        if ranked:
+            source = tokens.context_sentence_spans[ranked[0]]
+            found[span.start, span.end] = contexts[source.context][source.start : source.end]
+    return found

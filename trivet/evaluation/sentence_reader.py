@@ -1,0 +1,186 @@
+"""Reading of an answer while it is written: each sentence is prepared as soon as it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from trivet.data.evidence import keep_evidence
+from trivet.data.lexical_overlap import Overlaps, count_overlaps
+from trivet.data.sentences import split_sentences
+from trivet.data.tokenization import Segment, TokenizedExample, with_response
+from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
+from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
+from trivet.events import SentenceEvent
+from trivet.records import (
+    ContextSpan,
+    Evaluation,
+    ExampleError,
+    RagExample,
+    Span,
+)
+
+StreamWindows = Literal["evidence", "all"]
+"""Windows that judge a sentence: one of the context sentences nearest to it, or all."""
+
+SOURCES = 8  # context sentences of an evidence window, if they fit
+PRECEDING = 64  # tokens of the sentences before that are shown with a sentence
+
+
+class PendingSentence(NamedTuple):
+    """A sentence of an answer, ready for a backend.
+
+    Attributes:
+        prepared: Example whose last response sentence it is.
+        source: Context sentence that shares most words with it; ``None`` without contexts.
+    """
+
+    prepared: PreprocessedExample
+    source: ContextSpan | None
+
+    def event(self, verdict: Evaluation) -> SentenceEvent:
+        """Return the event, from the verdict on ``prepared``."""
+        sentence, source, text = verdict.sentences[-1], self.source, None
+        if source is not None:
+            text = self.prepared.example.contexts[source.context][source.start : source.end]
+        return SentenceEvent(
+            start=sentence.start,
+            end=sentence.end,
+            text=sentence.text,
+            support=sentence.support,
+            supported=sentence.supported,
+            unsupported=tuple(s for s in verdict.unsupported if s.start >= sentence.start),
+            source=source,
+            source_text=text,
+        )
+
+
+class SentenceReader:
+    """Reads an answer piece by piece and prepares each sentence; runs nothing.
+
+    Attributes:
+        text: The text so far.
+        start: First character of the sentence that is not complete.
+    """
+
+    def __init__(
+        self,
+        preprocessor: Preprocessor,
+        example: RagExample,
+        windows: StreamWindows,
+        allow_empty_contexts: bool = False,
+    ) -> None:
+        """Tokenize the question and the contexts of an example without a response.
+
+        Raises:
+            ExampleError: They cannot be evaluated.
+            ValueError: ``windows`` is unknown.
+        """
+        if windows not in ("evidence", "all"):
+            raise ValueError(f"windows must be 'evidence' or 'all', got {windows!r}")
+        (prepared,) = preprocessor.preprocess([example], allow_empty_contexts=allow_empty_contexts)
+        if not isinstance(prepared, PreprocessedExample):
+            raise prepared
+        self.text = ""
+        self.start = 0
+        self._preprocessor = preprocessor
+        self._prepared = prepared
+        self._windows = windows
+        self._allow_empty_contexts = allow_empty_contexts
+        self._sentences: list[tuple[Span, int]] = []  # those before, with their tokens
+
+    def skip(self, text: str) -> None:
+        """Append text that was judged before; it ends with a sentence."""
+        spans = split_sentences(text)
+        segments = self._preprocessor.tokenizer.encode([text[s.start : s.end] for s in spans])
+        begin = len(self.text)
+        for span, segment in zip(spans, segments, strict=True):
+            if len(segment):
+                moved = Span(begin + span.start, begin + span.end)
+                self._sentences.append((moved, len(segment)))
+        self.text += text
+        self.start = len(self.text)
+
+    def feed(self, text: str) -> list[PendingSentence]:
+        """Append a piece of text; return the sentences that it completes.
+
+        A sentence is complete when the next one has begun: until then a full stop may belong to an
+        abbreviation or a number.
+
+        Raises:
+            ExampleError: The piece is no string, or the text becomes too long.
+        """
+        if not isinstance(text, str):
+            raise ExampleError(f"a piece of text must be a string, not {type(text).__name__}")
+        most = self._preprocessor.max_characters
+        if len(self.text) + len(text) > most:
+            raise ExampleError(
+                f"response has {len(self.text) + len(text)} characters, more than max_characters "
+                f"({most})",
+                code="too_long",
+            )
+        self.text += text
+        return self._take(split_sentences(self.text[self.start :])[:-1])
+
+    def flush(self) -> list[PendingSentence]:
+        """Return the rest of the text as the last sentences, complete or not."""
+        return self._take(split_sentences(self.text[self.start :]))
+
+    def whole(self) -> PreprocessedExample:
+        """Return the example with all of the text, as ``evaluate`` prepares it."""
+        return self._preprocessor.with_response(
+            self._prepared, self.text, allow_empty_contexts=self._allow_empty_contexts
+        )
+
+    def _take(self, spans: tuple[Span, ...]) -> list[PendingSentence]:
+        begin, found = self.start, []
+        for span in spans:
+            sentence = Span(begin + span.start, begin + span.end)
+            self.start = sentence.end
+            if pending := self._prepare(sentence):
+                found.append(pending)
+        return found
+
+    def _prepare(self, sentence: Span) -> PendingSentence | None:
+        """Return a sentence with those before it and its evidence; ``None`` without a token."""
+        spans, shown = [sentence], 0
+        for before, length in reversed(self._sentences):
+            shown += length
+            if shown > PRECEDING:
+                break
+            spans.insert(0, before)
+        first, text = spans[0].start, self.text[: sentence.end]
+        (segment,) = self._preprocessor.tokenizer.encode([text[first:]])
+        segment = Segment(segment.ids, segment.offsets + first)
+        tokens = with_response(self._prepared.tokens, text, segment, tuple(spans))
+        last = len(tokens.response_sentence_spans) - 1
+        if last < 0 or tokens.response_sentence_spans[last] != sentence:
+            return None
+        self._sentences.append((sentence, int((tokens.response_sentence == last).sum())))
+        overlaps, source = count_overlaps(tokens, SOURCES), None
+        if overlaps.sources.size:
+            source = tokens.context_sentence_spans[int(overlaps.sources[last][0])]
+        if source is None or self._windows == "all":
+            layout = self._preprocessor.lay_out(tokens, self._allow_empty_contexts)
+        else:
+            tokens, layout = self._lay_out_evidence(tokens, overlaps)
+        example = replace(self._prepared.example, response=text)
+        return PendingSentence(PreprocessedExample(example, tokens, layout), source)
+
+    def _lay_out_evidence(
+        self, tokens: TokenizedExample, overlaps: Overlaps
+    ) -> tuple[TokenizedExample, Layout]:
+        """Return an example with only the sources of its last response sentence, laid out."""
+        settings = replace(self._preprocessor.settings, evidence_sentences=0)
+        question = min(len(tokens.question), settings.size // QUESTION_SHARE)
+        answer = min(len(tokens.response), settings.size // RESPONSE_SHARE)
+        most = settings.size - question - answer - FRAME
+        evidence, kept = keep_evidence(tokens, overlaps.sources[-1], most)
+        layout = replace(
+            lay_out(evidence, settings, self._preprocessor.tokenizer.special),
+            # Compared with all of the contexts, as in training.
+            question_overlap=overlaps.question[kept],
+            response_overlap=overlaps.response[kept],
+            context_overlap=overlaps.context,
+        )
+        return evidence, layout

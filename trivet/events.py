@@ -1,0 +1,38 @@
+"""Events on an answer that is still being written: plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from trivet.records import ContextSpan, UnsupportedSpan
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceEvent:
+    """A sentence of an answer that is still being written, judged when it ended.
+
+    Attributes:
+        start: First character in the text so far.
+        end: One past the last character.
+        text: The sentence.
+        support: Mean support probability of its tokens.
+        supported: Whether ``support`` reaches the threshold.
+        unsupported: Spans in it that no context supports, by characters of the text so far.
+        source: Context sentence that shares most words with it; ``None`` without contexts.
+        source_text: Text of ``source``.
+    """
+
+    start: int
+    end: int
+    text: str
+    support: float
+    supported: bool
+    unsupported: tuple[UnsupportedSpan, ...]
+    source: ContextSpan | None
+    source_text: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as plain dictionaries, lists, numbers and strings."""
+        return dataclasses.asdict(self)
