@@ -21,12 +21,13 @@ from trivet.verdict_json import read_evaluation
 TAGS = """
     html head meta title style body h1 h2 h3 h4 section p div table thead tbody tr th td figure svg
     text path rect circle polyline form fieldset legend label input select option output span kbd
-    article b i mark sub sup details summary script
+    article a b i mark small sub sup details summary script
 """.split()  # noqa: SIM905 (shorter than a list)
 ATTRIBUTES = """
     lang charset name content http-equiv scope class style id hidden aria-label aria-live type value
     checked min max step placeholder tabindex dir open role width height viewbox xmlns font-family
     font-size font-weight fill x y d cx cy r points stroke stroke-opacity stroke-width text-anchor
+    transform href
 """.split()  # noqa: SIM905 (shorter than a list)
 WORDS = re.compile(r"alert|evil|javascript|onerror|onload|expression|url\(|@import")
 
@@ -37,6 +38,8 @@ def check(html: str, scripts: int = 1) -> Page:
     assert {tag for tag, _ in page.tags} <= set(TAGS)
     attributes = [one for _, own in page.tags for one in own.items()]
     assert {name for name, _ in attributes if not name.startswith("data-")} <= set(ATTRIBUTES)
+    links = [value for name, value in attributes if name == "href"]
+    assert all(re.fullmatch("#[a-z0-9-]+", link) for link in links)
     assert not [value for _, value in attributes if WORDS.search(value)]
     assert len(page.texts.get("script", [])) == scripts
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\ufeff]", html)

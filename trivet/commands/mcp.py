@@ -19,7 +19,7 @@ def mcp(
     precision: PrecisionOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Serve the tools evaluate, relevance and explain to an assistant (MCP, stdio)."""
+    """Serve tools to an assistant: MCP over stdin and stdout."""
     with needs_extra("mcp"):
         from trivet.integrations.mcp_server import build_server
     from trivet.evaluation.evaluator import Evaluator

@@ -1,4 +1,4 @@
-"""What to do about a run: its findings as sentences, the most frequent first."""
+"""Advice about a run: its findings as sentences, the most frequent first."""
 
 from __future__ import annotations
 
