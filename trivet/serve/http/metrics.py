@@ -21,6 +21,8 @@ _TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 _BATCHER_REASONS = ("requests", "windows", "time", "deadline", "draining", "cancelled")
 _REASONS = {400: "invalid", 401: "auth", 408: "slow", 413: "too_large", 422: "invalid"}
 
+_OUTCOMES = ("judged", "no_documents", "incomplete_trace", "failed", "overloaded", "dropped")
+
 
 class Metrics:
     """Counters of requests, refusals, times and scores; a ``Watch`` of the batcher."""
@@ -48,6 +50,8 @@ class Metrics:
             self._stages.labels(stage)
         for score in SCORES:
             self._scores.labels(score)
+        for outcome in _OUTCOMES:
+            self._traces.labels(outcome)
         for supported in ("yes", "no"):
             self._sentences.labels(supported)
 
