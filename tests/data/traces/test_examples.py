@@ -41,6 +41,8 @@ def test_without_texts_at_the_root_the_query_and_the_last_model_count() -> None:
 def test_a_trace_may_begin_in_another_service() -> None:
     caller = dataclasses.replace(ROOT, parent="elsewhere")
     assert trace_example([caller, SEARCH, MODEL]).answer == "Whale oil."
+    found = trace_example([SEARCH, MODEL])
+    assert (found.span, found.question, found.answer) == ("search", "lamps", "Oil.")
 
 
 def test_the_outermost_retriever_and_each_text_once() -> None:
@@ -69,20 +71,27 @@ def test_several_roots_are_the_steps_of_one_conversation() -> None:
     assert (found.question, found.answer) == ("What do lamps burn?", "Light bulbs.")
 
 
+def test_a_deep_trace_takes_no_more_than_its_spans() -> None:
+    deep = [span(f"s{number}", f"s{number - 1}") for number in range(1, 20_000)]
+    first = span("s0", "root")
+    found = trace_example([*reversed(deep), first, SEARCH, ROOT])
+    assert found.answer == "Whale oil."
+
+
 NAMED = dataclasses.replace(SEARCH, documents=(Document(None, "a"), Document(None, "b")))
 REFUSED = {
     "no documents": ([ROOT, MODEL], "no_documents", "no documents in its 2 spans"),
-    "names only": ([ROOT, NAMED], "no_documents", "2 documents without their texts"),
+    "names only": ([ROOT, NAMED], "no_documents", "2 documents without text"),
     "a part is missing": (
         [ROOT, dataclasses.replace(SEARCH, parent="lost")],
         "incomplete_trace",
-        "exported in part: 1 spans are missing, such as lost",
+        "exported in part: 1 span missing, such as lost",
     ),
-    "the root is missing": ([SEARCH, MODEL], "incomplete_trace", "no answer|in part"),
+    "only the search": ([SEARCH], "incomplete_trace", "no answer in its 1 span "),
     "two parts": (
         [SEARCH, dataclasses.replace(MODEL, parent="other")],
         "incomplete_trace",
-        "2 spans are missing",
+        "2 spans missing",
     ),
     "still running": (
         [dataclasses.replace(ROOT, ended=False), SEARCH],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
 from collections.abc import Callable
@@ -94,27 +95,48 @@ def test_an_export_is_the_question_the_documents_and_the_answer(
         assert rows[0].context_ids == tuple(DOCUMENTS)
 
 
+def phoenix_table() -> list[dict[str, Any]]:
+    """Return the same spans as rows of Phoenix's table."""
+    documents = [{"document.content": text, "document.id": n} for n, text in DOCUMENTS.items()]
+    rows = []
+    for span in phoenix_spans():
+        row: dict[str, Any] = {f"context.{name}": value for name, value in span["context"].items()}
+        row |= {name: span[name] for name in ("parent_id", "span_kind", "start_time", "end_time")}
+        for name, value in span["attributes"].items():
+            if not name.startswith("retrieval."):
+                row[f"attributes.{name}"] = value
+        if span["span_kind"] == "RETRIEVER":
+            row["attributes.retrieval.documents"] = documents
+        rows.append(row)
+    return rows
+
+
 def test_phoenix_returns_spans_answers_and_tables(write: Write) -> None:
     spans = phoenix_spans()
-    rows = [
-        {
-            "context.trace_id": span["context"]["trace_id"],
-            "context.span_id": span["context"]["span_id"],
-            **{name: span[name] for name in ("parent_id", "span_kind", "start_time", "end_time")},
-            **{f"attributes.{name}": value for name, value in span["attributes"].items()},
-        }
-        for span in spans
-    ]
-    documents = [{"document.content": text, "document.id": n} for n, text in DOCUMENTS.items()]
-    for row in rows:
-        if row["span_kind"] == "RETRIEVER":
-            for name in [n for n in row if n.startswith("attributes.retrieval")]:
-                del row[name]
-            row["attributes.retrieval.documents"] = documents
-    for given in (spans, [{"data": spans, "next_cursor": None}], rows):
+    for given in (spans, [{"data": spans, "next_cursor": None}], phoenix_table()):
         example = example_of(read(TraceLog(str(write(given)), "phoenix")))
         assert (example.question, example.response) == (QUESTION, ANSWER)
         assert example.contexts == tuple(DOCUMENTS.values())
+
+
+@pytest.mark.parametrize("tool", ["langsmith", "phoenix"])
+def test_tables_in_parquet_are_read(tmp_path: Path, tool: TraceFormat) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    if tool == "langsmith":  # the bulk export holds inputs and outputs as JSON
+        rows = records("langsmith.jsonl")
+        nested = ("inputs", "outputs")
+        rows = [{n: json.dumps(v) if n in nested else v for n, v in r.items()} for r in rows]
+        for row in rows:
+            row["end_time"] = datetime.datetime.fromisoformat(row["end_time"])
+    else:
+        rows = phoenix_table()
+    path = tmp_path / "spans.parquet"
+    columns = {name: [row.get(name) for row in rows] for row in rows for name in row}
+    parquet.write_table(pyarrow.table(columns), path)
+    example = example_of(read(TraceLog(str(path), tool)))
+    assert (example.question, example.response) == (QUESTION, ANSWER)
+    assert example.contexts == tuple(DOCUMENTS.values())
 
 
 def test_langfuse_names_fields_by_either_rule_and_downloads_whole_traces(write: Write) -> None:

@@ -152,6 +152,12 @@ REFUSED: dict[str, tuple[bytes, dict[str, str], int, str]] = {
     "no JSON": (b"{", JSON, 400, "no OTLP JSON"),
     "no object": (b"[1]", JSON, 400, "no OTLP JSON"),
     "no spans": (b'{"resourceSpans": [{"scopeSpans": 3}]}', JSON, 400, "no OTLP JSON"),
+    "an id that is none": (
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "-1", "spanId": "0x1"}]}]}]}',
+        JSON,
+        422,
+        "id of a trace or a span is malformed",
+    ),
     "no gzip": (b"plain", PROTOBUF | {"content-encoding": "gzip"}, 400, "is not gzip"),
     "half a gzip": (
         gzip.compress(b"x" * 100)[:20],

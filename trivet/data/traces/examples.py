@@ -8,8 +8,9 @@ last model call. What a retriever calls inside, and models that rewrite its quer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trivet.data.traces.spans import Document, TraceSpan
 from trivet.records import ExampleError
@@ -49,22 +50,16 @@ def trace_example(spans: Iterable[TraceSpan]) -> TraceExample:
     """
     by_id = {span.id: span for span in spans}
     ordered = sorted(by_id.values(), key=lambda span: span.start)
-    roots = _roots(ordered, by_id)
-    ancestors = {span.id: list(_ancestors(span, by_id)) for span in ordered}
-    documents, places = _documents(ordered, ancestors)
-    inside = {
-        span.id
-        for span in ordered
-        if any(above.kind in ("retriever", "reranker") for above in ancestors[span.id])
-    }
-    outside = [span for span in ordered if span.id not in inside]
-    chains = sorted(
-        (span for span in outside if span.kind == "chain"), key=lambda s: len(ancestors[s.id])
-    )
+    root = _roots(ordered, by_id)[0]
+    places = _tree_places(by_id)
+    documents, positions = _documents(ordered, places)
+    outside = [span for span in ordered if not places[span.id].above]
+    chains = [span for span in outside if span.kind == "chain"]
+    chains.sort(key=lambda span: places[span.id].depth)
     models = [span for span in outside if span.kind == "llm"]
-    retrievers = [span for span in outside if span.kind in ("retriever", "reranker")]
-    question = _first(span.question for span in (*chains, *retrievers, *models))
-    top = [span for span in chains if len(ancestors[span.id]) == len(ancestors[roots[0].id])]
+    searches = [span for span in outside if span.kind in ("retriever", "reranker")]
+    top = [span for span in chains if places[span.id].depth == 0]
+    question = _first(span.question for span in (*chains, *searches, *models))
     answer = _first(span.answer for span in (*reversed(top), *chains, *reversed(models)))
     if question is None or answer is None:
         lacking = " and no ".join(
@@ -75,18 +70,17 @@ def trace_example(spans: Iterable[TraceSpan]) -> TraceExample:
             "export the whole trace",
             code="incomplete_trace",
         )
-    root = roots[0]
-    return TraceExample(root.trace, root.id, root.start, question, documents, places, answer)
+    return TraceExample(root.trace, root.id, root.start, question, documents, positions, answer)
 
 
-def _roots(spans: Sequence[TraceSpan], by_id: dict[str, TraceSpan]) -> list[TraceSpan]:
-    """Return the first spans of a trace; the parent of a single one may be another service's."""
+def _roots(spans: Sequence[TraceSpan], by_id: Mapping[str, TraceSpan]) -> list[TraceSpan]:
+    """Return the first spans of a trace; their parent may be a span of another service."""
     roots = [span for span in spans if span.parent is None]
     orphans = [span for span in spans if span.parent is not None and span.parent not in by_id]
-    if orphans and (roots or len(orphans) > 1):
-        missing = sorted({str(span.parent) for span in orphans})
+    missing = sorted({str(span.parent) for span in orphans})
+    if missing and (roots or len(missing) > 1):
         raise ExampleError(
-            f"is exported in part: {len(missing)} spans are missing, such as {missing[0]}; "
+            f"is exported in part: {_count(len(missing), 'span')} missing, such as {missing[0]}; "
             "export the whole trace",
             code="incomplete_trace",
         )
@@ -100,22 +94,46 @@ def _roots(spans: Sequence[TraceSpan], by_id: dict[str, TraceSpan]) -> list[Trac
     return found
 
 
-def _ancestors(span: TraceSpan, by_id: dict[str, TraceSpan]) -> Iterator[TraceSpan]:
-    seen = {span.id}
-    while (parent := by_id.get(span.parent or "")) is not None and parent.id not in seen:
-        seen.add(parent.id)
-        yield parent
-        span = parent
+class _Place(NamedTuple):
+    """Place of a span in the tree of its trace."""
+
+    depth: int
+    above: frozenset[str]  # retriever and reranker if it is inside of one
+    covered: frozenset[str]  # those of them that returned documents
+
+
+def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
+    """Return the place of each span; linear in the spans, however deep they are nested."""
+    found: dict[str, _Place] = {}
+    for name in by_id:
+        path: dict[str, None] = {}
+        at = name
+        while at in by_id and at not in found and at not in path:
+            path[at] = None
+            at = by_id[at].parent or ""
+        parent: str | None = at if at in found else None
+        for below in reversed(path):
+            if parent is None:
+                found[below] = _Place(0, frozenset(), frozenset())
+            else:
+                span, place = by_id[parent], found[parent]
+                kind = {span.kind} & {"retriever", "reranker"}
+                covered = place.covered | (kind if span.documents else set())
+                found[below] = _Place(place.depth + 1, place.above | kind, covered)
+            parent = below
+    return found
 
 
 def _documents(
-    spans: Sequence[TraceSpan], ancestors: dict[str, list[TraceSpan]]
+    spans: Sequence[TraceSpan], places: Mapping[str, _Place]
 ) -> tuple[tuple[Document, ...], tuple[tuple[str, int], ...]]:
     """Return the documents of the outermost rerankers, else of the outermost retrievers."""
     for kind in ("reranker", "retriever"):
-        found = [span for span in spans if span.kind == kind and span.documents]
-        ids = {span.id for span in found}
-        found = [s for s in found if not any(above.id in ids for above in ancestors[s.id])]
+        found = [
+            span
+            for span in spans
+            if span.kind == kind and span.documents and kind not in places[span.id].covered
+        ]
         if found:
             break
     else:
@@ -131,7 +149,7 @@ def _documents(
                 different.setdefault(document.text, (document, (span.id, position)))
     if not different:
         raise ExampleError(
-            f"names {sum(len(span.documents) for span in found)} documents without their texts; "
+            f"names {_count(sum(len(span.documents) for span in found), 'document')} without text; "
             "let the instrumentation record contents",
             code="no_documents",
         )
@@ -141,7 +159,11 @@ def _documents(
 
 def _described(spans: Sequence[TraceSpan]) -> str:
     kinds = Counter(span.kind for span in spans).most_common(_SHOWN)
-    return f"{len(spans)} spans ({', '.join(f'{kind} {count}' for kind, count in kinds)})"
+    return f"{_count(len(spans), 'span')} ({', '.join(f'{kind} {count}' for kind, count in kinds)})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _first(texts: Iterable[str | None]) -> str | None:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import logging
+import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 _JSON, _PROTOBUF = "application/json", "application/x-protobuf"
 _TICK_SECONDS = 1.0
 _AT_ONCE = 8  # traces in the queue, so that requests of clients find room
+_TRACE_ID, _SPAN_ID = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{16}")
 _GZIP = 31  # window bits of zlib
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -107,8 +109,8 @@ class TraceReceiver:
         raw = self._decompress(body, coding)
         try:
             spans = list(_json_spans(raw) if media == _JSON else _protobuf_spans(raw))
-            for span in spans:
-                int(span.trace, 16), int(span.id, 16)
+            if not all(_TRACE_ID.fullmatch(s.trace) and _SPAN_ID.fullmatch(s.id) for s in spans):
+                raise RequestError("validation", "an id of a trace or a span is malformed")
         except DecodeError as error:
             raise RequestError("malformed", "the body is no ExportTraceServiceRequest") from error
         except _UNREADABLE as error:
