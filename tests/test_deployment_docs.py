@@ -129,9 +129,8 @@ def test_each_call_gives_the_answer_below_it(number: int, url: str) -> None:
 
 def test_every_route_that_judges_is_called() -> None:
     called = {match for command, _ in calls() for match in re.findall(rf"{ADDRESS}(/\S+)", command)}
-    judging = {route.path for route in ROUTES if route.method == "POST"}
-    # The same as others: by the version of the model, and for the page.
-    assert judging - called <= {"/v2/models/trivet/versions/1/infer", "/try/verdict"}
+    judging = {route.path for route in ROUTES if route.body and not isinstance(route.answer, str)}
+    assert judging - called <= {"/v2/models/trivet/versions/1/infer"}  # the same by its version
     paths = {route.path for route in ROUTES}
     assert {path.split()[1] for row in rows("route") for path in codes(row[0])} <= paths
 
@@ -190,7 +189,7 @@ def test_the_metrics_are_those_that_are_counted() -> None:
 
 
 def manifest() -> list[dict[str, Any]]:
-    (text,) = blocks("yaml")
+    text = (ROOT / "deploy" / "kubernetes.yaml").read_text(encoding="utf-8")
     return list(yaml.safe_load_all(text))
 
 
@@ -213,32 +212,29 @@ def test_the_manifest_fits_the_server() -> None:
     assert volume["secret"]["secretName"] == secret["metadata"]["name"]
     assert volume["secret"]["defaultMode"] == 0o440
     (mount,) = container["volumeMounts"]
-    keys = entry_point()[entry_point().index("--keys") + 1]
-    assert keys == f"{mount['mountPath']}/{next(iter(secret['stringData']))}"
     given = container["args"]
+    keys = given[given.index("--keys") + 1]
+    assert keys == f"{mount['mountPath']}/{next(iter(secret['stringData']))}"
     grace = float(given[given.index("--grace") + 1])
     before = float(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pod["terminationGracePeriodSeconds"] > before + grace + 1
 
 
-def entry_point() -> list[str]:
-    (text,) = blocks("dockerfile")
-    (words,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
-    entry: list[str] = json.loads(words)
-    return entry
-
-
 def test_the_container_starts_the_server_and_keeps_to_the_manifest() -> None:
-    (text,) = blocks("dockerfile")
-    assert entry_point()[:2] == ["trivet", "serve"]
+    text = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
+    entry, command = (
+        json.loads(re.findall(rf"^{word} (\[.*\])$", text, re.M)[0])
+        for word in ("ENTRYPOINT", "CMD")
+    )
+    assert entry == ["trivet"] and command[0] == "serve"
     pod = manifest()[1]["spec"]["template"]["spec"]
-    given = [*entry_point(), *pod["containers"][0]["args"]]
-    named = {word for word in given if word.startswith("--")}
-    assert named <= set(options())
+    given = pod["containers"][0]["args"]
+    assert given[: len(command)] == command
+    assert {word for word in given if word.startswith("--")} <= set(options())
     assert f"USER {pod['securityContext']['runAsUser']}\n" in text
-    wheel = f"trivet-{PROJECT['version']}-py3-none-any.whl"
-    assert f"COPY dist/{wheel} constraints.txt ./" in text
-    assert f"'./{wheel}[serve]'" in text
+    assert f"EXPOSE {options()['--port']}\n" in text
+    assert set(re.findall(r"request\('GET', '([^']*)'\)", text)) <= PROBES
+    assert "'.[serve]'" in text
 
 
 def test_every_extra_that_is_named_exists() -> None:
