@@ -17,6 +17,7 @@ from trivet.commands.calibrate import calibrate
 from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
 from trivet.commands.info import info
+from trivet.commands.lightning import PASSED_ON, lightning
 from trivet.commands.mcp import mcp
 from trivet.commands.merge import merge
 from trivet.commands.publish import publish
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.command(cls=MapCommand)(evaluate)
 for command in (serve, merge, report, show, test, train, ablate, calibrate, info, publish, mcp):
     app.command()(command)
+app.command(context_settings=PASSED_ON)(lightning)
 app.add_typer(export)
 
 

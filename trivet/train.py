@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import lightning
 import torch
@@ -22,7 +23,7 @@ from trivet.bundle.bundle import DataInfo
 from trivet.configs.schema import Faithfulness, Precision, SourceConfig, TrainConfig, dump_config
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.datamodule import Item, Prepare, RagData, prepare
+from trivet.data.labelled.datamodule import Item, RagData, prepare
 from trivet.data.labelled.leaks import Leaks, drop_leaks, text_digests
 from trivet.data.labelled.prepared_rows import prepare_cached
 from trivet.data.labelled.source_report import SourceReport
@@ -30,7 +31,7 @@ from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import break_even, checkpoint_layers
+from trivet.model.trunk import break_even, checkpoint_layers, compile_layers
 from trivet.records import ConfigError, LabelledExample
 from trivet.training.checkpoints import (
     WholeCheckpoints,
@@ -88,9 +89,10 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         )
     newest = newest_whole(checkpoints) if resume else None
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
-    model, tokenizer = _initial_model(config)
+    model, tokenizer = configured_model(config)
     refuse_too_large(config, model)
-    items, dev, used, leaks, lay_out = _prepared_rows(config, model, tokenizer)
+    lay_out = row_preparation(config, model, tokenizer)
+    items, dev, used, leaks = prepared_rows(config, lay_out)
     choosing = threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
@@ -111,7 +113,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         lay_out,
         workers=config.run.workers,
     )
-    best, often = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes)
+    savers = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes)
     progress = progress_callback()
     trainer = lightning.Trainer(
         default_root_dir=folder,
@@ -127,11 +129,13 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
-        callbacks=[best, often, progress],
+        callbacks=[*savers, progress],
         plugins=[AsyncCheckpointIO(WholeCheckpoints())],
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
     )
+    if config.optim.compile:
+        compile_layers(model.trunk)
     training.train()
     with warnings.catch_warnings():
         for message in _EXPECTED:
@@ -140,7 +144,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     bundle = folder / "bundle"
     if not trainer.is_global_zero:
         return bundle  # written by the first device
-    _load_best(training, best)
+    _load_best(training, savers[0])
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
@@ -163,9 +167,9 @@ def plan(config: TrainConfig) -> str:
         ConfigError: The configuration cannot be met; the message names the key.
         DataError: A source cannot be read.
     """
-    model, tokenizer = _initial_model(config)
+    model, tokenizer = configured_model(config)
     estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
-    items, dev, _, leaks, _ = _prepared_rows(config, model, tokenizer)
+    items, dev, _, leaks = prepared_rows(config, row_preparation(config, model, tokenizer))
     budget, devices = config.optim.batch_windows, config.run.devices
     batches = WindowBatches((item.layout for item in items), budget, config.run.seed)
     batches.share(0, devices)
@@ -190,7 +194,8 @@ def _ddp() -> DDPStrategy:
     return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
-def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
+def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
+    """Return the initial model and its tokenizer; ``ConfigError`` if they cannot be made."""
     encoder = config.encoder
     model, tokenizer = initial_model(
         encoder.name,
@@ -211,10 +216,10 @@ def _initial_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     return model, tokenizer
 
 
-def _prepared_rows(
+def row_preparation(
     config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
-) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None, Prepare]:
-    """Return items of train and dev, the record of the data, and the function that made them."""
+) -> partial[list[Item]]:
+    """Return the function that prepares rows for the model, each time anew."""
     window, even = config.window, break_even(model.trunk.config)
     settings = WindowSettings(
         window.size,
@@ -224,22 +229,33 @@ def _prepared_rows(
         window.evidence_sentences,
         window.evidence_for.value,
     )
-    lay_out = partial(
+    return partial(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
     )
+
+
+def prepared_rows(
+    config: TrainConfig, lay_out: partial[list[Item]]
+) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None]:
+    """Return items of train and dev, the record of the data, and what was left out.
+
+    Raises:
+        ConfigError: A source has no rows, or train and dev share a group.
+        DataError: A source cannot be read.
+    """
     taught, used, leaks = load_training_rows(config)
     dev, _ = _load(config.data.dev, config.run.seed)
     _refuse_shared_groups(taught, dev)
-    if config.data.cache is None:
-        return lay_out(taught), lay_out(dev), used, leaks, lay_out
-    cached = partial(
-        prepare_cached,
-        tokenizer=tokenizer,
-        settings=settings,
-        use_evidence=config.data.use_evidence,
-        folder=Path(config.data.cache).expanduser(),
-    )
-    return cached(taught), cached(dev), used, leaks, lay_out
+    if config.data.cache is not None:
+        folder = Path(config.data.cache).expanduser()
+        settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
+        return (
+            prepare_cached(taught, **settings),
+            prepare_cached(dev, **settings),
+            used,
+            leaks,
+        )
+    return lay_out(taught), lay_out(dev), used, leaks
 
 
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:

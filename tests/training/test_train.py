@@ -55,6 +55,11 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     assert adherent == [supported for _, supported in PAIRS]
     assert outputs.relevance.tolist() == pytest.approx([1 / 3] * 4, abs=0.1)
 
+    checkpoints = tmp_path / "checkpoints"
+    saved = {path.stem: torch.load(path, weights_only=True) for path in checkpoints.iterdir()}
+    assert "optimizer_states" in saved["last"] and "optimizer_states" not in saved["best"]
+    assert saved["last"]["state_dict"].keys() == saved["best"]["state_dict"].keys()
+
     logged = log_of(tmp_path)
     totals = [float(line["loss/total"]) for line in logged if line["loss/total"]]
     assert totals[-1] < 0.5 * totals[0]

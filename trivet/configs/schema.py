@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -222,6 +222,7 @@ class OptimConfig:
     batch_windows: int = 16  # windows per batch; an example with more is one batch
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
     checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
+    compile: bool = False  # torch.compile of the encoder's layers
 
     def __post_init__(self) -> None:
         for key in ("encoder_lr", "head_lr", "clip", "epochs", "batch_windows"):
@@ -324,6 +325,13 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
 def dump_config(config: TrainConfig) -> str:
     """Return the whole configuration as YAML."""
     return OmegaConf.to_yaml(OmegaConf.structured(config))
+
+
+def as_plain(config: TrainConfig) -> dict[str, Any]:
+    """Return the whole configuration as dictionaries, lists, strings and numbers."""
+    plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
 
 
 def _find(path: Path) -> Path:

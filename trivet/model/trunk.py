@@ -191,6 +191,13 @@ def checkpoint_layers(trunk: nn.Module) -> None:
             each._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
 
 
+def compile_layers(trunk: nn.Module) -> None:
+    """Compile the encoder's layers in place, once for all layers and lengths of windows."""
+    for module in trunk.modules():
+        if isinstance(module, (GradientCheckpointingLayer, MPNetLayers)):
+            cast(Any, module).compile(dynamic=True)
+
+
 def break_even(config: Any) -> int:
     """Return the window length at which attention costs as much as the dense matmuls.
 

@@ -45,20 +45,29 @@ class WholeCheckpoints(TorchCheckpointIO):
         half.replace(place)
 
 
-def checkpoint_callbacks(folder: Path, minutes: float) -> tuple[ModelCheckpoint, ModelCheckpoint]:
-    """Return callbacks: ``best`` and ``last`` after validation, and ``last`` every few minutes."""
+def checkpoint_callbacks(folder: Path, minutes: float) -> list[ModelCheckpoint]:
+    """Return callbacks: ``best``, weights alone, then ``last`` after validation and by the clock.
+
+    The optimizer's state, twice as large as the weights, is in ``last`` only.
+    """
     plain = partial(ModelCheckpoint, folder, enable_version_counter=False)
-    best = plain(filename="best", monitor="dev/score", mode="max", save_last=True)
-    return best, plain(filename="last", train_time_interval=timedelta(minutes=minutes))
+    checked = partial(plain, save_on_train_epoch_end=False)  # after validation
+    return [
+        checked(filename="best", monitor="dev/score", mode="max", save_weights_only=True),
+        checked(filename="last"),
+        plain(filename="last", train_time_interval=timedelta(minutes=minutes)),
+    ]
 
 
 def newest_whole(folder: Path) -> Path | None:
-    """Return the newest readable checkpoint, or None if there is none; warn of damaged ones.
+    """Return the newest readable ``last`` checkpoint, or None; warn of damaged ones.
 
     Raises:
         ConfigError: There are checkpoints, and none of them can be read.
     """
-    found = sorted(folder.glob("*.ckpt"), key=lambda at: (at.stat().st_mtime_ns, at.name == _LAST))
+    found = sorted(
+        folder.glob("last*.ckpt"), key=lambda at: (at.stat().st_mtime_ns, at.name == _LAST)
+    )
     for path in reversed(found):
         damage = damage_of(path)
         if damage is None:
