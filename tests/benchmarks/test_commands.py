@@ -58,3 +58,9 @@ def test_an_evaluation_and_a_request_cross_few_functions_and_files() -> None:
     assert [title for title, _, _ in found] == list(most)
     for title, functions, files in found:
         assert int(functions) <= most[title][0] and int(files) <= most[title][1], title
+
+
+def test_the_times_of_a_stream_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    importlib.import_module("benchmarks.streaming").main(["--tokens", "300", "--sentences", "3"])
+    rows = capsys.readouterr().out.splitlines()[-2:]
+    assert [row.split(" | ")[1] for row in rows] == ["evidence", "all"]

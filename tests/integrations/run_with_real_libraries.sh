@@ -17,6 +17,7 @@ deepeval|deepeval==4.3.1
 langsmith|langsmith==0.14.17
 langchain|langchain-core==1.7.2
 llama_index|llama-index-core==0.14.25
+openai|openai==3.54.0 httpx==0.28.1
 haystack|haystack-ai==3.4.0
 mlflow|mlflow==3.17.2
 phoenix|arize-phoenix-evals==3.9.4

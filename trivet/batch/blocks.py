@@ -15,9 +15,8 @@ from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
 from trivet.data.logs.column_mapping import LogRow
-from trivet.evaluation.evaluation_job import EvaluationJob
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import prefetch
+from trivet.evaluation.job import EvaluationJob, prefetch
 from trivet.evaluation.preprocessing import count_characters
 from trivet.records import DataError, Evaluation, FailedEvaluation
 

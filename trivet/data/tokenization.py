@@ -263,7 +263,7 @@ def _assemble(
     # The empty arrays are for examples without any context.
     ids, offsets, indices, sentences = [_NONE], [_NONE.reshape(0, 2)], [_NONE], [_NONE]
     context_spans: list[ContextSpan] = []
-    replaced = replace_surrogates(example.question)[1]
+    replaced = replace_surrogates(example.question)[1] + replace_surrogates(example.response)[1]
     for number, (text, passage) in enumerate(zip(example.contexts, passages, strict=True)):
         own = None if given is None else given[number]
         sentence, spans = _assign_sentences(text, passage, own, f"contexts[{number}]")
@@ -274,18 +274,20 @@ def _assemble(
         for span in spans:
             context_spans.append(ContextSpan(number, span.start, span.end))
         replaced += replace_surrogates(text)[1]
-    without = TokenizedExample(
+    response_sentence, response_spans = _assign_sentences(
+        example.response, response, example.response_sentences, "response"
+    )
+    return TokenizedExample(
         question=question,
         context=Segment(np.concatenate(ids), np.concatenate(offsets)),
         context_index=np.concatenate(indices),
         context_sentence=np.concatenate(sentences),
         context_sentence_spans=tuple(context_spans),
-        response=Segment(_NONE, _NONE.reshape(0, 2)),
-        response_sentence=_NONE,
-        response_sentence_spans=(),
+        response=response,
+        response_sentence=response_sentence,
+        response_sentence_spans=response_spans,
         replaced_characters=replaced,
     )
-    return with_response(without, example.response, response, example.response_sentences)
 
 
 def _assign_sentences(

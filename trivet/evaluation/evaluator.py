@@ -24,8 +24,7 @@ from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
-from trivet.evaluation.evaluation_job import EvaluationJob, Reading, check_threshold
-from trivet.evaluation.job import WorkerPool, prefetch
+from trivet.evaluation.job import EvaluationJob, Reading, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import (
@@ -241,7 +240,7 @@ class Evaluator:
             ExampleError: The question or the contexts cannot be evaluated.
             ValueError: ``windows`` is unknown, or ``threshold`` is not in [0, 1].
         """
-        check_threshold(threshold)
+        self.begin([], threshold=threshold)  # refuses a wrong threshold
         example = RagExample(question, as_passages(contexts), "", id)
         reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
 

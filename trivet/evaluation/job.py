@@ -14,14 +14,23 @@ import weakref
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from trivet.backends.backend import Backend
+from trivet.bundle.bundle import Thresholds
 from trivet.data.windows import Layout
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
+from trivet.evaluation.postprocessing import to_evaluation, to_result
+from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
+from trivet.model.aggregate import Outputs
+from trivet.records import Evaluation, FailedEvaluation, RagExample
+
+if TYPE_CHECKING:
+    from trivet.evaluation.evaluator import Evaluator
 
 T = TypeVar("T")
 C = TypeVar("C", bound="_Cancellable")
+Reading: TypeAlias = Callable[[PreprocessedExample, Outputs, Thresholds], T]
 _open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
 _Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 
@@ -80,6 +89,58 @@ class InferenceJob:
         """Drop the calls that have not run."""
         for call in self._calls:
             call.cancel()
+
+
+class EvaluationJob:
+    """Examples that wait for the backend or run; see ``Evaluator.begin``."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+    ) -> None:
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
+        self._evaluator = evaluator
+        self._examples = examples
+        self._threshold = threshold
+        self.preprocessed = evaluator.preprocessor.preprocess(
+            [each for each in examples if not isinstance(each, FailedEvaluation)],
+            allow_empty_contexts=allow_empty_contexts,
+        )
+        self._inference = InferenceJob(
+            [each.layout for each in self.preprocessed if isinstance(each, PreprocessedExample)],
+            evaluator.backend,
+            evaluator._pool,
+            evaluator.pad,
+            evaluator.limits,
+        )
+
+    def only(self, reading: Reading[T]) -> T:
+        """Wait; return the outcome of the only example, or raise its error."""
+        (outcome,) = self.outcomes(reading)
+        if isinstance(outcome, Refusal):
+            raise outcome
+        return outcome
+
+    def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
+        """Wait; return the outcome of each example that is no failure from the start."""
+        answers = self._inference.wait()
+        return self._evaluator.postprocess(self.preprocessed, answers, reading, self._threshold)
+
+    def results(self) -> list[Evaluation | FailedEvaluation]:
+        """Wait; return one result for each example, in order, also for failures."""
+        outcomes = iter(self.outcomes(to_evaluation))
+        return [
+            each if isinstance(each, FailedEvaluation) else to_result(next(outcomes), each.id)
+            for each in self._examples
+        ]
+
+    def cancel(self) -> None:
+        """Drop the calls that have not run; there are no results then."""
+        self._inference.cancel()
 
 
 class WorkerPool:
