@@ -48,6 +48,13 @@ def test_every_unsupported_span_is_in_brackets(judge: Evaluator) -> None:
     assert "\x1b[1;31m" in printed(render_verdict(response, ["x"], verdict), colours=True)
 
 
+def test_an_unsupported_sentence_is_followed_by_its_nearest_source() -> None:
+    row = make_row(contexts=("It is red.", "The mill was built of stone in 1817."))
+    lines = printed(read_evaluation(row.verdict or {}), width=120).splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith("unsupported "))
+    assert lines[place + 1] == "    nearest [1] The mill was built of stone in 1817."
+
+
 def test_without_a_response_there_are_dashes(judge: Evaluator) -> None:
     verdict = judge.evaluate("What?", ["The mill."], "")
     assert printed(render_verdict("", ["The mill."], verdict)).split()[:2] == ["faithfulness", "-"]

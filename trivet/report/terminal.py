@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from trivet.records import DataError, Evaluation
 from trivet.report.answer import evaluation_notes, rebuilt_texts
+from trivet.report.sources import find_sources
 
 _UNSUPPORTED = "bold red"
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
@@ -44,14 +45,7 @@ def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) 
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
         parts += [Text(), _marked(response, verdict), Text(), _sentences(verdict)]
-    parts += [
-        Text.assemble(
-            "unsupported ",
-            (visible(span.text), _UNSUPPORTED),
-            f"  characters {span.start} to {span.end}, probability {span.probability:.2f}",
-        )
-        for span in verdict.unsupported
-    ]
+    parts += _unsupported(verdict)
     if verdict.contexts:
         parts += [Text(), _contexts(contexts, verdict)]
     parts += [Text(note, style="yellow") for note in evaluation_notes(verdict)]
@@ -104,6 +98,19 @@ def _marked(response: str, verdict: Evaluation) -> Text:
         marked.append(f"[{visible(response[span.start : span.end])}]", style=_UNSUPPORTED)
         end = span.end
     return marked.append(visible(response[end:]))
+
+
+def _unsupported(verdict: Evaluation) -> Iterator[Text]:
+    """Yield the unsupported spans, each sentence's followed by its nearest sources."""
+    spans = list(verdict.unsupported)
+    for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
+        own = [span for span in spans if sentence.start <= span.start < sentence.end]
+        for span in own:
+            place = f"  characters {span.start} to {span.end}, probability {span.probability:.2f}"
+            yield Text.assemble("unsupported ", (visible(span.text), _UNSUPPORTED), place)
+        for one in sources if own else ():
+            text = verdict.contexts[one.context].sentences[one.sentence].text
+            yield Text(f"    nearest [{one.context}] ").append_text(_shortened(text))
 
 
 def _sentences(verdict: Evaluation) -> Table:
