@@ -69,7 +69,9 @@ def evaluate(
     format: Annotated[  # noqa: A002 (the option's name)
         Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx", TraceFormat] | None,
         typer.Option(
-            help="Format of FILE, by default its suffix; or the tool whose spans it holds."
+            metavar="FORMAT",
+            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; or "
+            "the tool of its spans: otel, openinference, phoenix, langfuse, langsmith.",
         ),
     ] = None,
     encoding: Annotated[
