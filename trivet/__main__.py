@@ -6,6 +6,7 @@ Results go to stdout or files, progress and errors to stderr.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -59,6 +60,8 @@ app.add_typer(export)
 def main() -> None:
     """Run the command line; report expected errors in one line and with an exit code."""
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
+    # The hub's library would print each of its attempts before the one sentence that says it all.
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     try:
         app(prog_name="trivet")
     except BundleError as error:

@@ -91,15 +91,15 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
     model, tokenizer = configured_model(config)
     refuse_too_large(config, model)
+    seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
+    training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder)
+    if newest is not None:
+        refuse_another_architecture(newest, training.architecture(), training.state_dict())
     lay_out = row_preparation(config, model, tokenizer)
     items, dev, used, leaks = prepared_rows(config, lay_out)
     choosing = threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
-    seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
-    training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder)
-    if newest is not None:
-        refuse_another_architecture(newest, training.architecture(), training.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
 

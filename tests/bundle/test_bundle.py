@@ -14,6 +14,7 @@ import transformers
 
 from tests.conftest import bundle_info
 from tests.judges import write_model
+from trivet.bundle import bundle as bundle_module
 from trivet.bundle.bundle import (
     EMBEDDED_BUNDLE,
     BundleInfo,
@@ -26,7 +27,7 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.manifest import check_name, write_manifest
+from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
 from trivet.bundle.model_card import render_card
 from trivet.bundle.schema import INPUTS, parse_info
 from trivet.bundle.weights import load_rag_model
@@ -246,6 +247,34 @@ def test_a_new_bundle_leaves_nothing_of_the_old(
     assert not bundle.has("model.onnx") and not bundle.has("curve.json")
     with pytest.raises(BundleError, match=r"no model\.onnx; the bundle holds README\.md"):
         bundle.path("model.onnx")
+
+
+@pytest.mark.parametrize("write", ["new", "add"])
+def test_a_write_that_fails_or_is_killed_leaves_the_bundle_as_it_was(
+    folder: Path, info: BundleInfo, model: RagModel, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*_: object) -> str:
+        raise OSError("No space left on device")
+
+    def write_again() -> None:
+        if write == "new":
+            write_model(folder, info, "{}", model)
+        else:
+            add_files(folder, {"model.onnx": b"graph"}, without={"self_test.json"})
+
+    monkeypatch.setattr(bundle_module, "render_card", fail)  # the last but one of the files
+    with pytest.raises(OSError, match="No space left"):
+        write_again()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    monkeypatch.undo()
+    # A killed process cannot clean up.
+    (folder / PARTIAL_NAME).mkdir()
+    (folder / PARTIAL_NAME / "model.onnx").write_bytes(b"half a gra")
+    assert not read_bundle(folder).has("model.onnx")
+    write_again()
+    assert not (folder / PARTIAL_NAME).exists()
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, info: BundleInfo) -> None:

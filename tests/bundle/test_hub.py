@@ -193,6 +193,30 @@ def test_a_published_repository_is_the_bundle_in_one_commit(
     assert 'trivet.Evaluator("mill/judge")' in card
 
 
+@pytest.mark.parametrize("name", ["judge", "mill/judge@v2", "mill/judge/v2", "../judge"])
+def test_a_name_that_no_repository_has_is_refused(tiny_bundle: Path, name: str) -> None:
+    with pytest.raises(BundleError, match=f"^{name}: a repository on the hub is named org/name"):
+        publish(tiny_bundle, name)
+
+
+def test_a_hub_that_cannot_be_reached_is_one_sentence(
+    tiny_bundle: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreachable(Exception):
+        """The errors of the HTTP client are no OSError."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise Unreachable("Name or service not known\nsecond line")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", fail)
+    message = "^mill/judge: the hub cannot be used: Name or service not known$"
+    with pytest.raises(BundleError, match=message):
+        publish(tiny_bundle, "mill/judge")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
+    with pytest.raises(BundleError, match=message):
+        read_bundle("mill/judge")
+
+
 def test_what_the_hub_may_not_hold_is_not_published(tmp_path: Path, tiny_bundle: Path) -> None:
     folder = shutil.copytree(tiny_bundle, tmp_path / "bundle")
     add_files(folder, {"model.openvino.xml": b"<net/>"})

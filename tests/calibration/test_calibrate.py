@@ -315,7 +315,7 @@ def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_pa
     config = TrainConfig()
     config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
     config.window.size = 64
-    made = provenance(config, [], "trivet train", 1)
+    made = provenance(config, [], None, "trivet train", 1)
     thresholds = Thresholds(0.5, 0.5)
     write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
     assert not overlaps(tmp_path / "further")

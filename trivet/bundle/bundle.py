@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
+    PARTIAL_NAME,
+    FileRecord,
     Manifest,
     check_manifest,
     check_name,
@@ -177,10 +179,10 @@ def write_bundle(
     encoder_config: Mapping[str, Any] | None = None,
     extra: Mapping[str, bytes | Path] | None = None,
 ) -> None:
-    """Write a bundle; the model card and the manifest come last.
+    """Write a bundle in place of an older one, of which nothing remains.
 
-    All files of an older bundle in ``folder`` are removed. The remains of an interrupted run
-    have no manifest and cannot be loaded.
+    Everything is written beside the older files before the first of them is replaced, so an
+    interrupted call leaves the folder as it was.
 
     Args:
         folder: Folder to write, created if needed.
@@ -205,8 +207,8 @@ def write_bundle(
         files[WEIGHTS_NAME] = save(state)
         files[ENCODER_NAME] = (json.dumps(encoder_config, indent=2) + "\n").encode()
     files.update(extra or {})
-    _clear(folder)
-    _fill(folder, info, files)
+    check_folder(folder)
+    _replace(folder, info, files, {})
 
 
 def add_files(
@@ -215,20 +217,18 @@ def add_files(
     info: BundleInfo | None = None,
     without: Set[str] = frozenset(),
 ) -> None:
-    """Add, replace or remove files of a bundle, then rewrite its card and manifest.
+    """Add, replace or remove files of a bundle, and rewrite its card and manifest.
 
-    ``info`` replaces ``bundle.json``; files named in ``without`` are removed if present.
+    ``info`` replaces ``bundle.json``; files named in ``without`` are removed if present. An
+    interrupted call leaves the bundle as it was.
 
     Raises:
         BundleError: The bundle is damaged or read only, or a name is refused.
     """
     bundle = read_bundle(folder)
     bundle.check_writable()
-    folder = bundle.folder
-    (folder / MANIFEST_NAME).unlink()
-    for name in without & bundle.manifest.files.keys():
-        (folder / name).unlink()
-    _fill(folder, info or bundle.info, files)
+    kept = {name: one for name, one in bundle.manifest.files.items() if name not in without}
+    _replace(bundle.folder, info or bundle.info, files, kept)
 
 
 def read_bundle(name: str | os.PathLike[str]) -> Bundle:
@@ -271,7 +271,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         BundleError: It holds files that belong to no bundle.
     """
-    own = _OWN_NAMES | _listed_in(folder / MANIFEST_NAME)
+    own = _OWN_NAMES | _listed_in(folder / MANIFEST_NAME) | {PARTIAL_NAME}
     present = folder.iterdir() if folder.exists() else ()
     others = sorted(path.name for path in present if path.name not in own)
     if others:
@@ -279,15 +279,6 @@ def check_folder(folder: Path) -> None:
             f"{folder}: holds {', '.join(others[:5])}, which is not part of a bundle; "
             "give an empty or a new folder"
         )
-
-
-def _clear(folder: Path) -> None:
-    """Empty ``folder`` for a new bundle, manifest first; refuse files of other origin."""
-    check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MANIFEST_NAME).unlink(missing_ok=True)
-    for path in folder.iterdir():
-        path.unlink()
 
 
 def _listed_in(manifest: Path) -> frozenset[str]:
@@ -298,15 +289,33 @@ def _listed_in(manifest: Path) -> frozenset[str]:
         return frozenset()
 
 
-def _fill(folder: Path, info: BundleInfo, files: Mapping[str, bytes | Path]) -> None:
-    """Write ``files``, ``bundle.json``, the card, and then the manifest."""
+def _replace(
+    folder: Path,
+    info: BundleInfo,
+    files: Mapping[str, bytes | Path],
+    kept: Mapping[str, FileRecord],
+) -> None:
+    """Replace a bundle by new files, ``bundle.json``, the card and the files kept of it."""
     for name in files:
         check_name(name)
-    for name, content in files.items():
-        if isinstance(content, bytes):
-            (folder / name).write_bytes(content)
-        elif content.resolve() != (folder / name).resolve():
-            shutil.copyfile(content, folder / name)
-    (folder / INFO_NAME).write_text(info.to_json(), encoding="utf-8")
-    (folder / CARD_NAME).write_text(render_card(info), encoding="utf-8")
-    write_manifest(folder)
+    partial = folder / PARTIAL_NAME
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        for name, content in files.items():
+            if isinstance(content, bytes):
+                (partial / name).write_bytes(content)
+            else:
+                shutil.copyfile(content, partial / name)
+        (partial / INFO_NAME).write_text(info.to_json(), encoding="utf-8")
+        (partial / CARD_NAME).write_text(render_card(info), encoding="utf-8")
+        write_manifest(partial, kept)
+        new = {path.name for path in partial.iterdir()}
+        for name in sorted(new, key=lambda each: (each == MANIFEST_NAME, each)):
+            if name == MANIFEST_NAME:  # last, after the old files are gone
+                for old in folder.iterdir():
+                    if old.name not in (*new, *kept, PARTIAL_NAME):
+                        old.unlink()
+            (partial / name).replace(folder / name)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

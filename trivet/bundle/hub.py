@@ -19,7 +19,7 @@ from trivet.records import BundleError
 EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
 BASE_PACKAGE = "trivet_base"
 
-_HUB_NAME = re.compile(
+HUB_NAME = re.compile(
     r"(?!.*\.\.)([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?", re.ASCII
 )
 _HUB_SUFFIXES = frozenset({".json", ".md", ".txt", ".safetensors", ".onnx", ""})
@@ -53,7 +53,7 @@ def locate(name: str | os.PathLike[str]) -> Located:
         return Located(EMBEDDED_BUNDLE, None, True)
     if text == "base" and not folder.exists():
         return Located(_base_folder(), None, True)
-    if not folder.exists() and (found := _HUB_NAME.fullmatch(text)):
+    if not folder.exists() and (found := HUB_NAME.fullmatch(text)):
         folder = _download(text, found[1], found[2])
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
         return Located(folder, folder.name, True)  # the layout of the hub's cache
@@ -132,8 +132,8 @@ def _download(name: str, repository: str, revision: str | None) -> Path:
         check_hub_files(name, manifest)
         files = [MANIFEST_NAME, *manifest.files]
         hub.snapshot_download(repository, revision=folder.name, allow_patterns=files)
-    except (OSError, ValueError, RuntimeError) as error:
-        if isinstance(error, BundleError):
-            raise
+    except BundleError:
+        raise
+    except Exception as error:  # the library passes on errors of its HTTP client
         raise explain_hub_error(name, error) from error
     return folder

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,6 +18,8 @@ from trivet.records import BundleError
 
 MANIFEST_NAME = "MANIFEST.json"
 MANIFEST_SCHEMA = 1
+PARTIAL_NAME = ".partial"
+"""Folder in a bundle with the files of an unfinished write; nothing reads it."""
 
 # Flat names: no separator and no leading dot, so no path leads out of the folder.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
@@ -63,8 +66,8 @@ def check_name(name: str) -> None:
         )
 
 
-def write_manifest(folder: Path) -> None:
-    """Write ``MANIFEST.json`` for all files of ``folder``.
+def write_manifest(folder: Path, others: Mapping[str, FileRecord] | None = None) -> None:
+    """Write ``MANIFEST.json`` for all files of ``folder``, and for others that will join them.
 
     Raises:
         BundleError: The folder holds something that a bundle must not hold.
@@ -72,9 +75,8 @@ def write_manifest(folder: Path) -> None:
     names = _names_in(folder)
     for name in names:
         check_name(name)
-    manifest = Manifest(
-        schema_version=MANIFEST_SCHEMA, files={name: _record(folder / name) for name in names}
-    )
+    files = {**(others or {}), **{name: _record(folder / name) for name in names}}
+    manifest = Manifest(schema_version=MANIFEST_SCHEMA, files=dict(sorted(files.items())))
     text = manifest.model_dump_json(indent=2) + "\n"
     (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
 
@@ -160,6 +162,8 @@ def _names_in(folder: Path) -> list[str]:
     """Return the sorted names in ``folder`` except the manifest; refuse all but regular files."""
     names = []
     for path in folder.iterdir():
+        if path.name == PARTIAL_NAME:
+            continue
         if not stat.S_ISREG(path.lstat().st_mode):
             raise BundleError(
                 f"{path}: not a regular file; a bundle holds no folders and no symbolic links"

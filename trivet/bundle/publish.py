@@ -6,9 +6,10 @@ import hashlib
 import os
 
 from trivet.bundle.bundle import CARD_NAME, read_bundle
-from trivet.bundle.hub import check_hub_files, explain_hub_error, import_hub
+from trivet.bundle.hub import HUB_NAME, check_hub_files, explain_hub_error, import_hub
 from trivet.bundle.manifest import MANIFEST_NAME, FileRecord
 from trivet.bundle.model_card import render_card
+from trivet.records import BundleError
 
 _KEPT = frozenset({".gitattributes"})
 _LICENCES = frozenset({"apache-2.0", "mit"})  # names that the hub knows; all others are "other"
@@ -26,9 +27,12 @@ def publish(bundle: str | os.PathLike[str], repository: str, private: bool = Fal
         private: Whether a new repository is private.
 
     Raises:
-        BundleError: The bundle is refused or holds files that the hub's bundles may not, or the
-            hub cannot be reached or refuses.
+        BundleError: The bundle is refused or holds files that the hub's bundles may not, the name
+            is no name of the hub, or the hub cannot be reached or refuses.
     """
+    name = HUB_NAME.fullmatch(repository)
+    if name is None or name[2] is not None:
+        raise BundleError(f"{repository}: a repository on the hub is named org/name")
     found = read_bundle(bundle)
     check_hub_files(str(bundle), found.manifest)
     hub = import_hub(repository)
@@ -56,5 +60,5 @@ def publish(bundle: str | os.PathLike[str], repository: str, private: bool = Fal
         changes += [hub.CommitOperationDelete(name) for name in sorted(old)]
         message = f"{found.info.name}, written by trivet {found.info.package_version}"
         return str(api.create_commit(repository, changes, commit_message=message).oid)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # the library passes on errors of its HTTP client
         raise explain_hub_error(repository, error) from error

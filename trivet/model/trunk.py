@@ -79,7 +79,8 @@ class Trunk(nn.Module):
                 **_without_pooler(config.model_type),
             )
         except (OSError, ValueError) as error:
-            raise ConfigError(f"encoder.name: cannot load {name_or_path!r}: {error}") from error
+            said = str(error).strip().partition("\n")[0]  # the library goes on with advice
+            raise ConfigError(f"encoder.name: cannot load {name_or_path!r}: {said}") from error
         # The library fills missing tensors with random numbers; the pooler is not used.
         missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
         if missing:

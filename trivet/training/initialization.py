@@ -108,7 +108,8 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
             name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
     except (OSError, ValueError) as error:
-        raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {error}") from error
+        said = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {said}") from error
     state: dict[str, Tensor] = checkpoint.state_dict()
     for tensor in loading["missing_keys"]:  # the library fills them with random numbers
         state.pop(tensor, None)
