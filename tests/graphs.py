@@ -69,7 +69,7 @@ def shared_graphs() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "inference_model", find)
-        patch.setattr(export, "trace", lambda graph, *_: graph)
+        patch.setattr(export, "trace", lambda graph, *_, **__: graph)
         yield
 
 

@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -43,13 +44,15 @@ def ablate(
 
     Args:
         grid: Grid.
-        jobs: Number of parallel runs; above one, each is a process that logs to ``run.log``.
+        jobs: Largest number of parallel runs. Above one, or with several devices a run, each is a
+            process that logs to ``run.log`` and has its own GPUs, ``run.devices`` of those that are
+            visible; runs wait for free ones.
         replace_changed: Whether to remove and repeat runs of another configuration.
         command: Command line, recorded in every bundle.
 
     Raises:
-        ConfigError: Runs were begun with another configuration (the message names all), or test
-            rows have groups that a run is trained on.
+        ConfigError: Runs were begun with another configuration (the message names all), test rows
+            have groups that a run is trained on, or a run needs more GPUs than are visible.
         DataError: A source cannot be read.
     """
     left = _unfinished(grid, replace_changed)
@@ -58,7 +61,7 @@ def ablate(
         return []
     rows = load_rows(grid.test)
     _refuse_taught_groups(left, rows)
-    if jobs > 1 and len(left) > 1:
+    if (jobs > 1 and len(left) > 1) or any(run.config.run.devices > 1 for run in left):
         return list(_in_processes(grid, left, jobs, command))
     return list(_one_by_one(grid, left, rows, command))
 
@@ -113,14 +116,30 @@ def _one_by_one(grid: Grid, runs: Sequence[Run], rows: Rows, command: str) -> It
 
 
 def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> Iterator[Failure]:
-    """Run each in a new process, at most ``jobs`` at a time."""
+    """Run each in a new process with GPUs of its own, at most ``jobs`` at a time."""
     context = multiprocessing.get_context("spawn")  # CUDA and thread pools do not survive a fork
+    free, needed = visible_gpus(), {run.name: _gpus_needed(run) for run in runs}
+    for name, count in needed.items():
+        if free and count > len(free):
+            raise ConfigError(
+                f"{name}: run.devices ({count}) exceeds the {len(free)} visible GPUs; lower it, or "
+                "set run.accelerator=cpu"
+            )
+    if free and jobs * max(needed.values()) > len(free):
+        logger.warning("%d GPUs are visible: runs of %d jobs wait for free ones", len(free), jobs)
+    limited = bool(free)
     waiting, going = list(runs), dict[int, tuple[SpawnProcess, Run]]()
+    held: dict[str, list[str]] = {}
     try:
         while waiting or going:
             while waiting and len(going) < jobs:
+                count = needed[waiting[0].name] if limited else 0
+                if count > len(free):
+                    break
                 run = waiting.pop(0)
-                arguments = (run, grid.test, grid.keep_checkpoints, jobs, command)
+                held[run.name], free = free[:count], free[count:]
+                gpus = held[run.name] if limited else None
+                arguments = (run, grid.test, grid.keep_checkpoints, jobs, command, gpus)
                 process = context.Process(target=_work, args=arguments, name=run.name)
                 process.start()
                 logger.info("%s: process %d", run.name, process.pid)
@@ -129,19 +148,49 @@ def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> I
                 assert isinstance(sentinel, int)
                 process, run = going.pop(sentinel)
                 process.join()
+                free += held.pop(run.name)
                 if process.exitcode != 0:
                     reason = f"its process ended with {process.exitcode}; see {run.folder / LOG}"
                     logger.error("%s failed: %s", run.name, reason)
                     yield Failure(run, reason)
     finally:
         for process, _ in going.values():
-            process.terminate()
+            _end_group(process)
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that CUDA shows, as CUDA_VISIBLE_DEVICES names them; none without a GPU."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]
+
+
+def _gpus_needed(run: Run) -> int:
+    return 0 if run.config.run.accelerator == "cpu" else run.config.run.devices
+
+
+def _end_group(process: SpawnProcess) -> None:
+    """End a run's process and those it started, such as training on further devices."""
+    assert process.pid is not None
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+    except (AttributeError, ProcessLookupError):  # Windows, or it leads no group yet
+        process.terminate()
 
 
 def _work(
-    run: Run, tests: tuple[MeasuredRows, ...], keep_checkpoints: bool, jobs: int, command: str
+    run: Run,
+    tests: tuple[MeasuredRows, ...],
+    keep_checkpoints: bool,
+    jobs: int,
+    command: str,
+    gpus: list[str] | None = None,
 ) -> None:
-    """Finish one run in this process, with its output in its log."""
+    """Finish one run in this process on its GPUs (None: all), with its output in its log."""
+    if hasattr(os, "setpgrp"):  # whatever training starts ends with it
+        os.setpgrp()
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     run.folder.mkdir(parents=True, exist_ok=True)
     log = os.open(run.folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -164,4 +213,6 @@ def _end_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        if hasattr(os, "killpg"):
+            os.killpg(os.getpgrp(), signal.SIGKILL)
         os._exit(1)

@@ -59,7 +59,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.architecture import HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
-from trivet.records import DataError, LabelledExample, Labels
+from trivet.records import BundleError, DataError, LabelledExample, Labels
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +129,12 @@ def calibrate(
     """
     choices = choices or Choices()
     bundle = read_bundle(folder)
+    missing = [name for name in choices.heads if name not in bundle.info.heads]
+    if missing:
+        raise BundleError(
+            f"{folder}: has no {' and no '.join(missing)} head to calibrate, only "
+            f"{', '.join(bundle.info.heads)}"
+        )
     if out is None:
         bundle.check_writable()
     else:
@@ -143,15 +149,17 @@ def calibrate(
     with torch.autocast(device, torch.bfloat16, trained.get("precision") == "bf16"):
         logits = read_heads(model, items, tokenizer.special.pad, call_windows)
 
-    old = {name: _map_in(model, name) for name in HEADS}
+    old = {name: _map_in(model, name) for name in logits}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
     maps = old | fitted
-    before, after = (
-        list(dev_scores(items, logits["support"], found["support"])) for found in (old, maps)
-    )
-    chosen = choose_or_keep(
-        bundle.info.thresholds, before, after, choices.thresholds_from, choices.rule
-    )
+    chosen = ChosenThresholds(None)
+    if bundle.info.thresholds is not None:
+        before, after = (
+            list(dev_scores(items, logits["support"], found["support"])) for found in (old, maps)
+        )
+        chosen = choose_or_keep(
+            bundle.info.thresholds, before, after, choices.thresholds_from, choices.rule
+        )
 
     for name, found in fitted.items():
         _put(model, name, found)
@@ -190,6 +198,8 @@ def choose_thresholds(
         ]
     info = evaluator.bundle.info
     old, rule = info.thresholds, choices.rule
+    if old is None:
+        raise BundleError(f"{folder}: has no support head, which thresholds are for")
     chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule)
     if chosen.thresholds != old:
         kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
@@ -242,7 +252,7 @@ def _fit_heads(
     masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
     fitted: dict[HeadName, Map] = {}
     reports: list[HeadReport] = []
-    for name in choices.heads or HEADS:
+    for name in choices.heads or logits:
         head = logits[name]
 
         def fit_rows(rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head) -> Map:

@@ -54,10 +54,9 @@ from trivet.exporting.graph import ATTENTION_OPSET, OPSET, save_graph, trace
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed
-from trivet.model.aggregate import Outputs
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
-from trivet.model.rag_model import RagModel, as_tensors
+from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
@@ -173,7 +172,8 @@ def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> di
     paths = {}
     for name in ("fp32", "int8", *extra):
         kind = _KINDS[name]
-        graph = trace(inference_model(model, window, kind.form), vocab, kind.opset)
+        inference = inference_model(model, window, kind.form)
+        graph = trace(inference, vocab, kind.opset, heads=list(model.heads))
         paths[name] = folder / kind.file
         written = save_graph(quantize(graph) if kind.precision == "int8" else graph, paths[name])
         logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)
@@ -213,7 +213,7 @@ def _torch_run(model: RagModel) -> Run:
     def run(windows: Windows) -> Mapping[str, np.ndarray[Any, Any]]:
         with torch.inference_mode():
             outputs = model(*as_tensors(windows))
-        return {name: tensor.numpy() for name, tensor in outputs._asdict().items()}
+        return to_numpy(outputs).present()
 
     return run
 
@@ -230,9 +230,9 @@ def _onnx_run(path: Path, threads: int | None) -> Run:
     session = onnxruntime.InferenceSession(
         str(graph), sess_options=options, providers=["CPUExecutionProvider"]
     )
+    names = [node.name for node in session.get_outputs()]
 
     def run(windows: Windows) -> Mapping[str, np.ndarray[Any, Any]]:
-        answer = session.run(list(Outputs._fields), windows._asdict())
-        return dict(zip(Outputs._fields, answer, strict=True))
+        return dict(zip(names, session.run(names, windows._asdict()), strict=True))
 
     return run

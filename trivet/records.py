@@ -179,18 +179,18 @@ class TokenVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ContextSentence:
-    """A sentence of a context; ``utilization`` is ``None`` without a response."""
+    """A sentence of a context; without its head, or without response, a score is ``None``."""
 
     start: int
     end: int
     text: str
-    relevance: float
+    relevance: float | None
     utilization: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ContextVerdict:
-    """A context, with the means over its sentences (``None`` without a token)."""
+    """A context, with the means over its sentences (``None`` if they have none)."""
 
     relevance: float | None
     utilization: float | None
@@ -200,6 +200,10 @@ class ContextVerdict:
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """The verdict on one example. Frozen; every number is finite or ``None``, never NaN.
+
+    A bundle may lack heads. Without support, ``faithfulness``, ``supported_share``, ``adherent``
+    and ``threshold`` are ``None`` and there are no sentences; without relevance or utilization,
+    theirs and ``completeness`` are ``None``.
 
     Attributes:
         id: Name of the example.

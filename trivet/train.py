@@ -20,7 +20,14 @@ from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 
 from trivet.bundle.bundle import DataInfo
-from trivet.configs.schema import Faithfulness, Precision, SourceConfig, TrainConfig, dump_config
+from trivet.configs.schema import (
+    Faithfulness,
+    Head,
+    Precision,
+    SourceConfig,
+    TrainConfig,
+    dump_config,
+)
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.datamodule import Item, RagData, prepare
@@ -30,6 +37,8 @@ from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
+from trivet.model.architecture import HEAD_NAMES
+from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even, checkpoint_layers, compile_layers
 from trivet.records import ConfigError, LabelledExample
@@ -47,7 +56,7 @@ from trivet.training.dev_choices import (
     threshold_rows,
 )
 from trivet.training.initialization import initial_model
-from trivet.training.lightning_module import RagTraining
+from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
 from trivet.training.trained_bundle import provenance, training_texts, write_trained
@@ -122,10 +131,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         strategy=_ddp() if config.run.devices > 1 else "auto",
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
-        max_epochs=config.optim.epochs,
-        max_steps=config.optim.max_steps,
+        **_length(config, model, items),
         gradient_clip_val=config.optim.clip,
-        val_check_interval=1.0 / config.run.checks_per_epoch,
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
@@ -148,7 +155,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
-        if config.faithfulness is Faithfulness.best_on_dev:
+        if config.faithfulness is Faithfulness.best_on_dev and "support" in model.heads:
             model.faithfulness = choose_reduction(
                 list(dev_scores(training, dev, tokenizer.special.pad))
             )
@@ -170,23 +177,60 @@ def plan(config: TrainConfig) -> str:
     model, tokenizer = configured_model(config)
     estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
     items, dev, _, leaks = prepared_rows(config, row_preparation(config, model, tokenizer))
-    budget, devices = config.optim.batch_windows, config.run.devices
-    batches = WindowBatches((item.layout for item in items), budget, config.run.seed)
-    batches.share(0, devices)
+    epoch = _epoch_steps(config, items)
     windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
-    steps = len(batches) * config.optim.epochs
-    if config.optim.max_steps > 0:
-        steps = min(steps, config.optim.max_steps)
+    length = _length(config, model, items)
+    steps = epoch * config.optim.epochs if length["max_steps"] < 0 else length["max_steps"]
+    if config.optim.compute_of is None:
+        steps = min(steps, epoch * config.optim.epochs)
     return "\n".join(
         (
             f"parameters: {estimates[True].parameters:,} ({estimates[True].trained:,} trained)",
             f"train: {len(items):,} rows, {windows[0]:,} windows an epoch, before augmentation",
             f"dev: {len(dev):,} rows, {windows[1]:,} windows",
             *([] if leaks is None else [f"left out of train, because of data.test: {leaks}"]),
-            f"steps: {len(batches):,} an epoch, {steps:,} in all",
+            f"steps: {epoch:,} an epoch, {steps:,} in all",
             *describe_memory(config, estimates[False], estimates[True]),
         )
     )
+
+
+def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:
+    layouts, budget = [item.layout for item in items], config.optim.batch_windows
+    batches = WindowBatches(layouts, budget, config.run.seed)
+    batches.share(0, config.run.devices)
+    return len(batches)
+
+
+def _length(config: TrainConfig, model: RagModel, items: Sequence[Item]) -> dict[str, Any]:
+    """Return the trainer's limits and its validations.
+
+    With ``optim.compute_of``, the steps are scaled by the cost of one, and validations with them:
+    the last is at the end.
+    """
+    optim, checks = config.optim, config.run.checks_per_epoch
+    if optim.compute_of is None:
+        limits = {"max_epochs": optim.epochs, "max_steps": optim.max_steps}
+        return {**limits, "val_check_interval": 1.0 / checks}
+    epoch = _epoch_steps(config, items)
+    steps = epoch * optim.epochs
+    if optim.max_steps > 0:
+        steps = min(steps, optim.max_steps)
+    layers, shared = int(model.trunk.config.num_hidden_layers), config.encoder.shared_layers
+    heads = len(trained_heads(model, config.loss))
+    own, other = (
+        step_compute(kind.value, layers, shared, heads)
+        for kind in (config.encoder.trunk, optim.compute_of)
+    )
+    checks = min(checks * optim.epochs, steps)
+    between = max(1, round(steps * other / own / checks))
+    logger.info("%d steps compute as much as %d with another trunk", between * checks, steps)
+    return {
+        "max_epochs": -1,
+        "max_steps": between * checks,
+        "val_check_interval": between,
+        "check_val_every_n_epoch": None,  # counts steps across epochs
+    }
 
 
 def _ddp() -> DDPStrategy:
@@ -209,6 +253,8 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         encoder.exact_match_embedding,
         encoder.split_digits,
         encoder.hidden_dropout,
+        [name for name in HEAD_NAMES if Head(name) in config.heads],
+        encoder.lora_rank,
     )
     model.trunk.check_window(config.window.size)
     if config.optim.checkpoint_layers:

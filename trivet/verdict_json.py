@@ -111,8 +111,8 @@ def _context(record: Mapping[str, Any]) -> ContextVerdict:
 
 
 def _context_sentence(record: Mapping[str, Any]) -> ContextSentence:
-    utilization = _probability_or_none(record, "utilization")
-    return ContextSentence(*_place(record), _probability(record, "relevance"), utilization)
+    scores = (_probability_or_none(record, name) for name in ("relevance", "utilization"))
+    return ContextSentence(*_place(record), *scores)
 
 
 def _place(record: Mapping[str, Any]) -> tuple[int, int, str]:

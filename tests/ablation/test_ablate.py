@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +19,21 @@ from trivet.__main__ import main
 from trivet.ablate import ablate
 from trivet.ablation.grid import Grid, Run, read_grid
 from trivet.ablation.page import write_table
-from trivet.ablation.run import BEGUN, DONE, SCORES, Finished, effective, read_done, state_of
+from trivet.ablation.run import (
+    BEGUN,
+    DONE,
+    SCORES,
+    Finished,
+    effective,
+    finish,
+    mean_cosines,
+    read_done,
+    state_of,
+)
 from trivet.ablation.scores import RowScore, read_scores, write_scores
 from trivet.ablation.table import tabulate
 from trivet.bundle.bundle import read_bundle
+from trivet.configs.schema import load_config
 from trivet.data.labelled.datamodule import Batch
 from trivet.records import ConfigError, DataError
 from trivet.training.lightning_module import RagTraining
@@ -135,6 +147,79 @@ def test_a_process_that_ends_badly_is_named_and_the_others_go_on(
     assert all("ended with 1; see" in failure.reason for failure in failures)
     monkeypatch.setattr(ablate_module, "_work", print)
     assert ablate(grid, jobs=3) == []
+
+
+@pytest.mark.parametrize(
+    ("devices", "jobs", "at_once"),
+    [(1, 2, ["3", "4"]), (1, 9, ["3", "4", "7"]), (2, 2, ["3', '4"])],
+)
+def test_jobs_at_once_have_gpus_of_their_own(
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    devices: int,
+    jobs: int,
+    at_once: list[str],
+) -> None:
+    monkeypatch.setattr(ablate_module, "visible_gpus", lambda: ["3", "4", "7"])
+    monkeypatch.setattr(ablate_module, "_work", print)  # a built-in: processes import no torch
+    grid = make(f"run.devices={devices}", "run.accelerator=auto")
+    assert ablate(grid, jobs=jobs) == []
+    lines = capfd.readouterr().out.splitlines()
+    held = [
+        line.rpartition("trivet ablate ['")[2].removesuffix("']")
+        for run in grid.runs
+        for line in lines
+        if f"cell={run.cell!r}, seed={run.seed}" in line
+    ]
+    assert held[: len(at_once)] == at_once
+    assert [each.count(",") for each in held] == [devices - 1] * 4
+
+
+def test_more_devices_than_gpus_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ablate_module, "visible_gpus", lambda: ["0"])
+    with pytest.raises(ConfigError, match=r"run\.devices \(2\) exceeds the 1 visible GPUs"):
+        ablate(make("run.devices=2", "run.accelerator=auto"))
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_visible_gpus_are_those_that_cuda_names(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert ablate_module.visible_gpus() == ["0", "1"][:count]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,GPU-1")
+    assert ablate_module.visible_gpus() == ["5", "GPU-1"][:count]
+
+
+def test_several_devices_train_by_a_command_of_their_own(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make("run.devices=2").runs[0]
+    begin(run)
+    asked: list[list[str]] = []
+
+    def call(words: list[str], check: bool) -> subprocess.CompletedProcess[bytes]:
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 1)
+
+    monkeypatch.setattr("trivet.ablation.run.subprocess.run", call)
+    with pytest.raises(RuntimeError, match="trivet train ended with 1"):
+        finish(run, ())
+    (words,) = asked
+    assert words[:4] == [sys.executable, "-m", "trivet", "train"] and len(words) == 5
+    assert load_config([Path(words[4])]) == run.config
+
+
+def test_cosines_are_the_means_over_all_tries_of_a_run(tmp_path: Path) -> None:
+    for number, text in enumerate(("step,gradient_cosine/a_b,x\n0,0.5,1\n1,,2\n", "x\n1\n")):
+        folder = tmp_path / "log" / f"version_{number}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.csv").write_text(text, encoding="utf-8")
+    assert mean_cosines(tmp_path) == {"a_b": 0.5}
+    (tmp_path / "log" / "version_1" / "metrics.csv").write_text("gradient_cosine/a_b\n-0.1\n")
+    assert mean_cosines(tmp_path) == {"a_b": pytest.approx(0.2)}
 
 
 def test_a_run_that_fails_leaves_the_others_alone(

@@ -72,7 +72,6 @@ def test_keys_of_the_grid_itself_can_be_given_when_called(tmp_path: Path) -> Non
         ({"cells": {"a": []}, "test": [TEST, TEST]}, "give each entry a name"),
         ({"cells": {"a": []}, "lengths": [9, 3]}, r"lengths \[9, 3\] must rise"),
         ({"cells": {"a": []}, "seed": [1]}, r"mine\.yaml: seed"),
-        ({"cells": {"a": ["run.devices=2"]}}, r"run\.devices must be 1"),
         ({"cells": {"a": ["run.seed=7"]}}, r"run\.seed cannot be set; seeds"),
         ({"cells": {"a": []}, "overrides": ["run.folder=x"]}, r"run\.folder cannot be set"),
         ({"axes": {"granularity": []}}, r"axes\.granularity must hold at least one"),

@@ -73,6 +73,19 @@ def test_a_difference_is_paired_over_rows_and_over_seeds() -> None:
     assert (second.rows_low, second.rows_high) == pytest.approx((0.0, 0.1))
 
 
+def test_a_run_without_a_head_has_no_value_of_its_measures() -> None:
+    every = [scored(0, 0.1, utilization=0.1, utilization_true=0.0), scored(1, 0.3)]
+    lacking = [dataclasses.replace(row, relevance=None) for row in every]
+    runs = runs_of(("plain", 0), ("other", 0))
+    first, second = values_of(compared([every, lacking], "relevance_rmse"), runs, CELLS)
+    assert first.mean == pytest.approx(0.05**0.5) and first.n == 2
+    assert (second.mean, second.difference, second.rows_low) == (None, None, None)
+    first, second = values_of(compared([every, lacking], "utilization_rmse"), runs, CELLS)
+    assert first.mean == second.mean == pytest.approx(0.1)
+    none, some = values_of(compared([lacking, every], "relevance_rmse"), runs, CELLS)
+    assert none.mean is None and some.mean is not None and some.difference is None
+
+
 def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> None:
     # AUROC needs the one document with a hallucination: a third of the resamples lack it.
     def rows(*faithfulness: float) -> list[RowScore]:

@@ -326,7 +326,8 @@ def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> Non
     best_f1 = Choices(heads=("relevance",), rule=Rule(None))
     found = calibrate(bundle, [f"jsonl:{data}"], "all", best_f1)
     chosen = {use.use: use for use in found.chosen.uses}
-    assert chosen["sentence"].threshold == read_bundle(bundle).info.thresholds.sentence
+    stored = read_bundle(bundle).info.thresholds
+    assert stored is not None and chosen["sentence"].threshold == stored.sentence
     out_of_reach = Choices(heads=("relevance",), rule=Rule(None, 1.0))
     kept = read_bundle(bundle).info.thresholds
     found = calibrate(bundle, [f"jsonl:{data}"], "all", out_of_reach)

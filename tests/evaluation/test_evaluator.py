@@ -73,7 +73,7 @@ def test_a_verdict_holds_every_part(judge: Evaluator) -> None:
     assert verdict.adherent is (verdict.faithfulness >= 0.5)
     supported = [sentence.supported for sentence in verdict.sentences]
     assert verdict.supported_share == sum(supported) / 2
-    sentences = [s.relevance for context in verdict.contexts for s in context.sentences]
+    sentences = [s.relevance or 0.0 for context in verdict.contexts for s in context.sentences]
     assert verdict.relevance == pytest.approx(np.mean(sentences), abs=1e-6)
 
 

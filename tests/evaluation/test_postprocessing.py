@@ -138,7 +138,8 @@ def test_a_response_has_one_verdict(
 
 def test_a_threshold_of_the_call_decides_and_is_recorded(embedded: Evaluator) -> None:
     texts = ("How tall is the mill?", ["The mill is 9 metres tall."], "The mill is 9 metres tall.")
-    assert embedded.evaluate(*texts).threshold == embedded.bundle.info.thresholds.sentence
+    own = embedded.bundle.info.thresholds
+    assert own is not None and embedded.evaluate(*texts).threshold == own.sentence
     strict, lax = (embedded.evaluate(*texts, threshold=value) for value in (1.0, 0.0))
     assert (strict.adherent, lax.adherent) == (False, True)
     assert (strict.threshold, lax.threshold) == (1.0, 0.0)

@@ -41,12 +41,15 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     exported = inference_model(model, windows[0].shape[1])
     logits, seen = model.read(*windows), windows[1] > 0
     for other in (again.read(*windows), exported.read(*windows)):  # type: ignore[operator]
-        for one, two in zip(logits, other, strict=True):
-            torch.testing.assert_close(one[seen], two[seen], atol=1e-5, rtol=0)
+        assert other.keys() == logits.keys()
+        for name, one in logits.items():
+            torch.testing.assert_close(one[seen], other[name][seen], atol=1e-5, rtol=0)
     for name, weight in model.named_parameters():
         if ".matches." in name:
             torch.nn.init.zeros_(weight)
-    assert not torch.allclose(model.read(*windows).utilization[seen], logits.utilization[seen])
+    assert not torch.allclose(
+        model.read(*windows)["utilization"][seen], logits["utilization"][seen]
+    )
 
 
 @given(

@@ -116,4 +116,4 @@ def test_a_checkpoint_is_loaded_and_its_responses_are_marked(
     torch.testing.assert_close(other, logits)
     # No word occurs twice here: only the segment differs.
     unmarked = model.read(ids, mask, 0 * segments)
-    assert not torch.allclose(unmarked.support[0], logits.support[0], atol=1e-3)
+    assert not torch.allclose(unmarked["support"][0], logits["support"][0], atol=1e-3)

@@ -30,12 +30,12 @@ def test_no_pattern_turns_to_nan_in_bf16(
     ours = inference_trunk(Trunk(copy.deepcopy(tiny_encoder)), 64, form).to(torch.bfloat16)
     ids, mask, segments = every_pattern()
     with torch.inference_mode():
-        assert torch.isfinite(ours(ids, mask, segments).support).all()
+        assert torch.isfinite(ours(ids, mask, segments)["support"]).all()
         # Short among long: a row of one token, and an empty one, padded to a wide batch.
         for real in (0, 1, 33):
             lengths = torch.tensor([64, real])[:, None]
             wide = (torch.arange(64) < lengths).long()
-            assert torch.isfinite(ours(wide * 7, wide, wide * 0).support).all(), real
+            assert torch.isfinite(ours(wide * 7, wide, wide * 0)["support"]).all(), real
 
 
 @pytest.mark.parametrize("form", ["portable", "attention"])
@@ -46,7 +46,7 @@ def test_every_pattern_is_the_librarys_in_fp32(
     ours = inference_trunk(trunk, POSITIONS, form)
     given = every_pattern()
     with torch.inference_mode():
-        off = (ours(*given).support - trunk(*given).support).abs()
+        off = (ours(*given)["support"] - trunk(*given)["support"]).abs()
     assert off[given[1].bool()].max() < 1e-5
 
 
@@ -54,7 +54,7 @@ def test_what_stands_under_the_mask_is_not_read(tiny_encoder: transformers.PreTr
     ours = inference_trunk(Trunk(tiny_encoder).eval(), POSITIONS)
     ids, mask, segments = every_pattern()
     with torch.inference_mode():
-        clean = ours(ids, mask, segments).support
-        other = ours(ids + 11 * (1 - mask), mask, segments).support
+        clean = ours(ids, mask, segments)["support"]
+        other = ours(ids + 11 * (1 - mask), mask, segments)["support"]
     # The padded rows themselves may answer anything.
     torch.testing.assert_close(clean[mask.bool()], other[mask.bool()], atol=0, rtol=0)

@@ -94,7 +94,7 @@ def test_support_is_the_entailment_of_the_window_that_supports_most(
     windows = collate(layouts, pad=0)
     logits = model.read(*as_tensors(windows[:3]))
     outputs = scores_of(model, windows)
-    entailed = logits.support.softmax(-1)[..., 0].reshape(-1)
+    entailed = logits["support"].softmax(-1)[..., 0].reshape(-1)
     b = 3  # the long context
     at = torch.from_numpy(windows.response_at[b])
     assert at.shape[1] > 1 and (at[0] >= 0).all()
@@ -154,7 +154,7 @@ def test_bf16_is_finite_and_the_heads_stay_fp32(
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         logits = model.read(*tensors[:3])
         outputs = model(*tensors)
-    assert all(tensor.dtype == torch.float32 for tensor in (*logits, *outputs))
+    assert all(tensor.dtype == torch.float32 for tensor in (*logits.values(), *outputs))
     assert all(tensor.isfinite().all() for tensor in outputs)
     torch.testing.assert_close(outputs.relevance, exact.relevance, atol=0.1, rtol=0)
 
@@ -174,7 +174,8 @@ def test_a_window_is_decided_at_its_first_position(model: RagModel, layouts: lis
     by_token = model.read(*ids)
     model.granularity = "example"
     decided = model.read(*ids)
-    for name, one, each in zip(decided._fields, decided, by_token, strict=True):
+    for name, one in decided.items():
+        each = by_token[name]
         assert one.shape == each.shape, name
         torch.testing.assert_close(one, each[:, :1].expand_as(each), msg=name)
         assert (each - one).abs().max() > 1e-3, name

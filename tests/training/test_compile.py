@@ -35,7 +35,9 @@ def test_gradients_are_those_of_layers_that_are_not_compiled(
         inputs = [torch.ones(3, length, dtype=torch.long)] * 3
         for each in (model, compiled):
             each.zero_grad()
-            torch.stack([part.sum() for part in each.train().read(*inputs)]).sum().backward()
+            torch.stack(
+                [part.sum() for part in each.train().read(*inputs).values()]
+            ).sum().backward()
         for one, other in zip(model.parameters(), compiled.parameters(), strict=True):
             torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-4)
 

@@ -41,7 +41,7 @@ def test_the_support_head_reproduces_the_checkpoints_own_logits(nli_checkpoint: 
     mask = (torch.arange(9) < torch.tensor([9, 6, 2])[:, None]).long()
     theirs = reference.eval()(input_ids=ids, attention_mask=mask).logits
     # The checkpoint's order is neutral, entailment, contradiction; ours puts entailment first.
-    ours = model.read(ids, mask, torch.zeros_like(ids)).support[:, 0]
+    ours = model.read(ids, mask, torch.zeros_like(ids))["support"][:, 0]
     torch.testing.assert_close(ours, theirs[:, [1, 0, 2]], atol=1e-5, rtol=1e-5)
     assert ours.std() > 0.1, "equal logits would hide a wrong order"
     assert same_tokenizer(tokenizer, nli_checkpoint / "tokenizer.json")

@@ -16,6 +16,7 @@ from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, RagData, collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
+from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.rag_model import RagModel
 from trivet.records import ConfigError, LabelledExample, Labels, RagExample
 from trivet.training.initialization import initial_model
@@ -129,8 +130,8 @@ def test_each_loss_has_its_weight(
     plain = losses_of(labelled_examples, start, LossConfig(share=1))
     weights = LossConfig(window=2, token=3, verdict=4, relevance=5, utilization=0, share=6)
     weighted = losses_of(labelled_examples, start, weights)
-    factors = {name: (weighted[name] / plain[name]).item() for name in plain}
-    expected = {"window": 2, "token": 3, "verdict": 4, "relevance": 5, "utilization": 0}
+    factors = {name: (weighted[name] / plain[name]).item() for name in weighted}
+    expected = {"window": 2, "token": 3, "verdict": 4, "relevance": 5}  # 0 is not computed
     assert factors == pytest.approx(expected | {"relevance_share": 6, "utilization_share": 6})
 
 
@@ -150,9 +151,41 @@ def test_decisions_by_window_are_taught_by_the_verdict_alone(
     start = initial_model(str(bert_checkpoint), "plain", "weakest_sentence", granularity="example")
     for example in labelled_examples:
         losses = losses_of([example], start)
-        assert losses["window"] == losses["token"] == 0
+        assert losses.keys() == {"verdict", "relevance", "utilization"}
         assert losses["verdict"] > 0, "also where single tokens are known"
     assert losses_of(labelled_examples[:1], start)["relevance"] > 0
+
+
+def test_a_head_of_weight_zero_costs_nothing_and_stays_as_it_is(
+    labelled_examples: tuple[LabelledExample, ...],
+    bert_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, tokenizer = initial_model(
+        str(bert_checkpoint), "plain", "weakest_sentence", trunk="separate"
+    )
+    weights = LossConfig(relevance=0.0, token=0.0)
+    training = RagTraining(model, weights, OptimConfig())
+    batch = collate_items(
+        prepare(labelled_examples, tokenizer, WindowSettings(64)), tokenizer.special.pad
+    )
+    read: list[str] = []
+    trunk = cast(SeparateTrunk, model.trunk)
+    for name in trunk.trunks:
+        trunk.part(name).encoder.register_forward_hook(lambda *_, name=name: read.append(name))
+    monkeypatch.setattr(training, "log", lambda *_, **__: None)
+    monkeypatch.setattr(training, "log_dict", lambda *_, **__: None)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the annotators' scores, which wait for the device, were read")
+
+    monkeypatch.setattr("trivet.training.lightning_module.truths", refuse)
+    training.training_step(batch, 0).backward()
+    assert read == ["support", "utilization"]
+    frozen = [*model.heads["relevance"].parameters(), *trunk.part("relevance").parameters()]
+    assert all(each.grad is None and not each.requires_grad for each in frozen)
+    every = training.losses(batch, *training.predict(batch.windows, batch.is_evidence))
+    assert every.keys() == {"window", "verdict", "utilization"}
 
 
 def test_gradient_cosines_of_heads_that_share_nothing_are_refused(bert_checkpoint: Path) -> None:

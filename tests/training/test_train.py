@@ -51,6 +51,7 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     ]
     with torch.inference_mode():
         outputs = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
+    assert info.thresholds is not None
     adherent = (outputs.faithfulness >= info.thresholds.sentence).tolist()
     assert adherent == [supported for _, supported in PAIRS]
     assert outputs.relevance.tolist() == pytest.approx([1 / 3] * 4, abs=0.1)

@@ -1,7 +1,8 @@
 """Estimates of every measure of every run, from stored row scores.
 
 All runs share the same resamples of source documents, so differences of runs are paired. A row that
-failed in one run is left out of all of them.
+failed in one run is left out of all of them; a run whose model lacks the head of a measure has no
+value of it, and leaves no row out.
 """
 
 from __future__ import annotations
@@ -152,18 +153,25 @@ def _measured(
     found = {}
     for measure in MEASURES:
         known = [{i for i, row in enumerate(rows) if _known(row, measure)} for rows in runs]
-        places: IntArray = np.array(sorted(set.intersection(*known)), dtype=np.int64)
+        common = set.intersection(*(own for own in known if own)) if any(known) else set()
+        places: IntArray = np.array(sorted(common), dtype=np.int64)
         if not len(places):
             continue
-        kept = [[rows[i] for i in places] for rows in runs]
+        kept = [
+            [rows[i] for i in places] if own else [] for rows, own in zip(runs, known, strict=True)
+        ]
+        undefined = Estimate(None, np.full(resamples, np.nan))
         found[measure] = Compared(
             test=test,
             source=source + bucket,
             overall=overall,
             measure=measure,
-            estimates=tuple(draws.estimate(_statistic(rows, measure), places) for rows in kept),
+            estimates=tuple(
+                draws.estimate(_statistic(rows, measure), places) if rows else undefined
+                for rows in kept
+            ),
             n=len(places),
-            positives=_positives(kept[0], measure),
+            positives=_positives(next(rows for rows in kept if rows), measure),
             groups=draws.count(places),
         )
     return found

@@ -129,8 +129,6 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
             config = load_config(base, [*said.overrides, *of_cells, *own_values, *fixed])
         except ConfigError as error:
             raise ConfigError(f"{path}, cell {cell}: {error}") from error
-        if config.run.devices > 1:
-            raise ConfigError(f"{path}, cell {cell}: run.devices must be 1; --jobs runs several")
         config.run.folder = str(folder)  # not parsed: a path may hold any character
         runs.append(Run(cell, seed, folder, config))
     return Grid(

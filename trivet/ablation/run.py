@@ -9,12 +9,18 @@ Files in its folder, besides those of training:
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
 import json
 import logging
+import math
 import shutil
+import statistics
+import subprocess
+import sys
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +33,7 @@ from trivet.bundle.bundle import read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
 from trivet.records import ConfigError, DataError, LabelledExample
 from trivet.train import train
+from trivet.training.lightning_module import COSINE
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +61,8 @@ class Finished:
     inference_windows: int
     inference_device: str
     jobs: int  # number of runs that shared the machine
+    # Mean over the steps that logged one, by pair of heads.
+    gradient_cosines: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
@@ -125,7 +134,7 @@ def finish(
         _write(run.folder / BEGUN, begun)
         resume = any((run.folder / "checkpoints").glob("*.ckpt"))
         logger.info("%s: %s", run.name, "continues from its checkpoint" if resume else "starts")
-        bundle = train(run.config, resume=resume, command=command)
+        bundle = _train(run, resume, command)
         this["ended"] = time.time()
         begun["trained"] = True
         _write(run.folder / BEGUN, begun)
@@ -146,12 +155,49 @@ def finish(
         inference_windows=scored.windows,
         inference_device=scored.device,
         jobs=jobs,
+        gradient_cosines=mean_cosines(run.folder),
     )
     _write(run.folder / DONE, dataclasses.asdict(done))
     if not keep_checkpoints:
         shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
     logger.info("%s: finished after %.0f s of training", run.name, done.training_seconds)
     return done
+
+
+def _train(run: Run, resume: bool, command: str) -> Path:
+    """Train in this process, or for several devices by ``trivet train``.
+
+    Lightning starts the processes of further devices by repeating the command of this one, which
+    would be the whole grid.
+
+    Raises:
+        RuntimeError: ``trivet train`` failed; its output says why.
+    """
+    if run.config.run.devices == 1:
+        return train(run.config, resume=resume, command=command)
+    file = run.folder / "train.yaml"
+    file.write_text(dump_config(run.config), encoding="utf-8")
+    words = [sys.executable, "-m", "trivet", "train", str(file), *(["--resume"] if resume else [])]
+    code = subprocess.run(words, check=False).returncode
+    if code != 0:
+        raise RuntimeError(f"{run.name}: trivet train ended with {code}")
+    return run.folder / "bundle"
+
+
+def mean_cosines(folder: Path) -> dict[str, float]:
+    """Return the mean gradient cosine of each pair of heads over a run's log, all tries together.
+
+    Logged every ``run.gradient_cosine_steps``; empty without.
+    """
+    logged: dict[str, list[float]] = defaultdict(list)
+    for file in sorted((folder / "log").rglob("metrics.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                for name, value in row.items():
+                    if name.startswith(COSINE) and value:
+                        logged[name.removeprefix(COSINE)].append(float(value))
+    found = {pair: statistics.fmean(values) for pair, values in sorted(logged.items())}
+    return {pair: mean for pair, mean in found.items() if math.isfinite(mean)}
 
 
 def effective(config: TrainConfig) -> str:

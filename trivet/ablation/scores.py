@@ -29,7 +29,7 @@ from trivet.measures.lengths import count_tokens
 from trivet.measures.predictions import marked_characters, marked_sentences, touched_sentences
 from trivet.measures.samples import true_score
 from trivet.model.aggregate import Outputs
-from trivet.model.rag_model import RagModel, as_tensors
+from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.records import (
     BackendError,
     ConfigError,
@@ -109,7 +109,7 @@ class WeightsBackend:
             with torch.inference_mode():
                 tensors = [tensor.to(self._device) for tensor in as_tensors(windows)]
                 outputs = self._model(*tensors)
-            answer = Outputs(*(value.float().cpu().numpy() for value in outputs))
+            answer = to_numpy(outputs)
         except RuntimeError as error:
             raise BackendError(f"{self.name} failed: {error}") from error
         self.seconds += time.perf_counter() - start

@@ -7,13 +7,12 @@ from collections.abc import Set
 from typing import Protocol, runtime_checkable
 
 from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import Outputs, heads_of, output_names, unread_inputs
+from trivet.model.architecture import HEAD_NAMES
 from trivet.records import BundleError
 
 # A core is fastest with one window of 512 at a time.
 POSITIONS = 512
-# The optimizer of a graph may drop an input that encoders without token types never read.
-_OPTIONAL = frozenset({"segment_ids"})
 
 
 class Backend(Protocol):
@@ -101,12 +100,17 @@ def threads_per_worker(threads: int | None, workers: int) -> int:
 def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
     """Refuse a model whose inputs and outputs are not ``Windows`` and ``Outputs``.
 
+    It may have any of the heads, and may lack an input that none of them reads.
+
     Raises:
         BundleError: An input or output is missing or unknown.
     """
+    heads = heads_of(outputs) or HEAD_NAMES
+    # The optimizer of a graph may drop an input that is not read; some encoders have no segments.
+    optional = unread_inputs(heads) | {"segment_ids"}
     ends = (
-        ("inputs", inputs, frozenset(Windows._fields), _OPTIONAL),
-        ("outputs", outputs, frozenset(Outputs._fields), frozenset[str]()),
+        ("inputs", inputs, frozenset(Windows._fields), optional),
+        ("outputs", outputs, frozenset(output_names(heads)), frozenset[str]()),
     )
     for end, given, wanted, optional in ends:
         missing, unknown = sorted(wanted - given - optional), sorted(given - wanted)

@@ -46,7 +46,7 @@ def check_self_test(
             answers.append(backend.run_all_threads(windows))
     except BackendError as error:
         raise BundleError(f"{file}: the self-test does not run: {error}") from error
-    worst = max(test.check(file, answer._asdict(), precision) for answer in answers)
+    worst = max(test.check(file, answer.present(), precision) for answer in answers)
     logger.info("%s loaded from %s, self-test within %.2g", backend.name, bundle.folder, worst)
 
 

@@ -59,15 +59,9 @@ def load_backend(
         device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if the backend can use one.
 
     Raises:
-        BundleError: A file is missing or refused, lacks a head, or fails the self-test.
+        BundleError: A file is missing or refused, or fails the self-test.
         BackendError: A library or the device is missing, or no engine was built on this machine.
     """
-    missing = sorted({"support", "relevance", "utilization"} - set(bundle.info.heads))
-    if missing:
-        raise BundleError(
-            f"{bundle.folder}: bundle.json names no {', '.join(missing)} head; a verdict needs all "
-            "three"
-        )
     backend = backend or choose_backend(bundle, precision, device)
     if backend == "torch":
         try:

@@ -13,7 +13,7 @@ from trivet.backends.backend import check_ends, cores, threads_per_worker
 from trivet.backends.int8_sums import keep_int8_sums_exact
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import Outputs, outputs_from
 from trivet.records import BackendError, BundleError
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -70,7 +70,8 @@ class OnnxRuntimeBackend:
         self.name = f"onnxruntime {path.name}"
         self.workers = workers
         given = {node.name: node.type for node in self._session.get_inputs()}
-        check_ends(path.name, set(given), {node.name for node in self._session.get_outputs()})
+        self._outputs = [node.name for node in self._session.get_outputs()]
+        check_ends(path.name, set(given), set(self._outputs))
         unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
         if unknown:
             raise BundleError(f"{path.name}: inputs of an unsupported type: {unknown}")
@@ -92,13 +93,13 @@ class OnnxRuntimeBackend:
             for name, dtype in self._inputs.items()
         }
         try:
-            answer = session.run(list(Outputs._fields), feed)
+            answer = session.run(self._outputs, feed)
         except Exception as error:  # the library's errors share no base class but this one
             shape = "x".join(str(size) for size in windows.input_ids.shape)
             raise BackendError(
                 f"{self.name} failed on {shape} window positions: {error}"
             ) from error
-        return Outputs(*answer)
+        return outputs_from(dict(zip(self._outputs, answer, strict=True)))
 
 
 def _open(

@@ -16,7 +16,7 @@ import numpy as np
 from trivet.backends.backend import POSITIONS, check_ends, threads_per_worker
 from trivet.backends.profiles import pad, sizes_of
 from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import Outputs, outputs_from
 from trivet.records import BackendError, BundleError
 
 _DTYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "f32": np.float32}
@@ -83,8 +83,8 @@ class OpenVinoBackend:
         self.workers = workers
         inputs = {port.any_name: port.get_element_type().to_string() for port in model.inputs}
         wanted = frozenset(Outputs._fields)
-        outputs = {min(port.names & wanted, default=port.any_name) for port in model.outputs}
-        check_ends(path.name, set(inputs), outputs)
+        self._outputs = {min(port.names & wanted, default=port.any_name) for port in model.outputs}
+        check_ends(path.name, set(inputs), self._outputs)
         unknown = {name: kind for name, kind in inputs.items() if kind not in _DTYPES}
         if unknown:
             raise BundleError(f"{path.name}: inputs of an unsupported type: {unknown}")
@@ -115,7 +115,7 @@ class OpenVinoBackend:
             request = self._compiled.create_infer_request()
         try:
             answer = request.infer(feed)
-            return Outputs(*(np.array(answer[name]) for name in Outputs._fields))
+            return outputs_from({name: np.array(answer[name]) for name in self._outputs})
         except RuntimeError as error:
             raise BackendError(
                 f"{self.name} failed on {shape} window positions: {error}"

@@ -129,7 +129,7 @@ def cut(outputs: Outputs, sizes: Sizes) -> Outputs:
     wanted = shapes(sizes)
     return Outputs(
         **{
-            name: array[tuple(slice(size) for size in wanted[name])]
+            name: None if array is None else array[tuple(slice(size) for size in wanted[name])]
             for name, array in outputs._asdict().items()
         }
     )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trivet.backends import cuda
+from trivet.backends.backend import check_ends
 from trivet.backends.example_windows import Sizes
 from trivet.backends.profiles import (
     STEP,
@@ -29,8 +30,8 @@ from trivet.backends.profiles import (
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
-from trivet.records import BackendError
+from trivet.model.aggregate import Outputs, outputs_from
+from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 
@@ -120,12 +121,11 @@ class TensorRTBackend:
     def _check_ends(self) -> None:
         """Check that the engine maps ``Windows`` to ``Outputs``."""
         names = {self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)}
-        wanted = {*Windows._fields, *Outputs._fields}
-        # The builder drops an input that the encoder does not read.
-        if names - wanted or wanted - names - {"segment_ids"}:
-            raise BackendError(
-                f"inputs and outputs of the engine are {sorted(names)}, not {sorted(wanted)}"
-            )
+        inputs = names & set(Windows._fields)
+        try:
+            check_ends("the engine", inputs, names - inputs)
+        except BundleError as error:
+            raise BackendError(str(error)) from error
         self.inputs = tuple(name for name in Windows._fields if name in names)
 
 
@@ -144,6 +144,7 @@ class _Context:
         self._cuda, self._engine, self._profiles = runtime, engine, info.profiles
         self._stream = cuda.Stream(runtime)
         self._names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+        self._outputs = [name for name in Outputs._fields if name in self._names]
         # Allocates memory for the current profile, not for the largest.
         self._strategy = tensorrt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
         self._context = self._make_context()
@@ -175,10 +176,10 @@ class _Context:
                 np.copyto(call.buffers[name].view(wanted[name], _DTYPE_OF[name]), array)
         call.start()
         self._stream.wait()
-        return Outputs(
-            **{
+        return outputs_from(
+            {
                 name: call.buffers[name].view(wanted[name], _DTYPE_OF[name]).copy()
-                for name in Outputs._fields
+                for name in self._outputs
             }
         )
 
@@ -211,7 +212,7 @@ class _Context:
                 f"TensorRT: output shapes for {sizes} are unknown: {error}"
             ) from error
         _must(not missing, f"shapes are missing: {', '.join(missing)}")
-        for name in Outputs._fields:
+        for name in self._outputs:
             found = tuple(context.get_tensor_shape(name))
             _must(found == wanted[name], f"{name} is of shape {found} instead of {wanted[name]}")
 
@@ -220,7 +221,7 @@ class _Context:
                 if name in Windows._fields:
                     self._stream.copy_in(buffers[name], bytes_of[name])
             _must(context.execute_async_v3(self._stream.handle), f"it failed on {sizes}")
-            for name in Outputs._fields:
+            for name in self._outputs:
                 self._stream.copy_out(buffers[name], bytes_of[name])
 
         return _Call(sizes, buffers, start)

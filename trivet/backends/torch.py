@@ -27,7 +27,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.inference.deberta import DebertaLayer
 from trivet.model.inference.layer import Form, InferenceLayer
 from trivet.model.inference.rag_inference import inference_model
-from trivet.model.rag_model import RagModel, TokenLogits, as_tensors
+from trivet.model.rag_model import RagModel, TokenLogits, as_tensors, to_numpy
 from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class TorchBackend:
                 inputs = as_tensors(windows, self._device)
                 logits = self._replay(inputs[:3]) if self._replayed else self._read(inputs[:3])
                 answer = self._model.join(logits, *inputs[3:])
-                return Outputs(*(each.float().cpu().numpy() for each in answer))
+                return to_numpy(answer)
         except Exception as error:  # compilers and drivers raise errors of many kinds
             shape = "x".join(str(size) for size in windows.input_ids.shape)
             raise BackendError(
@@ -138,7 +138,7 @@ class TorchBackend:
         for buffer, values in zip(given, inputs, strict=True):
             buffer.zero_()[:n, :length] = values
         graph.replay()
-        return TokenLogits(*(each[:n, :length] for each in logits))
+        return {name: each[:n, :length] for name, each in logits.items()}
 
     def _record(self, shape: tuple[int, int]) -> _Recorded:
         """Capture the call of a shape as a CUDA graph."""

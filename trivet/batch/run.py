@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import itertools
@@ -169,7 +168,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
             "folder": str(bundle.folder.resolve()),
             "name": bundle.info.name,
             "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
-            "thresholds": dataclasses.asdict(bundle.info.thresholds),
+            "thresholds": vars(bundle.info.thresholds) if bundle.info.thresholds else None,
         },
         backend={"name": evaluator.backend_name, "precision": evaluator.precision},
         settings=settings.to_dict(),

@@ -7,6 +7,7 @@ calibration and export can start from a graph.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from trivet.bundle.bundle import INT8_NAME, Bundle
-from trivet.model.rag_model import HEADS
+from trivet.model.architecture import HEAD_NAMES
 from trivet.records import BundleError
 
 _SCOPE = "trunk.encoders.shared"
@@ -42,7 +43,7 @@ def read_int8_weights(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Tensor]
     try:
         if bundle.info.encoder.model_type != "bert":
             raise KeyError(f"encoder.model_type is {bundle.info.encoder.model_type}, not bert")
-        return _architecture(bundle, graph, stored), _state(graph, stored)
+        return _architecture(bundle, graph, stored), _state(graph, stored, bundle.info.heads)
     except (KeyError, ValueError) as error:
         raise BundleError(
             f"{path}: its weights cannot be read back ({error}); train or export from the bundle "
@@ -84,7 +85,9 @@ def _architecture(
     }
 
 
-def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
+def _state(
+    graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]], own_heads: Collection[str]
+) -> dict[str, Tensor]:
     state: dict[str, npt.NDArray[Any]] = {}
     encoder = "trunk.encoder"
     words = stored[f"{_SCOPE}.words.weight_int8"] * stored[f"{_SCOPE}.words.weight_scale"]
@@ -123,7 +126,8 @@ def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[
             for kind in ("weight", "bias") if name.endswith("norm") else ("bias",):
                 state[f"{own}.{theirs}.{kind}"] = stored[f"{_SCOPE}.layers.{number}.{name}.{kind}"]
     classifiers = [node for node in graph.node if node.name.startswith("heads.node_MatMul")]
-    for name, node in zip(HEADS, classifiers, strict=True):
+    # In their order, whatever that of the description.
+    for name, node in zip([n for n in HEAD_NAMES if n in own_heads], classifiers, strict=True):
         state[f"heads.{name}.classifier.weight"] = stored[node.input[1]].T
         state[f"heads.{name}.classifier.bias"] = stored[f"heads.{name}.classifier.bias"]
     return {name: torch.from_numpy(values.copy()) for name, values in state.items()}

@@ -74,15 +74,21 @@ def _lengths(info: BundleInfo) -> str:
 
 def _numbers(info: BundleInfo) -> str:
     rows = [[f"`{name}`", meaning] for name, meaning in info.labels.items()]
-    thresholds = info.thresholds
+    verdict, thresholds = (
+        "There is no support head, so responses have no verdict. ",
+        info.thresholds,
+    )
+    if thresholds is not None:
+        verdict = (
+            f"Faithfulness is {_WEAKEST[info.faithfulness]}. A sentence with a support below "
+            f"{thresholds.sentence:.4g} is unsupported, and a response with such a sentence is not "
+            f"adherent. In it the words below {thresholds.span:.4g} are marked, or, if there are "
+            "none, all of it. "
+        )
     return (
         "## What the numbers mean\n\n"
         + _table(["output", "meaning"], rows)
-        + f"\n\nFaithfulness is {_WEAKEST[info.faithfulness]}. A sentence with a "
-        f"support below {thresholds.sentence:.4g} is unsupported, and a response with such a "
-        f"sentence is not adherent. In it the words below {thresholds.span:.4g} are marked, or, if "
-        "there are none, all of it. "
-        f"{_DECISIONS[info.granularity]}Calibration: "
+        + f"\n\n{verdict}{_DECISIONS[info.granularity]}Calibration: "
         f"{_calibration(info.calibration)}. The scores compare a response with the passages "
         "given, not with the world: a true statement that no passage supports is unsupported."
     )

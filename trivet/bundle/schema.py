@@ -6,6 +6,7 @@ Window settings and thresholds belong to the weights.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -14,6 +15,7 @@ from pydantic.dataclasses import dataclass
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import EvidenceFor, WindowSettings
+from trivet.model.aggregate import output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
 from trivet.records import BundleError
 
@@ -257,6 +259,14 @@ OUTPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="utilization", dtype="float32", dims=("B",)),
     TensorInfo(name="completeness", dtype="float32", dims=("B",)),
 )
+
+
+def outputs_of(heads: Collection[str]) -> tuple[TensorInfo, ...]:
+    """Return the outputs of a model with these heads."""
+    names = output_names(heads)
+    return tuple(info for info in OUTPUTS if info.name in names)
+
+
 LABELS: dict[str, str] = {
     "support_probs": "probability that some window supports this response token",
     "relevance_probs": "probability that this context token helps to answer the question",
@@ -275,6 +285,8 @@ class BundleInfo(_Part):
     Attributes:
         package_version: Version of the trivet that wrote the bundle.
         faithfulness: Unit of the minimum: the weakest token or the weakest sentence.
+        thresholds: ``None`` for a model without a support head.
+        outputs: Outputs of the heads.
         engines: TensorRT engines built from the graphs; the engines stay where they were built.
         openvino: Model for OpenVINO, if one was chosen.
         labels: Meaning of each output.
@@ -291,7 +303,7 @@ class BundleInfo(_Part):
     window: WindowInfo
     faithfulness: Reduction
     heads: tuple[HeadName, ...] = Field(min_length=1)
-    thresholds: Thresholds
+    thresholds: Thresholds | None
     special_tokens: SpecialTokenIds
     training: TrainingInfo
     scores: tuple[ScoreInfo, ...] = ()
@@ -329,9 +341,15 @@ class BundleInfo(_Part):
                 f"shared_layers ({self.shared_layers}) belongs to a partial trunk, and to no other "
                 f"(trunk: {self.trunk})"
             )
-        if (self.inputs, self.outputs) != (INPUTS, OUTPUTS):
+        if (self.thresholds is None) == ("support" in self.heads):
+            raise ValueError(
+                f"thresholds ({self.thresholds}) belong to a support head (heads: "
+                f"{', '.join(self.heads)})"
+            )
+        outputs = outputs_of(self.heads)
+        if (self.inputs, self.outputs) != (INPUTS, outputs):
             given = (each.name for each in (*self.inputs, *self.outputs))
-            odd = {each.name for each in (*INPUTS, *OUTPUTS)}.symmetric_difference(given)
+            odd = {each.name for each in (*INPUTS, *outputs)}.symmetric_difference(given)
             raise ValueError(
                 "inputs or outputs differ from the tensors this trivet works with "
                 f"({', '.join(sorted(odd)) or 'in type, dimensions or order'}); another trivet "

@@ -14,7 +14,7 @@ from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.tokenization import BoolArray, IntArray
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
-from trivet.model.architecture import HeadName
+from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
 
@@ -38,7 +38,7 @@ def read_heads(
 
     The encoder reads at most ``call_windows`` windows at once.
     """
-    rows: dict[HeadName, list[_Row]] = {"support": [], "relevance": [], "utilization": []}
+    rows: dict[HeadName, list[_Row]] = {name: [] for name in HEAD_NAMES if name in model.heads}
     for item in items:
         for name, row in _read(model, item, pad, call_windows).items():
             rows[name].append(row)
@@ -64,27 +64,30 @@ def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[Head
     response_at = windows.response_at[0, : len(layout.response_row)]
     shown = response_at >= 0
     answered = len(read.response) > 0
-    shared = windows.context_overlap[0, : len(response_at), None].expand_as(shown)[shown]
-    entailed = torch.tensor([model.lexical_overlap["support"], 0.0, 0.0]) * shared[:, None]
-    support = _Row(
-        logits=(logits.support.reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
-        copies=shown.sum(-1).numpy(),
-        is_evidence=is_evidence.expand_as(shown)[shown].numpy(),
-        sentence=read.response_sentence,
-        truth=_supported(read.response_sentence_spans, labels),
-        lexical_overlap=shared.numpy().astype(np.float64),
-    )
-    found: dict[HeadName, _Row] = {"support": support}
+    found: dict[HeadName, _Row] = {}
+    if "support" in logits:
+        shared = windows.context_overlap[0, : len(response_at), None].expand_as(shown)[shown]
+        entailed = torch.tensor([model.lexical_overlap["support"], 0.0, 0.0]) * shared[:, None]
+        found["support"] = _Row(
+            logits=(logits["support"].reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
+            copies=shown.sum(-1).numpy(),
+            is_evidence=is_evidence.expand_as(shown)[shown].numpy(),
+            sentence=read.response_sentence,
+            truth=_supported(read.response_sentence_spans, labels),
+            lexical_overlap=shared.numpy().astype(np.float64),
+        )
     # Without a response no utilization is reported.
     utilized = labels.utilized if answered else None
-    contexts: tuple[tuple[HeadName, Tensor, Tensor, Sequence[ContextSpan] | None], ...] = (
-        ("relevance", logits.relevance, windows.question_overlap, labels.relevant),
-        ("utilization", logits.utilization, windows.response_overlap, utilized),
+    contexts: tuple[tuple[HeadName, Tensor, Sequence[ContextSpan] | None], ...] = (
+        ("relevance", windows.question_overlap, labels.relevant),
+        ("utilization", windows.response_overlap, utilized),
     )
-    for name, values, overlap, spans in contexts:
+    for name, overlap, spans in contexts:
+        if name not in logits:
+            continue
         overlap = overlap[0, : len(context_at)]
         found[name] = _Row(
-            logits=model.with_overlap(name, values, context_at, overlap).numpy(),
+            logits=model.with_overlap(name, logits[name], context_at, overlap).numpy(),
             copies=np.ones(len(context_at), dtype=np.int64),
             is_evidence=np.zeros(len(context_at), dtype=np.bool_),
             sentence=read.context_sentence,
@@ -101,9 +104,7 @@ def _logits(model: RagModel, windows: Iterable[Tensor], call_windows: int) -> To
             model.read(*(tensor.to(device) for tensor in some))
             for some in zip(*(tensor.split(call_windows) for tensor in windows), strict=True)
         ]
-        return TokenLogits(
-            *(torch.cat(column).float().cpu() for column in zip(*parts, strict=True))
-        )
+        return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}
 
 
 def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogits:

@@ -84,10 +84,10 @@ class SourceAlarms:
 class ChosenThresholds:
     """Thresholds with their quality on the rows that chose them."""
 
-    thresholds: Thresholds
-    uses: tuple[UseThreshold, ...]
-    bounds: tuple[AlarmBound, ...]  # of the data sets that chose
-    sources: tuple[SourceAlarms, ...]  # of all rows
+    thresholds: Thresholds | None  # None without a support head
+    uses: tuple[UseThreshold, ...] = ()
+    bounds: tuple[AlarmBound, ...] = ()  # of the data sets that chose
+    sources: tuple[SourceAlarms, ...] = ()  # of all rows
 
 
 def justified_thresholds(

@@ -92,7 +92,10 @@ def render_info(
             ("stride overlap", f"{window.stride_overlap} tokens"),
             ("evidence", _evidence(window)),
         ],
-        "Thresholds": [(name, f"{value:.3f}") for name, value in vars(thresholds).items()],
+        "Thresholds": [
+            (name, f"{value:.3f}")
+            for name, value in (vars(thresholds) if thresholds else {}).items()
+        ],
         "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
         "This machine": list(devices),
         "Training data": [(name, ", ".join(sets)) for name, sets in licences.items()],

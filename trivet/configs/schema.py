@@ -44,6 +44,15 @@ class Trunk(Enum):
     shared = "shared"  # the whole encoder
     separate = "separate"  # nothing: one encoder per head
     partial = "partial"  # embeddings and the lowest encoder.shared_layers layers
+    lora = "lora"  # the encoder's frozen weights; each head trains low-rank adapters of its own
+
+
+class Head(Enum):
+    """Parts of a verdict, each with a head of its own."""
+
+    support = "support"
+    relevance = "relevance"
+    utilization = "utilization"
 
 
 class Granularity(Enum):
@@ -90,14 +99,13 @@ class EncoderConfig:
     split_digits: bool = False  # every digit is a token
     trunk: Trunk = Trunk.shared
     shared_layers: int | None = None  # for trunk: partial; 1 to the encoder's layers - 1
+    lora_rank: int = 16  # for trunk: lora
 
     def __post_init__(self) -> None:
-        _check(
-            self.trunk is not Trunk.partial or (self.shared_layers or 0) >= 1,
-            "encoder.shared_layers",
-            self.shared_layers,
-            "at least 1 for encoder.trunk: partial",
-        )
+        fits = self.trunk is not Trunk.partial or (self.shared_layers or 0) >= 1
+        must = "at least 1 for encoder.trunk: partial"
+        _check(fits, "encoder.shared_layers", self.shared_layers, must)
+        _check(self.lora_rank > 0, "encoder.lora_rank", self.lora_rank, "> 0")
         for key in ("attention_dropout", "hidden_dropout", "head_dropout"):
             value = getattr(self, key)
             _check(value is None or 0 <= value < 1, f"encoder.{key}", value, "in [0, 1)")
@@ -207,6 +215,12 @@ class LossConfig:
                 _check(value >= 0, f"loss.{key}", value, ">= 0")
         _check(self.learned_lr > 0, "loss.learned_lr", self.learned_lr, "> 0")
 
+    def of_head(self, name: str) -> float:
+        """Return the sum of the weights of a head's losses."""
+        if name == "support":
+            return self.window + self.token + self.verdict
+        return float(getattr(self, name)) + self.share
+
 
 @dataclass
 class OptimConfig:
@@ -219,6 +233,7 @@ class OptimConfig:
     clip: float = 1.0  # largest norm of the gradient
     epochs: int = 3
     max_steps: int = -1  # -1: no limit but the epochs
+    compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
     batch_windows: int = 16  # windows per batch; an example with more is one batch
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
     checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
@@ -246,9 +261,8 @@ class RunConfig:
     precision: Precision = Precision.fp32
     accelerator: str = "auto"
     devices: int = 1  # each of several processes a share of the batches
-    memory_gib: float | None = (
-        None  # of a device; a run that needs more is refused; null: the GPU's
-    )
+    # Memory of a device; a run that needs more is refused; null: the GPU's.
+    memory_gib: float | None = None
     workers: int = 0  # processes that prepare batches; 0: the training process
     checks_per_epoch: int = 1  # validations per epoch
     checkpoint_minutes: float = 10.0
@@ -277,6 +291,16 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
     faithfulness: Faithfulness = Faithfulness.weakest_sentence
     granularity: Granularity = Granularity.token
+    heads: list[Head] = field(default_factory=lambda: list(Head))  # the verdict lacks the others
+
+    def __post_init__(self) -> None:
+        named = [head.value for head in self.heads]
+        once = 0 < len(named) == len(set(named))
+        _check(once, "heads", named, "at least one of support, relevance, utilization, once")
+        if self.optim.compute_of is Trunk.partial and self.encoder.shared_layers is None:
+            raise ConfigError("optim.compute_of (partial) must be used with encoder.shared_layers")
+        weights = {name: self.loss.of_head(name) for name in named}
+        _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
 
     @property
     def trained_reduction(self) -> Literal["weakest_token", "weakest_sentence"]:

@@ -344,7 +344,7 @@ class Evaluator:
         """
         info, answers = self.bundle.info, iter(accumulators)
         thresholds = info.thresholds
-        if threshold is not None:
+        if threshold is not None and thresholds is not None:
             thresholds = replace(thresholds, sentence=threshold)
         outcomes: list[T | Refusal] = []
         for each in examples:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 C = TypeVar("C", bound="_Cancellable")
-Reading: TypeAlias = Callable[[PreprocessedExample, Outputs, Thresholds], T]
+Reading: TypeAlias = Callable[[PreprocessedExample, Outputs, Thresholds | None], T]
 _open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
 _Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 

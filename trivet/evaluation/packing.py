@@ -14,8 +14,8 @@ import numpy.typing as npt
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate
-from trivet.model.aggregate import Outputs, join, join_evidence_probs, weakest
-from trivet.model.architecture import Reduction
+from trivet.model.aggregate import Outputs, heads_of, join, join_evidence_probs, weakest
+from trivet.model.architecture import HEAD_NAMES, HeadName, Reduction
 from trivet.records import BackendError
 
 _BLOCK = 512  # response tokens that are joined at once; their sentence pool takes 1 MB at most
@@ -48,6 +48,7 @@ class WindowAccumulator:
         self.failed_call = math.inf  # number of the first call known to have failed
         self._lock = threading.Lock()
         # Before any window ran, nothing is supported, relevant or utilized.
+        self._heads: tuple[HeadName, ...] = HEAD_NAMES  # those of the answers
         tokens = len(layout.context_row)
         self._support: FloatArray = np.zeros(len(layout.response_sentence), np.float32)
         self._evidence: FloatArray = np.full(len(layout.response_sentence), np.nan, np.float32)
@@ -86,18 +87,25 @@ class WindowAccumulator:
                 return
             r, c = len(response), len(context)
             try:
-                support = probabilities(answer.support_probs[b, :r], "support_probs")
-                relevance = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
-                utilization = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
-                # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-                support_of[response] = np.fmax(support_of[response], support)
-                self._relevance[context] = relevance
-                self._utilization[context] = utilization
+                self._heads = heads_of(answer.present())
+                if "support" in self._heads:
+                    support = probabilities(answer.support_probs[b, :r], "support_probs")
+                    # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+                    support_of[response] = np.fmax(support_of[response], support)
+                if "relevance" in self._heads:
+                    probs = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
+                    self._relevance[context] = probs
+                if "utilization" in self._heads:
+                    probs = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
+                    self._utilization[context] = probs
             except BackendError as error:
                 self.error = error
 
     def join(self, faithfulness: Reduction) -> Outputs:
-        """Return the scores, with B = 1, or raise the error of a call."""
+        """Return the scores, with B = 1, or raise the error of a call.
+
+        The outputs of heads that no answer had are None.
+        """
         if self.error is not None:
             raise self.error
         support, gathered = self._support, ~np.isnan(self._evidence)
@@ -112,6 +120,8 @@ class WindowAccumulator:
             self._join_block(support[start:stop], start, faithfulness)
             for start, stop in zip(cuts, [*cuts[1:], len(support)], strict=True)
         ]
+        if "support" not in self._heads:
+            return blocks[0]
         weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
         return blocks[0]._replace(
             support_probs=support[None],
@@ -129,9 +139,13 @@ class WindowAccumulator:
         counts = np.bincount(numbers, minlength=1)
         pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
         pool[0, numbers, np.arange(real)] = 1.0 / counts[numbers]
-        shares = self._relevance[None], self._utilization[None]
+        shares = (
+            self._relevance[None] if "relevance" in self._heads else None,
+            self._utilization[None] if "utilization" in self._heads else None,
+        )
         mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
-        return join(support, *shares, mask, weight, pool, faithfulness)
+        own_support = support if "support" in self._heads else None
+        return join(own_support, *shares, mask, weight, pool, faithfulness)
 
 
 class BackendCall:

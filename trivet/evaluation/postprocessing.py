@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.model.aggregate import Outputs
 from trivet.records import (
+    BackendError,
     ContextSentence,
     ContextVerdict,
     Evaluation,
@@ -35,26 +36,29 @@ _CLOSING = frozenset(".,;:!?)")  # punctuation that closes words and therefore b
 
 
 def to_evaluation(
-    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
+    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds | None
 ) -> Evaluation:
     """Return the verdict on one example.
 
     Args:
         preprocessed: Example; every ``text`` of the verdict is cut from its original texts.
         outputs: Numpy arrays, B = 1; positions past R and C are ignored.
-        thresholds: Thresholds of the bundle, or those of the call.
+        thresholds: Thresholds of the bundle, or those of the call; None without a support head.
 
     Returns:
         The verdict. Its response is adherent if no sentence is unsupported; every unsupported
         sentence has a span, and every span is in one. Without response tokens the scores that need
-        a response are ``None``, without context tokens those that need a context.
+        a response are ``None``, without context tokens those that need a context, and without a
+        head its own.
 
     Raises:
         BackendError: A number of the verdict is not finite or no probability.
     """
     example, tokens, layout = preprocessed.example, preprocessed.tokens, preprocessed.layout
     has_response, has_context = len(tokens.response) > 0, len(tokens.context) > 0
-    sentences = _sentences(preprocessed, outputs, thresholds) if has_response else ()
+    sentences: tuple[SentenceVerdict, ...] = ()
+    if has_response and thresholds is not None:
+        sentences = _sentences(preprocessed, outputs, thresholds)
     scores: dict[str, float | None] = {}
     for name, known in (
         ("faithfulness", has_response),
@@ -62,7 +66,8 @@ def to_evaluation(
         ("utilization", has_context and has_response),
         ("completeness", has_context and has_response),
     ):
-        scores[name] = float(probabilities(getattr(outputs, name), name)[0]) if known else None
+        value = getattr(outputs, name) if known else None
+        scores[name] = None if value is None else float(probabilities(value, name)[0])
     return Evaluation(
         id=example.id,
         faithfulness=scores["faithfulness"],
@@ -71,7 +76,7 @@ def to_evaluation(
         utilization=scores["utilization"],
         completeness=scores["completeness"],
         adherent=all(s.supported for s in sentences) if sentences else None,
-        unsupported=_unsupported(preprocessed, outputs, thresholds),
+        unsupported=_unsupported(preprocessed, outputs, thresholds) if thresholds else (),
         sentences=sentences,
         contexts=_contexts(example.contexts, tokens, outputs, has_response),
         windows=len(layout.rows),
@@ -79,18 +84,23 @@ def to_evaluation(
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=tokens.replaced_characters,
-        threshold=thresholds.sentence,
+        threshold=thresholds.sentence if thresholds else None,
         language=foreign_language(example.response, example.contexts),
     )
 
 
 def to_token_verdicts(
-    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
+    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds | None
 ) -> tuple[TokenVerdict, ...]:
     """Return the verdicts on the response tokens of one example; see ``to_evaluation``.
 
     A token is unsupported if an unsupported span touches it.
+
+    Raises:
+        BackendError: The bundle has no support head.
     """
+    if thresholds is None:
+        raise BackendError("the bundle has no support head, so tokens have no verdict")
     response, text = preprocessed.tokens.response, preprocessed.example.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
     spans = _unsupported(preprocessed, outputs, thresholds)
@@ -179,7 +189,8 @@ def _contexts(
     """Return one verdict for each context, with its sentences that have a token."""
     counts = np.bincount(tokens.context_sentence, minlength=len(tokens.context_sentence_spans))
     relevance = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
-    utilization = _sentence_means(outputs.utilization_probs, "utilization_probs", tokens, counts)
+    utilized = outputs.utilization_probs if has_response else None
+    utilization = _sentence_means(utilized, "utilization_probs", tokens, counts)
     found: list[list[ContextSentence]] = [[] for _ in contexts]
     for number in np.flatnonzero(counts):
         span = tokens.context_sentence_spans[number]
@@ -188,28 +199,32 @@ def _contexts(
                 start=span.start,
                 end=span.end,
                 text=contexts[span.context][span.start : span.end],
-                relevance=float(relevance[number]),
-                utilization=float(utilization[number]) if has_response else None,
+                relevance=None if relevance is None else float(relevance[number]),
+                utilization=None if utilization is None else float(utilization[number]),
             )
         )
-    verdicts = []
-    for sentences in found:
-        # Like the example's own scores, a mean over sentences.
-        utilized = [s.utilization for s in sentences if s.utilization is not None]
-        verdicts.append(
-            ContextVerdict(
-                sum(s.relevance for s in sentences) / len(sentences) if sentences else None,
-                sum(utilized) / len(utilized) if utilized else None,
-                tuple(sentences),
-            )
+    return tuple(
+        ContextVerdict(
+            _mean(s.relevance for s in sentences),
+            _mean(s.utilization for s in sentences),
+            tuple(sentences),
         )
-    return tuple(verdicts)
+        for sentences in found
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean over sentences, as in the example's own scores; None if it is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _sentence_means(
-    values: npt.ArrayLike, name: str, tokens: TokenizedExample, counts: IntArray
-) -> FloatArray:
+    values: npt.ArrayLike | None, name: str, tokens: TokenizedExample, counts: IntArray
+) -> FloatArray | None:
     """Average the probabilities [1, C or more] of each context sentence; 0 without tokens."""
+    if values is None:
+        return None
     numbers = probabilities(np.asarray(values)[0, : len(tokens.context)], name)
     sums = np.bincount(tokens.context_sentence, weights=numbers, minlength=len(counts))
     return np.clip(sums / np.maximum(counts, 1), 0.0, 1.0)

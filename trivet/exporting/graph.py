@@ -6,7 +6,7 @@ import hashlib
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from torch import nn
 
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.schema import INPUTS, outputs_of
+from trivet.model.architecture import HEAD_NAMES
 from trivet.model.rag_model import as_tensors
 from trivet.records import BackendError
 
@@ -29,12 +30,18 @@ LARGEST_FILE = 2**31 - 2**26
 
 # Sizes of the traced inputs: all different, none 0 or 1, which torch.export takes for constants.
 _TRACED = Sizes(N=3, L=24, B=2, R=7, K=4, C=19, S=5)
+_EXPORTER = "torch.onnx._internal.exporter"
 # Metadata key under which the exporter records the module of a node.
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def trace(
-    model: nn.Module, vocab: int, opset: int = OPSET, *, fuse_sums: bool = False
+    model: nn.Module,
+    vocab: int,
+    opset: int = OPSET,
+    *,
+    heads: Collection[str] = HEAD_NAMES,
+    fuse_sums: bool = False,
 ) -> onnx.ModelProto:
     """Trace a model in eval mode from ``Windows`` to ``Outputs``.
 
@@ -43,6 +50,7 @@ def trace(
         vocab: Number of token ids.
         opset: Version of the standard operators; a model of the form ``attention`` needs
             ``ATTENTION_OPSET``.
+        heads: Heads of the model; the graph has no outputs of others.
         fuse_sums: Whether ONNX Runtime may fuse sums with layer norms, which is slow on CPUs.
 
     Returns:
@@ -60,7 +68,7 @@ def trace(
             dynamo=True,
             opset_version=opset,
             input_names=[info.name for info in INPUTS],
-            output_names=[info.name for info in OUTPUTS],
+            output_names=[info.name for info in outputs_of(heads)],
             dynamic_shapes=tuple(
                 dict.fromkeys(range(len(info.dims)), torch.export.Dim.DYNAMIC) for info in INPUTS
             ),
@@ -72,7 +80,7 @@ def trace(
     _strip_traces(graph)
     if not fuse_sums:
         _prevent_sum_fusion(graph.graph)
-    name_dimensions(graph)
+    name_dimensions(graph, heads)
     return graph
 
 
@@ -94,7 +102,7 @@ def _strip_traces(graph: onnx.ModelProto) -> None:
         node.doc_string = ""
 
 
-def name_dimensions(graph: onnx.ModelProto) -> None:
+def name_dimensions(graph: onnx.ModelProto, heads: Collection[str] = HEAD_NAMES) -> None:
     """Name every dimension of the inputs and outputs by its letter.
 
     Raises:
@@ -102,7 +110,8 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
             input is a constant.
     """
     ends = {value.name: value for value in (*graph.graph.input, *graph.graph.output)}
-    if list(ends) != [info.name for info in (*INPUTS, *OUTPUTS)]:
+    outputs = outputs_of(heads)
+    if list(ends) != [info.name for info in (*INPUTS, *outputs)]:
         raise BackendError(f"the exported graph has the inputs and outputs {', '.join(ends)}")
     letters: dict[str, str] = {}
     for info in INPUTS:
@@ -118,7 +127,7 @@ def name_dimensions(graph: onnx.ModelProto) -> None:
         for size in value.type.tensor_type.shape.dim:
             if size.dim_param:  # writing it unconditionally would erase a constant size
                 size.dim_param = letters.get(size.dim_param, size.dim_param)
-    for info in (*INPUTS, *OUTPUTS):
+    for info in (*INPUTS, *outputs):
         sizes = ends[info.name].type.tensor_type.shape.dim
         for letter, size in zip(info.dims, sizes, strict=True):
             size.dim_param = letter
@@ -184,13 +193,16 @@ def replace_nodes(
 @contextmanager
 def _known_warnings() -> Iterator[None]:
     """Silence warnings about the internals of the exporter."""
-    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = registration.level
-    registration.setLevel(logging.ERROR)  # one warning for every operator of a missing torchvision
+    # Warnings for every operator of a missing torchvision, and for every output that is None.
+    noisy = [logging.getLogger(f"{_EXPORTER}.{name}") for name in ("_registration", "_core")]
+    levels = [each.level for each in noisy]
+    for each in noisy:
+        each.setLevel(logging.ERROR)
     with warnings.catch_warnings():
         # torch calls a name that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:
             yield
         finally:
-            registration.setLevel(level)
+            for each, level in zip(noisy, levels, strict=True):
+                each.setLevel(level)

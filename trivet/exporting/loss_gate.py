@@ -59,7 +59,11 @@ def measure_results(
     whole = [each for each in figures if each.source.endswith(("/mean", "/pooled"))]
     values = {(f.measure, f.source): f.value for f in whole or figures if f.value is not None}
     names = {name for name, _ in values}
-    if _AUROC not in names or not names & _RMSES:
+    # A model without a head has no figures of it.
+    given = [result for result in results if isinstance(result, Evaluation)]
+    needs_auroc = any(each.faithfulness is not None for each in given)
+    needs_rmse = any((each.relevance, each.utilization) != (None, None) for each in given)
+    if (needs_auroc and _AUROC not in names) or (needs_rmse and not names & _RMSES) or not names:
         raise DataError(
             f"{data}: AUROC and RMSE cannot both be measured on these {len(rows)} rows (found: "
             f"{', '.join(sorted(names)) or 'none'}); give rows with verdicts of both kinds and "
@@ -69,7 +73,7 @@ def measure_results(
 
 
 def losses(reference: Values, found: Values) -> tuple[float, float]:
-    """Return the largest decrease of an AUROC and the largest increase of an RMSE.
+    """Return the largest decrease of an AUROC and increase of an RMSE; 0 where none is measured.
 
     Raises:
         BackendError: A measure is defined with one backend only.
@@ -78,5 +82,6 @@ def losses(reference: Values, found: Values) -> tuple[float, float]:
         odd = ", ".join(" of ".join(key) for key in sorted(reference.keys() ^ found.keys()))
         raise BackendError(f"measured with one backend and not with the other: {odd}")
     rise = {key: found[key] - reference[key] for key in reference}
-    auroc = max(-value for (name, _), value in rise.items() if name not in _RMSES)
-    return auroc, max(value for (name, _), value in rise.items() if name in _RMSES)
+    auroc = max((-value for (name, _), value in rise.items() if name not in _RMSES), default=0.0)
+    rmse = max((value for (name, _), value in rise.items() if name in _RMSES), default=0.0)
+    return auroc, rmse

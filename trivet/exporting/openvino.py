@@ -126,8 +126,8 @@ def export_openvino(
         kept = models[best]
         name = f"{kept.file.name} in OpenVINO"
         report = compare(
-            lambda windows: fp32.run(windows)._asdict(),
-            {name: lambda windows: kept.backend.run(windows)._asdict()},
+            lambda windows: fp32.run(windows).present(),
+            {name: lambda windows: kept.backend.run(windows).present()},
             grid_windows(bundle.info.window.size, load_tokenizer(bundle).vocab_size),
         )
         info = OpenVinoInfo(
@@ -222,7 +222,7 @@ def _keep(
         backend = OpenVinoBackend(
             kept.file, kept.weights, window=window, bf16=bf16, threads=threads
         )
-        answer = backend.run(windows)._asdict()
+        answer = backend.run(windows).present()
         test = test.with_answers(info.answers(backend.bf16), info.precision, answer)
     graphs, gone = bundle.info.graphs, {OPENVINO_NAME, OPENVINO_WEIGHTS_NAME}
     if not keep_fp32:

@@ -62,6 +62,7 @@ def _texts(test_case: Any) -> tuple[Any, Any, Any]:
 
 
 def default_threshold(judge: Judge) -> float:
-    """Return the bundle's threshold of sentences, or 0.5 for a judge without a bundle."""
+    """Return the bundle's threshold of sentences, or 0.5 for a judge without one."""
     bundle = getattr(judge, "bundle", None)
-    return 0.5 if bundle is None else float(bundle.info.thresholds.sentence)
+    thresholds = None if bundle is None else bundle.info.thresholds
+    return 0.5 if thresholds is None else float(thresholds.sentence)

@@ -9,12 +9,13 @@ token, C context tokens, S response sentences.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
 
-from trivet.model.architecture import Reduction
+from trivet.model.architecture import HEAD_NAMES, HeadName, Reduction
 
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
@@ -24,7 +25,8 @@ _FINEST = 1e-7
 class Outputs(NamedTuple):
     """Outputs of the model and of backends; the field names are the ONNX output names.
 
-    All are probabilities in [0, 1]; entries of padding are undefined but finite.
+    All are probabilities in [0, 1]; entries of padding are undefined but finite. A field that needs
+    a head that the model lacks is None.
 
     Attributes:
         support_probs: Support of each response token. *Shape:* [B, R].
@@ -45,6 +47,54 @@ class Outputs(NamedTuple):
     relevance: Array
     utilization: Array
     completeness: Array
+
+    def present(self) -> dict[str, Array]:
+        """Return the fields that are not None by name."""
+        return {name: each for name, each in self._asdict().items() if each is not None}
+
+
+_CONTEXT_HEADS = frozenset[HeadName]({"relevance", "utilization"})
+# Heads that a field of Outputs needs.
+_NEEDED: dict[str, frozenset[HeadName]] = {
+    "support_probs": frozenset({"support"}),
+    "relevance_probs": frozenset({"relevance"}),
+    "utilization_probs": frozenset({"utilization"}),
+    "sentence_support": frozenset({"support"}),
+    "faithfulness": frozenset({"support"}),
+    "relevance": frozenset({"relevance"}),
+    "utilization": frozenset({"utilization"}),
+    "completeness": _CONTEXT_HEADS,
+}
+# Heads of which one reads the input; all other inputs are always read.
+_READERS: dict[str, frozenset[HeadName]] = {
+    "response_at": frozenset({"support"}),
+    "context_at": _CONTEXT_HEADS,
+    "context_weight": _CONTEXT_HEADS,
+    "question_overlap": frozenset({"relevance"}),
+    "response_overlap": frozenset({"utilization"}),
+    "context_overlap": frozenset({"support"}),
+    "sentence_pool": frozenset({"support"}),
+}
+
+
+def output_names(heads: Collection[str]) -> tuple[str, ...]:
+    """Return the fields of ``Outputs`` that a model with these heads has, in order."""
+    return tuple(name for name, needed in _NEEDED.items() if needed.issubset(heads))
+
+
+def outputs_from(arrays: Mapping[str, Array]) -> Outputs:
+    """Return ``Outputs`` of some fields; the others are None."""
+    return Outputs(*(arrays.get(name) for name in Outputs._fields))
+
+
+def heads_of(outputs: Collection[str]) -> tuple[HeadName, ...]:
+    """Return the heads of a model with these fields of ``Outputs``, in order."""
+    return tuple(head for head in HEAD_NAMES if f"{head}_probs" in outputs)
+
+
+def unread_inputs(heads: Collection[str]) -> frozenset[str]:
+    """Return the fields of ``Windows`` that no head of a model with these heads reads."""
+    return frozenset(name for name, readers in _READERS.items() if readers.isdisjoint(heads))
 
 
 def _namespace(array: Array) -> Any:
@@ -148,31 +198,39 @@ def completeness(relevance_probs: Array, utilization_probs: Array, context_weigh
 
 
 def join(
-    support_probs: Array,
-    relevance_probs: Array,
-    utilization_probs: Array,
+    support_probs: Array | None,
+    relevance_probs: Array | None,
+    utilization_probs: Array | None,
     response_mask: Array,
     context_weight: Array,
     sentence_pool: Array,
     faithfulness: Reduction,
 ) -> Outputs:
-    """Join token probabilities into sentences and examples.
+    """Join token probabilities, None for a head that the model lacks, into sentences and examples.
 
     *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R].
     """
-    xp = _namespace(support_probs)
-    sentence_support = sentence_means(support_probs, sentence_pool)
-    if faithfulness == "weakest_token":
-        weakest_part = weakest(support_probs, response_mask)
-    else:
-        weakest_part = weakest(sentence_support, xp.sum(sentence_pool, axis=-1) > 0)
+    sentence_support = weakest_part = both = None
+    if support_probs is not None:
+        sentence_support = sentence_means(support_probs, sentence_pool)
+        if faithfulness == "weakest_token":
+            weakest_part = weakest(support_probs, response_mask)
+        else:
+            real = _namespace(sentence_pool).sum(sentence_pool, axis=-1) > 0
+            weakest_part = weakest(sentence_support, real)
+    if relevance_probs is not None and utilization_probs is not None:
+        both = completeness(relevance_probs, utilization_probs, context_weight)
+
+    def share(probs: Array | None) -> Array | None:
+        return None if probs is None else weighted_share(probs, context_weight)
+
     return Outputs(
         support_probs=support_probs,
         relevance_probs=relevance_probs,
         utilization_probs=utilization_probs,
         sentence_support=sentence_support,
         faithfulness=weakest_part,
-        relevance=weighted_share(relevance_probs, context_weight),
-        utilization=weighted_share(utilization_probs, context_weight),
-        completeness=completeness(relevance_probs, utilization_probs, context_weight),
+        relevance=share(relevance_probs),
+        utilization=share(utilization_probs),
+        completeness=both,
     )

@@ -2,18 +2,18 @@
 
 Luna (arXiv 2406.00975), 8.2, supposes that heads that share an encoder help each other. ``shared``
 is ``trunk.Trunk``; ``separate`` has an encoder for each head; ``partial`` shares the embeddings and
-the lower layers. All copies start from the same weights.
+the lower layers; ``lora_trunk`` shares frozen weights. All copies start from the same weights.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, cast
 
 from torch import Tensor, nn
 
-from trivet.model.architecture import TrunkKind
+from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
 from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError
 
@@ -24,12 +24,12 @@ _SPLITTABLE = (*_BERT_SHAPED, "deberta-v2", "mpnet")
 class SeparateTrunk(nn.Module):
     """One encoder for each head: the given one and copies."""
 
-    kind: TrunkKind = "separate"
+    kind: AnyTrunkKind = "separate"
     shared_layers: int | None = None
 
-    def __init__(self, trunk: Trunk) -> None:
+    def __init__(self, trunk: Trunk, heads: Collection[str] = HEAD_NAMES) -> None:
         super().__init__()
-        first, *others = Hidden._fields
+        first, *others = heads
         self.trunks = nn.ModuleDict({first: trunk})
         self.trunks.update({name: copy.deepcopy(trunk) for name in others})
         self.hidden = trunk.hidden
@@ -39,26 +39,45 @@ class SeparateTrunk(nn.Module):
         return cast(Trunk, self.trunks[name])
 
     @property
+    def first(self) -> Trunk:
+        """One of the encoders, which are alike."""
+        return self.part(next(iter(self.trunks)))
+
+    @property
     def config(self) -> Any:
         """Configuration of each encoder."""
-        return self.part("support").config
+        return self.first.config
 
     def encoder_config(self) -> dict[str, Any]:
         """Return the description of one encoder; see ``Trunk.encoder_config``."""
-        return self.part("support").encoder_config()
+        return self.first.encoder_config()
 
     def check_window(self, size: int) -> None:
         """Refuse windows that are too long; see ``Trunk.check_window``."""
-        self.part("support").check_window(size)
+        self.first.check_window(size)
 
     def shared_parameters(self) -> list[nn.Parameter]:
         """Return no parameters; the heads share none."""
         return []
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
+    def own_parts(self, name: str) -> list[nn.Module]:
+        """Return the parts that no other head reads: the encoder of the head."""
+        return [self.part(name)]
+
+    def remove_head(self, name: str) -> None:
+        """Remove the encoder of a head."""
+        del self.trunks[name]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
+        heads: Collection[str] | None = None,
+    ) -> Hidden:
+        """Return hidden states of some heads, by default all. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         windows = (input_ids, attention_mask, segment_ids)
-        return Hidden(*(self.part(name).encode(*windows) for name in Hidden._fields))
+        return {name: self.part(name).encode(*windows) for name in heads or self.trunks}
 
 
 class PartialTrunk(nn.Module):
@@ -70,9 +89,11 @@ class PartialTrunk(nn.Module):
         ConfigError: ``shared_layers`` is out of range, or this kind of encoder cannot be split.
     """
 
-    kind: TrunkKind = "partial"
+    kind: AnyTrunkKind = "partial"
 
-    def __init__(self, trunk: Trunk, shared_layers: int) -> None:
+    def __init__(
+        self, trunk: Trunk, shared_layers: int, heads: Collection[str] = HEAD_NAMES
+    ) -> None:
         super().__init__()
         model_type = trunk.config.model_type
         if model_type not in _SPLITTABLE:
@@ -88,9 +109,7 @@ class PartialTrunk(nn.Module):
             )
         self.shared_layers = shared_layers
         self.hidden = trunk.hidden
-        self.tops = nn.ModuleDict(
-            {name: copy.deepcopy(layers[shared_layers:]) for name in Hidden._fields}
-        )
+        self.tops = nn.ModuleDict({name: copy.deepcopy(layers[shared_layers:]) for name in heads})
         cast(Any, trunk.encoder).encoder.layer = layers[:shared_layers]
         self.stem = trunk
 
@@ -115,13 +134,28 @@ class PartialTrunk(nn.Module):
         """Return the parameters of the shared layers."""
         return list(self.stem.parameters())
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
+    def own_parts(self, name: str) -> list[nn.Module]:
+        """Return the parts that no other head reads: the upper layers of the head."""
+        return [self.top(name)]
+
+    def remove_head(self, name: str) -> None:
+        """Remove the upper layers of a head."""
+        del self.tops[name]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
+        heads: Collection[str] | None = None,
+    ) -> Hidden:
+        """Return hidden states of some heads, by default all. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         stem = self.stem.encode(input_ids, attention_mask, segment_ids)
         mask = self.stem.key_mask(attention_mask)
         positions = self._positions(stem)
-        tops = (self.top(name) for name in Hidden._fields)
-        return Hidden(*(_run_layers(stem, mask, top, positions) for top in tops))
+        return {
+            name: _run_layers(stem, mask, self.top(name), positions) for name in heads or self.tops
+        }
 
     def _positions(self, hidden: Tensor) -> dict[str, Tensor]:
         """Return the relative positions for the layers of DeBERTa and MPNet; empty for others."""
@@ -139,8 +173,28 @@ class PartialTrunk(nn.Module):
 AnyTrunk = Trunk | SeparateTrunk | PartialTrunk
 
 
-def make_trunk(trunk: Trunk, kind: TrunkKind, shared_layers: int | None = None) -> AnyTrunk:
-    """Make a trunk of any kind from an encoder, which becomes part of it.
+def step_compute(kind: AnyTrunkKind, layers: int, shared_layers: int | None, heads: int) -> float:
+    """Return the cost of a training step for one window, in forward passes of one layer.
+
+    A backward pass costs two forward passes: one for the gradients of the inputs, one for those of
+    the weights, which frozen ones do not need. Embeddings and heads are left out.
+    """
+    if kind == "shared":
+        return 3.0 * layers
+    if kind == "partial":
+        shared = shared_layers or 0
+        return 3.0 * (shared + heads * (layers - shared))
+    return (2.0 if kind == "lora" else 3.0) * heads * layers
+
+
+def make_trunk(
+    trunk: Trunk,
+    kind: AnyTrunkKind,
+    shared_layers: int | None = None,
+    heads: Collection[str] = HEAD_NAMES,
+    lora_rank: int = 16,
+) -> AnyTrunk:
+    """Make a trunk of any kind for some heads from an encoder, which becomes part of it.
 
     Raises:
         ConfigError: The kind is unknown, or the encoder cannot be split like this.
@@ -148,12 +202,16 @@ def make_trunk(trunk: Trunk, kind: TrunkKind, shared_layers: int | None = None) 
     if kind == "shared":
         return trunk
     if kind == "separate":
-        return SeparateTrunk(trunk)
+        return SeparateTrunk(trunk, heads)
+    if kind == "lora":
+        from trivet.model.lora_trunk import LoraTrunk  # a kind of SeparateTrunk
+
+        return LoraTrunk(trunk, heads, lora_rank)
     if kind != "partial":
-        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate or partial")
+        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate, partial or lora")
     if shared_layers is None:
         raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
-    return PartialTrunk(trunk, shared_layers)
+    return PartialTrunk(trunk, shared_layers, heads)
 
 
 def _run_layers(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from trivet.model.aggregate import (
     split_evidence,
     supported_anywhere,
 )
-from trivet.model.architecture import Granularity, HeadName, Reduction
+from trivet.model.architecture import HEAD_NAMES, Granularity, HeadName, Reduction
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
 from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk
@@ -26,16 +26,13 @@ HEADS: dict[HeadName, int] = {"support": 3, "relevance": 1, "utilization": 1}
 _NOWHERE = -1e4  # logit of the support of a token that is in no window
 
 
-class TokenLogits(NamedTuple):
-    """Logits of the heads at every position of every window."""
-
-    support: Tensor  # entailment, neutral, contradiction; [N, L, 3]
-    relevance: Tensor  # [N, L]
-    utilization: Tensor  # [N, L]
+# Logits by head at every position of every window. *Shapes:* [N, L, 3] for support (entailment,
+# neutral, contradiction), [N, L] for the others.
+TokenLogits = dict[str, Tensor]
 
 
 class RagModel(nn.Module):
-    """Trunk, three heads and the joining of windows in one graph.
+    """Trunk, heads and the joining of windows in one graph.
 
     Args:
         trunk: Encoder or encoders.
@@ -47,6 +44,7 @@ class RagModel(nn.Module):
         calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
         lexical_overlap: Weights of lexical overlap in the logits, by head; 0 by default. Fitted in
             calibration, since the encoder knows the rows that it is trained on.
+        heads: Heads, those of the trunk. The outputs that need another are None.
     """
 
     def __init__(
@@ -58,6 +56,7 @@ class RagModel(nn.Module):
         granularity: Granularity = "token",
         calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         lexical_overlap: Mapping[str, float] | None = None,
+        heads: Collection[str] = HEAD_NAMES,
     ) -> None:
         super().__init__()
         self.trunk = trunk
@@ -70,9 +69,9 @@ class RagModel(nn.Module):
         )
         self.lexical_overlap = dict.fromkeys(HEADS, 0.0) | dict(lexical_overlap or {})
         self.heads = nn.ModuleDict()
-        for name, classes in HEADS.items():
+        for name in (each for each in HEAD_NAMES if each in heads):
             pooled = pooled_support and name == "support"
-            self.heads[name] = TokenHead(trunk.hidden, classes, dropout, pooled)
+            self.heads[name] = TokenHead(trunk.hidden, HEADS[name], dropout, pooled)
 
     def architecture(self) -> dict[str, Any]:
         """Return the argument of ``from_architecture``, as JSON types."""
@@ -86,6 +85,8 @@ class RagModel(nn.Module):
             "shared_layers": self.trunk.shared_layers,
             "granularity": self.granularity,
         }
+        if rank := getattr(self.trunk, "rank", None):
+            architecture["lora_rank"] = rank
         if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
         if any(self.lexical_overlap.values()):
@@ -103,6 +104,18 @@ class RagModel(nn.Module):
         for part in self._encoders():
             part.add_exact_match()
 
+    def keep_heads(self, names: Collection[str]) -> None:
+        """Remove all other heads, with the layers that only they have."""
+        for name in [each for each in self.heads if each not in names]:
+            del self.heads[name]
+            self.trunk.remove_head(name)
+
+    def freeze(self, name: HeadName) -> None:
+        """Keep the weights of a head and of its own layers as they are in training."""
+        parts = [self.heads[name], *self.trunk.own_parts(name)]
+        for parameter in (each for part in parts for each in part.parameters()):
+            parameter.requires_grad_(False)
+
     def _encoders(self) -> list[Trunk]:
         return [part for part in self.trunk.modules() if isinstance(part, Trunk)]
 
@@ -113,19 +126,29 @@ class RagModel(nn.Module):
         if architecture.get("matches", False):
             encoder.add_exact_match()
         kind, shared_layers = architecture.get("trunk", "shared"), architecture.get("shared_layers")
+        heads = architecture["heads"]
         return cls(
-            make_trunk(encoder, kind, shared_layers),
+            make_trunk(encoder, kind, shared_layers, heads, architecture.get("lora_rank", 0)),
             faithfulness=architecture["faithfulness"],
             dropout=architecture["dropout"],
             pooled_support=architecture["pooled_support"],
             granularity=architecture.get("granularity", "token"),
             calibration=architecture.get("calibration"),
             lexical_overlap=architecture.get("lexical_overlap"),
+            heads=heads,
         )
 
-    def read(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> TokenLogits:
-        """Return the logits of every window. *Shapes:* [N, L] x 3."""
-        hidden: Hidden = self.trunk(input_ids, attention_mask, segment_ids)
+    def read(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
+        *,
+        heads: Collection[str] | None = None,
+    ) -> TokenLogits:
+        """Return the logits of some heads, by default all, in each window. *Shapes:* [N, L] x 3."""
+        wanted = list(self.heads if heads is None else heads)
+        hidden: Hidden = self.trunk(input_ids, attention_mask, segment_ids, wanted)
         device = input_ids.device.type
         if torch.is_autocast_enabled(device):
             # bf16 logits are too coarse for probabilities.
@@ -134,10 +157,11 @@ class RagModel(nn.Module):
         return self._apply_heads(hidden)
 
     def _apply_heads(self, hidden: Hidden) -> TokenLogits:
-        support, relevance, utilization = (
-            self._decide(name, states) for name, states in hidden._asdict().items()
-        )
-        return TokenLogits(support, relevance.squeeze(-1), utilization.squeeze(-1))
+        logits = {name: self._decide(name, states) for name, states in hidden.items()}
+        return {
+            name: values if name == "support" else values.squeeze(-1)
+            for name, values in logits.items()
+        }
 
     def _decide(self, name: str, hidden: Tensor) -> Tensor:
         """Return a head's logits. *Shapes:* [N, L, H] -> [N, L, classes]."""
@@ -159,25 +183,30 @@ class RagModel(nn.Module):
     ) -> Outputs:
         """Join logits of windows into probabilities of tokens, sentences and examples.
 
-        ``is_evidence`` tells which copies of response tokens are in evidence windows, [B, K]. The
+        The outputs of heads without logits are None. ``is_evidence`` tells which copies of response
+        tokens are in evidence windows, [B, K]. The
         exported graph has no such input: there the copies in evidence windows are an example of
         their own, which the host joins with the others (``evaluation.packing``).
         """
-        relevance = self.with_overlap("relevance", logits.relevance, context_at, question_overlap)
-        relevance = self._calibrated("relevance", relevance)
-        used = self.with_overlap("utilization", logits.utilization, context_at, response_overlap)
-        used = self._calibrated("utilization", used)
 
         def calibrated(support: Tensor) -> Tensor:
             support = support + self.lexical_overlap["support"] * context_overlap
             return self._calibrated("support", support)
 
-        support = join_support(logits.support, response_at, is_evidence, calibrated)
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
+        probs: dict[str, Tensor | None] = dict.fromkeys(HEAD_NAMES)
+        if "support" in logits:
+            support = join_support(logits["support"], response_at, is_evidence, calibrated)
+            probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
+        overlaps = {"relevance": question_overlap, "utilization": response_overlap}
+        for name in (each for each in overlaps if each in logits):
+            marked = self.with_overlap(name, logits[name], context_at, overlaps[name])
+            marked = self._calibrated(name, marked)
+            probs[name] = torch.where(real, marked.sigmoid(), 0.0)
         return join(
-            support_probs=torch.where(shown, support.sigmoid(), 0.0),
-            relevance_probs=torch.where(real, relevance.sigmoid(), 0.0),
-            utilization_probs=torch.where(real, used.sigmoid(), 0.0),
+            support_probs=probs["support"],
+            relevance_probs=probs["relevance"],
+            utilization_probs=probs["utilization"],
             response_mask=shown,
             context_weight=context_weight,
             sentence_pool=sentence_pool,
@@ -246,6 +275,13 @@ def join_support(
     )
     joined: Tensor = join_evidence(ordinary, gathered, kinds[1].amax(dim=-1) >= 0)
     return joined
+
+
+def to_numpy(outputs: Outputs) -> Outputs:
+    """Return the outputs of torch as numpy arrays in float32; None stays."""
+    return Outputs(
+        *(None if each is None else each.detach().float().cpu().numpy() for each in outputs)
+    )
 
 
 def as_tensors(windows: Sequence[Any], device: torch.device | str = "cpu") -> tuple[Tensor, ...]:

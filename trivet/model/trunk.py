@@ -6,8 +6,9 @@ the data type, turns fully padded windows into NaN in bf16.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from trivet.model.architecture import TrunkKind
+from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.mpnet_layers import MPNetLayers
 from trivet.records import ConfigError, WindowError
@@ -24,18 +25,14 @@ from trivet.records import ConfigError, WindowError
 MASKED = -3.0e4
 
 
-class Hidden(NamedTuple):
-    """Hidden states for each head, the same tensor if they share an encoder. *Shape:* [N, L, H]."""
-
-    support: Tensor
-    relevance: Tensor
-    utilization: Tensor
+# Hidden states for each head, the same tensor if they share an encoder. *Shape of each:* [N, L, H].
+Hidden = dict[str, Tensor]
 
 
 class Trunk(nn.Module):
     """One encoder that all heads share."""
 
-    kind: TrunkKind = "shared"
+    kind: AnyTrunkKind = "shared"
     shared_layers: int | None = None
 
     def __init__(self, encoder: PreTrainedModel) -> None:
@@ -116,6 +113,13 @@ class Trunk(nn.Module):
         """Return the parameters that all heads share."""
         return list(self.parameters())
 
+    def own_parts(self, name: str) -> list[nn.Module]:
+        """Return the parts that no other head reads: none."""
+        return []
+
+    def remove_head(self, name: str) -> None:
+        """Remove the parts of a head: none."""
+
     def encoder_config(self) -> dict[str, Any]:
         """Return the argument of ``from_encoder_config``: JSON types, without local paths."""
         values: dict[str, Any] = self.encoder.config.to_diff_dict()
@@ -138,10 +142,15 @@ class Trunk(nn.Module):
                 f"({self.encoder.config.model_type}); lower window.size"
             )
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        hidden = self.encode(input_ids, attention_mask, segment_ids)
-        return Hidden(hidden, hidden, hidden)
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
+        heads: Collection[str] = HEAD_NAMES,
+    ) -> Hidden:
+        """Return the hidden states for each of the heads. *Shapes:* [N, L] x 3 -> [N, L, H]."""
+        return dict.fromkeys(heads, self.encode(input_ids, attention_mask, segment_ids))
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Run the encoder once. *Shapes:* [N, L] x 3 -> [N, L, H]."""

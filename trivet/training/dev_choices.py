@@ -14,8 +14,8 @@ from trivet.bundle.bundle import Thresholds
 from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.windows import Windows
 from trivet.measures.thresholds import DevScores, choose_thresholds
-from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Reduction
+from trivet.model.rag_model import to_numpy
 from trivet.records import ConfigError
 from trivet.training.lightning_module import RagTraining
 
@@ -37,8 +37,10 @@ def threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
     return chosen
 
 
-def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds:
-    """Return the thresholds that the rows choose."""
+def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds | None:
+    """Return the thresholds that the rows choose; None without a support head."""
+    if "support" not in training.model.heads:
+        return None
     chosen = Thresholds(*choose_thresholds(list(dev_scores(training, items, pad))))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
     return chosen
@@ -80,12 +82,12 @@ def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterat
         batch = collate_items([item], pad)
         windows = Windows(*(array.to(device) for array in batch.windows))
         _, predicted = training.predict(windows, batch.is_evidence.to(device))
-        outputs = Outputs(*(value[0].float().cpu().numpy() for value in predicted))
+        outputs = to_numpy(predicted)
         read, length = item.tokenized, len(item.tokenized.response)
         yield DevScores(
             example=item.labelled,
-            sentence_support=outputs.sentence_support[: len(read.response_sentence_spans)],
+            sentence_support=outputs.sentence_support[0, : len(read.response_sentence_spans)],
             token_offsets=read.response.offsets,
-            token_support=outputs.support_probs[:length],
+            token_support=outputs.support_probs[0, :length],
             token_sentence=read.response_sentence,
         )

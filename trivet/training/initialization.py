@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from torch import Tensor
@@ -13,7 +14,7 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
-from trivet.model.architecture import Granularity, Reduction, TrunkKind
+from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind, Granularity, HeadName, Reduction
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, dropout_settings
@@ -29,12 +30,14 @@ def initial_model(
     faithfulness: Reduction,
     head_dropout: float = 0.0,
     attention_dropout: float | None = None,
-    trunk: TrunkKind = "shared",
+    trunk: AnyTrunkKind = "shared",
     shared_layers: int | None = None,
     granularity: Granularity = "token",
     exact_match: bool = False,
     split_digits: bool = False,
     hidden_dropout: float | None = None,
+    heads: Sequence[HeadName] = HEAD_NAMES,
+    lora_rank: int = 16,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
@@ -58,9 +61,16 @@ def initial_model(
                 bundle.info.encoder.model_type, attention_dropout, hidden_dropout
             ),
         }
+        missing = [each for each in heads if each not in bundle.info.heads]
+        if missing:
+            raise ConfigError(
+                f"heads: {name} has no {' and no '.join(missing)} head (it has "
+                f"{', '.join(bundle.info.heads)}); leave it out, or start from another bundle"
+            )
         model = load_rag_model(bundle, changed)
+        model.keep_heads(heads)
         if isinstance(model.trunk, Trunk):
-            model.trunk = make_trunk(model.trunk, trunk, shared_layers)
+            model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads, lora_rank)
         if exact_match:
             model.add_exact_match()
         tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
@@ -69,12 +79,18 @@ def initial_model(
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
     model = RagModel(
-        make_trunk(encoder, trunk, shared_layers),
+        make_trunk(encoder, trunk, shared_layers, heads, lora_rank),
         faithfulness=faithfulness,
         dropout=head_dropout,
         pooled_support=init == "nli",
         granularity=granularity,
+        heads=heads,
     )
+    if init == "nli" and "support" not in heads:
+        raise ConfigError(
+            f"encoder.init: nli initialises the support head, which heads ({', '.join(heads)}) "
+            "leaves out; set encoder.init to plain"
+        )
     if init == "nli":
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
     if exact_match:
@@ -85,7 +101,9 @@ def initial_model(
     return model, tokenizer
 
 
-def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
+def _check_trunk(
+    info: BundleInfo, name: str, trunk: AnyTrunkKind, shared_layers: int | None
+) -> None:
     """Refuse a bundle with another trunk, unless it is shared and can be copied."""
     same = info.trunk == trunk and (trunk != "partial" or info.shared_layers == shared_layers)
     if info.trunk == "shared" or same:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from torch import Tensor
 
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, truths
-from trivet.data.labelled.labels import UNKNOWN
 from trivet.data.windows import Windows
 from trivet.heads.context_loss import sentence_cross_entropy, share_error
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import token_loss, verdict_loss, window_loss
 from trivet.model.aggregate import Outputs, gather_tokens
+from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, join_support
 from trivet.records import ConfigError
 from trivet.training.divergence import stop_if_diverged
@@ -31,6 +32,14 @@ HEAD_LOSSES = {
     "support": ("window", "token", "verdict"),
     "relevance": ("relevance", "relevance_share"),
     "utilization": ("utilization", "utilization_share"),
+}
+
+COSINE = "gradient_cosine/"  # names of their figures begin like this
+# Sign and measure by which a trained head enters the score of a checkpoint.
+_SCORE = {
+    "support": (1, "hallucination_auroc"),
+    "relevance": (-1, "relevance_rmse"),
+    "utilization": (-1, "utilization_rmse"),
 }
 
 
@@ -60,13 +69,22 @@ class RagTraining(lightning.LightningModule):
         folder: Path = Path(),
     ) -> None:
         super().__init__()
+        trained = trained_heads(model, loss)
+        if cosine_steps and len(trained) < 2:
+            raise ConfigError(
+                f"run.gradient_cosine_steps ({cosine_steps}) must be 0 with one trained head "
+                f"({', '.join(trained)})"
+            )
         if cosine_steps and not model.trunk.shared_parameters():
             raise ConfigError(
                 f"run.gradient_cosine_steps ({cosine_steps}) must be 0 for encoder.trunk: "
                 f"{model.trunk.kind}: its heads share no parameters"
             )
         self.model = model
-        self.learned_weights = LearnedWeights(HEAD_LOSSES) if loss.learned else None
+        self._heads = trained
+        for head in (each for each in HEAD_NAMES if each in model.heads and each not in trained):
+            model.freeze(head)
+        self.learned_weights = LearnedWeights(trained) if loss.learned else None
         self._loss, self._optim = loss, optim
         self._seed = seed
         self._cosine_steps = cosine_steps
@@ -79,62 +97,82 @@ class RagTraining(lightning.LightningModule):
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
         """Return each weighted loss by its name; 0 without labels for it in the batch.
 
+        A loss of weight 0 is neither computed nor returned, nor are those of heads without logits.
         The sum over the batch's examples is divided by the mean number of examples with labels for
         the head in a batch of the epoch (at least 1). Rows of like length share a batch, so a mean
         over the batch would weigh an example more, the more windows it has.
         """
-        windows, targets, weights = batch.windows, batch.targets, self._loss
-        if self.model.granularity == "example":
-            # One decision per window implies no labels of single tokens: only the verdict remains.
-            targets = targets._replace(
-                window_class=torch.full_like(targets.window_class, UNKNOWN),
-                token_supported=torch.full_like(targets.token_supported, UNKNOWN),
-            )
-        columns = (column.reshape(-1) for column in logits.support.unbind(-1))
-        support = torch.stack([gather_tokens(each, windows.response_at) for each in columns], -1)
-        tokens_known = (targets.token_supported >= 0).any(-1)
-        tokens_known |= (targets.window_class >= 0).flatten(1).any(-1)
-        adherent = targets.adherent
-        if not weights.verdict_always:
-            adherent = adherent.masked_fill(tokens_known, -1)
-        # An empty response has no faithfulness.
-        adherent = adherent.masked_fill((windows.response_at < 0).flatten(1).all(-1), -1)
-        weight, heavier = targets.weight, weights.unsupported_weight
-        window = window_loss(support, targets.window_class, weight, heavier)
-        at = windows.response_at
-        joined = join_support(logits.support, at, batch.is_evidence)
-        token = token_loss(support, at, joined, targets.token_supported, weight, heavier)
-        found = {
-            "window": weights.window * window,
-            "token": weights.token * token,
-            "verdict": weights.verdict * verdict_loss(outputs.faithfulness, adherent, weight),
-        }
-        context_weight = windows.context_weight
-        heads = (
-            ("relevance", logits.relevance, outputs.relevance, targets.relevant),
-            ("utilization", logits.utilization, outputs.utilization, targets.utilized),
-        )
-        for name, values, _, marks in heads:
-            tokens = gather_tokens(values.reshape(-1), windows.context_at)
-            loss = sentence_cross_entropy(tokens, marks, context_weight, weight)
-            found[name] = getattr(weights, name) * loss
-        annotated = truths(batch.examples) if weights.share else {}  # waits for the device
-        for name, _, share, marks in heads:
-            if not weights.share:
-                found[f"{name}_share"] = share.new_zeros(())
-                continue
-            true = _true_share(annotated[name], marks, context_weight).to(share)
-            found[f"{name}_share"] = weights.share * share_error(share, true, weight)
+        found: dict[str, Tensor] = {}
+        if "support" in logits:
+            found |= self._support_losses(batch, logits["support"], outputs.faithfulness)
+        shares = {"relevance": outputs.relevance, "utilization": outputs.utilization}
+        for head in (each for each in shares if each in logits):
+            found |= self._context_losses(head, batch, logits[head], shares[head])
         return {
             name: found[name] / max(1.0, batch.mean_labelled[head])
             for head, names in HEAD_LOSSES.items()
             for name in names
+            if name in found
         }
 
-    def predict(self, windows: Windows, is_evidence: Tensor) -> tuple[TokenLogits, Outputs]:
-        """Return logits and scores; the encoder reads at most ``optim.call_windows`` at once."""
+    def _support_losses(
+        self, batch: Batch, logits: Tensor, faithfulness: Tensor
+    ) -> dict[str, Tensor]:
+        """Return the sums over examples of the support head's weighted losses, by name."""
+        windows, targets, weights = batch.windows, batch.targets, self._loss
+        # One decision per window implies no labels of single tokens: only the verdict remains.
+        each_token = self.model.granularity == "token"
+        weight, heavier, at = targets.weight, weights.unsupported_weight, windows.response_at
+        tokens_known = torch.zeros_like(targets.adherent, dtype=torch.bool)
+        found: dict[str, Tensor] = {}
+        if each_token:
+            tokens_known = (targets.token_supported >= 0).any(-1)
+            tokens_known |= (targets.window_class >= 0).flatten(1).any(-1)
+        if each_token and (weights.window or weights.token):
+            columns = (column.reshape(-1) for column in logits.unbind(-1))
+            support = torch.stack([gather_tokens(each, at) for each in columns], -1)
+            if weights.window:
+                loss = window_loss(support, targets.window_class, weight, heavier)
+                found["window"] = weights.window * loss
+            if weights.token:
+                joined = join_support(logits, at, batch.is_evidence)
+                loss = token_loss(support, at, joined, targets.token_supported, weight, heavier)
+                found["token"] = weights.token * loss
+        if weights.verdict:
+            adherent = targets.adherent
+            if not weights.verdict_always:
+                adherent = adherent.masked_fill(tokens_known, -1)
+            # An empty response has no faithfulness.
+            adherent = adherent.masked_fill((at < 0).flatten(1).all(-1), -1)
+            found["verdict"] = weights.verdict * verdict_loss(faithfulness, adherent, weight)
+        return found
+
+    def _context_losses(
+        self, head: str, batch: Batch, logits: Tensor, share: Tensor
+    ) -> dict[str, Tensor]:
+        """Return the sums over examples of a context head's weighted losses, by name."""
+        windows, targets, weights = batch.windows, batch.targets, self._loss
+        marks = targets.relevant if head == "relevance" else targets.utilized
+        found: dict[str, Tensor] = {}
+        if factor := getattr(weights, head):
+            tokens = gather_tokens(logits.reshape(-1), windows.context_at)
+            loss = sentence_cross_entropy(tokens, marks, windows.context_weight, targets.weight)
+            found[head] = factor * loss
+        if weights.share:
+            annotated = truths(batch.examples)[head]  # waits for the device
+            true = _true_share(annotated, marks, windows.context_weight).to(share)
+            found[f"{head}_share"] = weights.share * share_error(share, true, targets.weight)
+        return found
+
+    def predict(
+        self, windows: Windows, is_evidence: Tensor, heads: Collection[str] | None = None
+    ) -> tuple[TokenLogits, Outputs]:
+        """Return logits and scores of some heads, by default all.
+
+        The encoder reads at most ``optim.call_windows`` at once.
+        """
         most = self._optim.call_windows or self._optim.batch_windows
-        logits = read_in_slices(self.model, windows[:3], most)
+        logits = read_in_slices(self.model, windows[:3], most, heads)
         return logits, self.model.join(logits, *windows[3:], is_evidence)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -144,10 +182,11 @@ class RagTraining(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the losses, and log the losses and the sums of each head."""
-        losses = self.losses(batch, *self.predict(batch.windows, batch.is_evidence))
-        heads = {
-            head: torch.stack([losses[name] for name in names]).sum()
-            for head, names in HEAD_LOSSES.items()
+        predicted = self.predict(batch.windows, batch.is_evidence, self._heads)
+        losses = self.losses(batch, *predicted)
+        heads: dict[str, Tensor] = {
+            head: torch.stack([losses[name] for name in HEAD_LOSSES[head] if name in losses]).sum()
+            for head in self._heads
         }
         figures = {f"loss/{name}": loss for name, loss in losses.items()}
         figures |= {f"head/{head}": loss for head, loss in heads.items()}
@@ -168,7 +207,7 @@ class RagTraining(lightning.LightningModule):
     def _log_cosines(self, heads: Mapping[str, Tensor]) -> None:
         with torch.autocast(self.device.type, enabled=False):
             cosines = gradient_cosines(heads, self.model.trunk.shared_parameters())
-        figures = {f"gradient_cosine/{pair}": float(value) for pair, value in cosines.items()}
+        figures = {f"{COSINE}{pair}": float(value) for pair, value in cosines.items()}
         for each in self.loggers:  # self.log would repeat them in the steps between
             each.log_metrics(figures, step=self.global_step)
 
@@ -222,10 +261,14 @@ class RagTraining(lightning.LightningModule):
             "relevance": (outputs.relevance, relevant),
             "utilization": (outputs.utilization, utilized),
         }
+        scores = {name: each for name, each in scores.items() if each[0] is not None}
         self._measures.update([example.source for example in batch.examples], scores)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the measures and ``dev/score`` (AUROC less two errors), which chooses checkpoints."""
+        """Log the measures and ``dev/score``, which chooses checkpoints.
+
+        It is AUROC less two errors, those of the trained heads.
+        """
         self._log_measures("dev")
 
     def on_test_epoch_end(self) -> None:
@@ -235,9 +278,11 @@ class RagTraining(lightning.LightningModule):
     def _log_measures(self, rows: str) -> None:
         figures = self._measures.compute()
         self._measures.reset()
-        score = figures.get("hallucination_auroc/mean", 0.0)
-        score -= figures.get("relevance_rmse/mean", 0.0)
-        score -= figures.get("utilization_rmse/mean", 0.0)
+        score = sum(
+            sign * figures.get(f"{name}/mean", 0.0)
+            for head, (sign, name) in _SCORE.items()
+            if head in self._heads
+        )
         # Equal on every device, since the measures are joined.
         self.log_dict({f"{rows}/{name}": value for name, value in figures.items()}, sync_dist=True)
         self.log(f"{rows}/score", score, prog_bar=True, sync_dist=True)
@@ -245,8 +290,13 @@ class RagTraining(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         """Return AdamW with rates for trunk and heads, and linear warm-up and decay."""
         groups, rates = [], {"trunk": self._optim.encoder_lr, "heads": self._optim.head_lr}
-        # Like the heads, the exact-match embedding starts from random numbers.
-        new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
+        # Like the heads, the exact-match embedding and adapters start from random numbers.
+        started = (".matches.", ".lora_")
+        new = {
+            id(p)
+            for name, p in self.model.named_parameters()
+            if any(each in name for each in started)
+        }
         new |= {id(p) for p in self.model.heads.parameters()}
         for part, rate in rates.items():
             own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]
@@ -267,6 +317,13 @@ class RagTraining(lightning.LightningModule):
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
         steps = {"scheduler": schedule, "interval": "step"}
         return {"optimizer": optimizer, "lr_scheduler": steps}
+
+
+def trained_heads(model: RagModel, loss: LossConfig) -> tuple[HeadName, ...]:
+    """Return the heads of a model with a loss of a weight above 0."""
+    if model.granularity == "example":
+        loss = replace(loss, window=0.0, token=0.0)
+    return tuple(name for name in HEAD_NAMES if name in model.heads and loss.of_head(name) > 0)
 
 
 def _true_share(annotated: Tensor, marks: Tensor, context_weight: Tensor) -> Tensor:

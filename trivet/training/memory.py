@@ -6,6 +6,7 @@ The step runs on fake tensors, which have shapes but no data, and the bytes aliv
 from __future__ import annotations
 
 import contextlib
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,13 @@ class MemoryEstimate:
         return _KEPT * self.total / GIB
 
 
+class _FakeMode(FakeTensorMode):
+    """Fake tensors whose copies (of an encoder for each head) belong to the same mode."""
+
+    def __deepcopy__(self, memo: object) -> _FakeMode:
+        return self
+
+
 def estimate_memory(
     build: Callable[[], RagModel], windows: int, length: int, bf16: bool, gpu: bool
 ) -> MemoryEstimate:
@@ -83,7 +91,9 @@ def estimate_memory(
         bf16: Whether the encoder computes in bf16.
         gpu: Whether to count what CUDA's kernels keep; else what the CPU's keep.
     """
-    with FakeTensorMode(), _LiveBytes() as live:
+    with _FakeMode(), _LiveBytes() as live, warnings.catch_warnings():
+        # Copies of encoders, one for each head.
+        warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
         with no_init_weights():
             model = build().train()
         weights = live.now
@@ -92,7 +102,7 @@ def estimate_memory(
         with _cuda_kernels() if gpu else contextlib.nullcontext():
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
                 logits = model.read(*inputs)
-            torch.stack([each.float().sum() for each in logits]).sum().backward()
+            torch.stack([each.float().sum() for each in logits.values()]).sum().backward()
         gradients = sum(4 * each.numel() for each in trained)
         return MemoryEstimate(
             parameters=sum(each.numel() for each in model.parameters()),

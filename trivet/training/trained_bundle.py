@@ -21,10 +21,12 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import LeftOutInfo
-from trivet.configs.schema import Init, TrainConfig
+from trivet.bundle.schema import LABELS, LeftOutInfo, outputs_of
+from trivet.configs.schema import Init, TrainConfig, Trunk
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.model.aggregate import output_names
+from trivet.model.architecture import TrunkKind
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 
@@ -59,6 +61,7 @@ def provenance(
             "batch_windows": config.optim.batch_windows,
             "call_windows": config.optim.call_windows or config.optim.batch_windows,
             "precision": config.run.precision.value,
+            **({"lora_rank": config.encoder.lora_rank} if _adapted(config) else {}),
         },
         left_out=None
         if leaks is None
@@ -85,17 +88,23 @@ def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
     return "".join(f"{digest}\n" for digest in sorted(digests))
 
 
+def _adapted(config: TrainConfig) -> bool:
+    return config.encoder.trunk is Trunk.lora
+
+
 def write_trained(
     folder: Path,
     model: RagModel,
     tokenizer: SegmentTokenizer,
     config: TrainConfig,
-    thresholds: Thresholds,
+    thresholds: Thresholds | None,
     training: TrainingInfo,
     texts: str | None = None,
 ) -> None:
     """Write the bundle of a finished run, with the record of its training texts."""
-    encoder, special = model.trunk.config, tokenizer.special
+    if _adapted(config):
+        model.trunk = cast(Any, model.trunk).merged()
+    encoder, special, heads = model.trunk.config, tokenizer.special, list(model.heads)
     info = BundleInfo(
         package_version=trivet.__version__,
         name=config.run.name,
@@ -115,11 +124,13 @@ def write_trained(
             evidence_for=config.window.evidence_for.value,
         ),
         faithfulness=model.faithfulness,
-        heads=tuple(cast(Any, list(model.heads))),
+        heads=tuple(cast(Any, heads)),
+        outputs=outputs_of(heads),
+        labels={name: LABELS[name] for name in output_names(heads)},
         thresholds=thresholds,
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=training,
-        trunk=model.trunk.kind,
+        trunk=cast(TrunkKind, model.trunk.kind),
         shared_layers=model.trunk.shared_layers,
         granularity=model.granularity,
     )

@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.conftest import TINY
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.model.architecture import TrunkKind
+from trivet.model.architecture import HEAD_NAMES, TrunkKind
 from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel, as_tensors
-from trivet.model.trunk import Hidden, Trunk
+from trivet.model.trunk import Trunk
 from trivet.records import WindowError
 
 LENGTH = 40
@@ -53,13 +53,13 @@ def test_it_answers_as_the_trained_trunk(
         vocab = model.trunk.config.vocab_size
         given = as_tensors(make_windows(sizes, vocab, seed=2))[:3]
         expected, found = model.trunk(*given), ours(*given)
-        for name in Hidden._fields:
-            off = (getattr(found, name) - getattr(expected, name)).abs()[given[1].bool()]
+        for name in HEAD_NAMES:
+            off = (found[name] - expected[name]).abs()[given[1].bool()]
             assert off.max() < 2e-5, (name, sizes)
         assert len(runs) == LAYERS[kind] == len(set(map(id, runs)))
         runs.clear()
     if kind != "shared":
-        assert not torch.allclose(found.support, found.relevance, atol=1e-2)
+        assert not torch.allclose(found["support"], found["relevance"], atol=1e-2)
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from torch import Tensor, nn
 
+from trivet.model.architecture import HEAD_NAMES
 from trivet.model.inference.bert import InferenceBert
 from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import Form
@@ -35,17 +36,23 @@ class InferenceTrunk(nn.Module):
         self.encoders = nn.ModuleDict(dict(encoders))
         self.tops = nn.ModuleDict(dict(tops or {}))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Hidden:
-        """Return each head's hidden states. *Shapes:* [N, L] x 3 -> [N, L, H] a head."""
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
+        heads: Collection[str] = HEAD_NAMES,
+    ) -> Hidden:
+        """Return the hidden states for each of the heads. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         windows = (input_ids, attention_mask, segment_ids)
         if self.tops:
             encoder = cast(InferenceEncoder, self.encoders["shared"])
             embedded, given = encoder.start(*windows)
             stem = encoder.climb(encoder.layers, embedded, given)
-            tops = [cast(nn.ModuleList, self.tops[name]) for name in Hidden._fields]
-            return Hidden(*(encoder.climb(top, stem, given) for top in tops))
+            tops = {name: cast(nn.ModuleList, self.tops[name]) for name in heads}
+            return {name: encoder.climb(top, stem, given) for name, top in tops.items()}
         read = {name: encoder(*windows) for name, encoder in self.encoders.items()}
-        return Hidden(*(read[name if name in read else "shared"] for name in Hidden._fields))
+        return {name: read[name if name in read else "shared"] for name in heads}
 
 
 def inference_trunk(trunk: AnyTrunk, max_length: int, form: Form = "portable") -> nn.Module:
@@ -55,13 +62,11 @@ def inference_trunk(trunk: AnyTrunk, max_length: int, form: Form = "portable") -
         logger.info("no inference module for this encoder (%s); the library's is used", reason)
         return trunk
     if isinstance(trunk, SeparateTrunk):
-        encoders = {name: _encoder(trunk.part(name), max_length, form) for name in Hidden._fields}
+        encoders = {name: _encoder(trunk.part(name), max_length, form) for name in trunk.trunks}
         return InferenceTrunk(encoders).eval()
     if isinstance(trunk, PartialTrunk):
         encoder = _encoder(trunk.stem, max_length, form)
-        tops = {
-            name: encoder.convert(trunk.stem.encoder, trunk.top(name)) for name in Hidden._fields
-        }
+        tops = {name: encoder.convert(trunk.stem.encoder, trunk.top(name)) for name in trunk.tops}
         return InferenceTrunk({"shared": encoder}, tops).eval()
     return InferenceTrunk({"shared": _encoder(trunk, max_length, form)}).eval()
 

@@ -61,7 +61,9 @@ class SentenceRelevance(Answer):
     start: int = Field(description="First character.")
     end: int = Field(description="One past the last character.")
     text: str
-    relevance: float = Field(description="Mean probability to help answer the question.")
+    relevance: float | None = Field(
+        description="Mean probability to help answer the question; null without that head."
+    )
 
 
 class ContextRelevance(Answer):
@@ -124,7 +126,7 @@ class BundleAnswer(Answer):
     heads: list[HeadName]
     faithfulness: Reduction = Field(description="Part of a response whose support counts.")
     window: WindowInfo
-    thresholds: Thresholds
+    thresholds: Thresholds | None = Field(description="Null without a support head.")
     calibration: CalibrationAnswer
 
 

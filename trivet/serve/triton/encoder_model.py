@@ -46,6 +46,6 @@ class TritonPythonModel:
             return pb_utils.InferenceResponse(output_tensors=[], error=failed)
         return pb_utils.InferenceResponse(
             output_tensors=[
-                pb_utils.Tensor(name, array) for name, array in outputs._asdict().items()
+                pb_utils.Tensor(name, array) for name, array in outputs.present().items()
             ]
         )

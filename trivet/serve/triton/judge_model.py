@@ -123,7 +123,7 @@ class TritonPythonModel:
         if self.self_tested:
             return
         answer = await self._encoder.ask(Windows(**self._test.arrays()))
-        worst = self._test.check(self._graph, answer._asdict())
+        worst = self._test.check(self._graph, answer.present())
         logger.info("%s: self-test of %s within %.2g", self._encoder_model, self._graph, worst)
         self.self_tested = True
 

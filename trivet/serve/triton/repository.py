@@ -33,6 +33,7 @@ from trivet.bundle.bundle import (
 )
 from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.windows import Windows
+from trivet.model.architecture import HEAD_NAMES
 from trivet.records import BundleError
 from trivet.serve.triton.config import (
     BUNDLE,
@@ -93,6 +94,12 @@ def export_triton(
         BackendError: No TensorRT engine of the bundle was built on this machine.
     """
     bundle = read_bundle(folder)
+    missing = [name for name in HEAD_NAMES if name not in bundle.info.heads]
+    if missing:
+        raise BundleError(
+            f"{folder}: has no {' and no '.join(missing)} head, which the Triton models need; use "
+            "`trivet serve`"
+        )
     if out.exists() and any(out.iterdir()):
         raise BundleError(f"{out}: not empty; give an empty or a new folder")
     encoder = _find_encoder(bundle, kind, precision, threads)
