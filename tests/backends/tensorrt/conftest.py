@@ -361,6 +361,16 @@ def fused_bundle(engine_bundle: Path, tmp_path: Path) -> Path:
     return tmp_path / "fused"
 
 
+@pytest.fixture
+def apart_bundle(engine_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle whose graphs have their weights in files beside them."""
+    with monkeypatch.context() as patch:
+        patch.setattr("trivet.exporting.graph.LARGEST_FILE", 10_000)
+        weights = _weights_of(tmp_path, engine_bundle)
+        export_onnx(weights, tmp_path / "apart", keep=("fp32", "fp16"), threads=1)
+    return tmp_path / "apart"
+
+
 def _weights_of(folder: Path, bundle: Path) -> Path:
     tokenizer = (bundle / "tokenizer.json").read_text(encoding="utf-8")
     window = WindowInfo(size=WINDOW)

@@ -123,15 +123,14 @@ def test_the_exported_graph_is_built_and_attention_may_be_split(
 
 
 def test_weights_beside_the_graph_are_built_and_make_another_engine(
-    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows, monkeypatch: pytest.MonkeyPatch
+    engine_bundle: Path, apart_bundle: Path, dev_rows: Rows
 ) -> None:
-    small = export_tensorrt(fused_bundle, dev_rows, "tiny")
-    monkeypatch.setattr("trivet.exporting.graph.LARGEST_FILE", 10_000)
-    fake_tensorrt.reads_attention = False  # the portable graph is written here, its weights apart
-    info = export_tensorrt(fused_bundle, dev_rows, "tiny")
-    name = "model.fp16.portable.onnx"
-    assert info.graph == name and info.key != small.key
-    assert read_bundle(fused_bundle).graph_files(name) == (name, f"{name}.weights")
+    whole, apart = (
+        export_tensorrt(folder, dev_rows, "tiny") for folder in (engine_bundle, apart_bundle)
+    )
+    assert whole.graph == apart.graph and whole.key != apart.key
+    assert len(read_bundle(apart_bundle).graph_files(apart.graph)) == 2
+    assert Evaluator(apart_bundle, backend="tensorrt").precision == "fp16"
 
 
 def test_the_portable_graph_is_built_where_attention_is_not(

@@ -52,6 +52,12 @@ def test_fused_attention_builds_or_is_replaced(
     assert info.graph in ("model.fp16.onnx", "model.fp16.portable.onnx")
 
 
+def test_weights_beside_the_graph_are_found(
+    apart_bundle: Path, dev_rows: tuple[LabelledExample, ...]
+) -> None:
+    assert export_tensorrt(apart_bundle, dev_rows, "tiny").flipped == 0
+
+
 def test_a_replayed_call_is_no_slower_than_the_first(
     engine_bundle: Path, dev_rows: tuple[LabelledExample, ...]
 ) -> None:
