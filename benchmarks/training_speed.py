@@ -1,0 +1,106 @@
+"""Rows per second of the loader, prepared anew and from the cache, and seconds of a training step.
+
+python -m benchmarks.training_speed --data ragbench:data/ragbench [--split dev] [--steps 3]
+
+Times are processor seconds, since other work may share the machine. A step reads 4 windows of 512
+tokens in bf16 with a BERT of MiniLM's size and random weights; with --compile also compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from benchmarks.report import Table
+from benchmarks.training_memory import build
+from trivet.backends.loading import load_tokenizer
+from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
+from trivet.data.labelled.datamodule import Item, RagData, prepare
+from trivet.data.labelled.prepared_rows import prepare_cached
+from trivet.data.labelled.sources import load_source
+from trivet.data.windows import WindowSettings
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import compile_layers
+from trivet.train import keep_freed_memory
+
+_WINDOWS, _LENGTH = 4, 512
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Return the processor seconds of a call."""
+    begun = time.process_time()
+    run()
+    return time.process_time() - begun
+
+
+def loader_table(spec: str, split: str) -> Table:
+    """Return rows per second until all batches of an epoch are made, by the source of the rows."""
+    tokenizer = load_tokenizer(read_bundle(EMBEDDED_BUNDLE))
+    examples, _ = load_source(spec, split)
+    settings = WindowSettings(_LENGTH)
+
+    def epoch(rows: Callable[[], Sequence[Item]]) -> None:
+        data = RagData(rows, (), tokenizer.special.pad, _WINDOWS, seed=0)
+        for _ in data.train_dataloader():
+            pass
+
+    with tempfile.TemporaryDirectory() as folder:
+        anew = partial(prepare, examples, tokenizer, settings)
+        cached = partial(prepare_cached, examples, tokenizer, settings, True, Path(folder))
+        times = {
+            "prepared anew": seconds(partial(epoch, anew)),
+            "cache, first run": seconds(partial(epoch, cached)),
+            "cache, later runs": seconds(partial(epoch, cached)),
+        }
+        size = sum(file.stat().st_size for file in Path(folder).glob("*.arrow"))
+    rows = [(name, f"{took:.2f}", f"{len(examples) / took:.0f}") for name, took in times.items()]
+    title = f"{len(examples)} rows of {spec} ({split}); the file has {size / 1e6:.1f} MB"
+    return Table(title, ("rows", "seconds", "rows/s"), rows)
+
+
+def _step(model: RagModel, optimizer: torch.optim.Optimizer) -> None:
+    inputs = [torch.ones(_WINDOWS, _LENGTH, dtype=torch.long)] * 3
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model.read(*inputs)
+    torch.stack([each.float().sum() for each in logits]).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def step_table(steps: int, compiled: bool) -> Table:
+    """Return the processor seconds of a training step, after one that is not counted."""
+    keep_freed_memory()
+    rows = []
+    for name in ("as it is", "compiled") if compiled else ("as it is",):
+        model = build("MiniLM-L6", checkpointed=False).train()
+        if name == "compiled":
+            compile_layers(model.trunk)
+        run = partial(_step, model, torch.optim.AdamW(model.parameters()))
+        first = seconds(run)
+        least = min(seconds(run) for _ in range(steps))
+        rows.append((name, f"{first:.2f}", f"{least:.2f}", f"{_WINDOWS / least:.1f}"))
+    title = f"MiniLM-L6, {_WINDOWS} windows of {_LENGTH} tokens, bf16, on this CPU"
+    return Table(title, ("layers", "first step", "least of the others", "windows/s"), rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables."""
+    flags = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    flags.add_argument("--data", help="such as ragbench:DIR; without it only steps are measured")
+    flags.add_argument("--split", default="dev")
+    flags.add_argument("--steps", type=int, default=3)
+    flags.add_argument("--compile", action="store_true")
+    given = flags.parse_args(arguments)
+    if given.data:
+        print(loader_table(given.data, given.split).to_markdown(), end="\n\n")
+    print(step_table(given.steps, given.compile).to_markdown())
+
+
+if __name__ == "__main__":
+    main()
