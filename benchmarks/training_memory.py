@@ -121,7 +121,7 @@ def _two_steps(model: RagModel, windows: int, size: int, bf16: bool) -> None:
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             logits = model.read(*inputs)
-        torch.stack([each.float().sum() for each in logits]).sum().backward()
+        torch.stack([each.float().sum() for each in logits.values()]).sum().backward()
         del logits
         optimizer.step()
         optimizer.zero_grad()

@@ -68,7 +68,7 @@ def _step(model: RagModel, optimizer: torch.optim.Optimizer) -> None:
     inputs = [torch.ones(_WINDOWS, _LENGTH, dtype=torch.long)] * 3
     with torch.autocast("cpu", torch.bfloat16):
         logits = model.read(*inputs)
-    torch.stack([each.float().sum() for each in logits]).sum().backward()
+    torch.stack([each.float().sum() for each in logits.values()]).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
 
