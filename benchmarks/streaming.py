@@ -1,6 +1,7 @@
 """Answers judged while they are written: milliseconds a sentence, and quality on labelled rows.
 
 python -m benchmarks.streaming [--backend openvino] [--tokens 1000 4000 16000]
+    [--windows evidence]
 python -m benchmarks.streaming --data ragtruth:data/ragtruth [--limit 160]
 
 The first form feeds an answer word by word against made-up contexts and times the calls that judge
@@ -52,26 +53,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--backend", choices=["onnx", "openvino", "torch"], default="onnx")
     flags.add_argument("--tokens", type=int, nargs="*", default=[1000, 4000, 16000])
     flags.add_argument("--sentences", type=int, default=40)
+    flags.add_argument("--windows", nargs="*", choices=MODES, default=MODES)
     flags.add_argument("--data", help="labelled rows, such as ragtruth:DIR; then no times")
     flags.add_argument("--split", default="dev")
     flags.add_argument("--limit", type=int, help="rows, drawn at random; all by default")
     given = flags.parse_args(arguments)
     evaluator = Evaluator(backend=given.backend)
     if given.data is None:
-        measure_times(evaluator, given.tokens, given.sentences)
+        measure_times(evaluator, given.tokens, given.sentences, given.windows)
         return
     rows, _ = load_source(given.data, given.split)
     rows = [row for row in rows if row.labels.unsupported is not None]
     measure_quality(evaluator, choose_rows(rows, (), given.limit, seed=0))
 
 
-def measure_times(evaluator: Evaluator, tokens: Iterable[int], sentences: int) -> None:
+def measure_times(
+    evaluator: Evaluator,
+    tokens: Iterable[int],
+    sentences: int,
+    modes: Sequence[StreamWindows],
+) -> None:
     """Print the milliseconds of each sentence, of the begin and of the end."""
     print(f"{evaluator.backend_name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
     print("| context tokens | windows | begin | p50 | p95 | p95 CPU | close |")
     print("|---|---|---|---|---|---|---|")
     answer = "".join(f"In {1900 + n} the {PLACES[n % 8]} was closed. " for n in range(sentences))
-    for number, mode in itertools.product(tokens, MODES):
+    for number, mode in itertools.product(tokens, modes):
         contexts = made_up(evaluator, number)
         began = time.perf_counter()
         stream = evaluator.stream("When was the mill built?", contexts, windows=mode)

@@ -10,7 +10,8 @@ import sentencex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trivet.data.sentences import split_sentences
+from trivet.data.sentences import GrowingText, split_sentences
+from trivet.records import Span
 
 
 def pieces(text: str) -> list[str]:
@@ -110,3 +111,30 @@ def test_panic_fallback(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptu
     raised[0] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         split_sentences("Anything.")
+
+
+GROWING = (
+    'It is old. He said "It is new. It is red." and left.\nA list:\n1. One, e.g. this\n2. Two 3.5 '
+    "Dr. Who came! \u6a4b\u3002\u5ddd\u3002 No end"
+)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 13, 500])
+def test_a_text_that_grows_has_the_same_sentences_however_it_is_cut(length: int) -> None:
+    growing, whole = GrowingText(), GrowingText()
+    found = [
+        span
+        for start in range(0, len(GROWING), length)
+        for span in growing.append(GROWING[start : start + length])
+    ]
+    assert found == whole.append(GROWING)
+    assert found[:1] == [Span(0, 10)]
+    assert GROWING[growing.start :].strip() == "No end"
+    assert growing.rest() == whole.rest()
+    assert growing.start == len(GROWING)
+
+
+def test_a_sentence_of_a_growing_text_has_an_end_at_last() -> None:
+    growing = GrowingText()
+    found = growing.append("word " * 3000)
+    assert [span.end - span.start > 4000 for span in found] == [True, True]

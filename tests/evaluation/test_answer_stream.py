@@ -22,7 +22,7 @@ CONTEXTS = [
     "The ferry is red. It crosses north of the town, where the river is wide.",
     "The lighthouse had ten keepers. No lamp is in it. The oven is new and blue.",
 ]
-ANSWER = "The mill is old. It was built in 1817, e.g. of stone. The ferry is\nred! Is it wide? No"
+ANSWER = "The mill is old. It was built in 1817, e.g. of stone. The ferry is\nred! Is it wide? No "
 SENTENCES = [
     "The mill is old.",
     "It was built in 1817, e.g. of stone.",
@@ -38,9 +38,10 @@ def events_of(stream: AnswerStream, pieces: list[str]) -> list[SentenceEvent]:
 def test_a_sentence_is_judged_when_the_next_one_has_begun(judge: Evaluator) -> None:
     stream = judge.stream(QUESTION, CONTEXTS)
     assert stream.feed("The mill is old. ") == []
-    (event,) = stream.feed("It")
+    assert stream.feed("It") == []
+    (event,) = stream.feed(" ")
     assert (event.text, event.start, event.end) == ("The mill is old.", 0, 16)
-    assert stream.text == "The mill is old. It"
+    assert stream.text == "The mill is old. It "
 
 
 @pytest.mark.parametrize("windows", ["evidence", "all"])
@@ -113,7 +114,7 @@ def test_the_window_of_evidence_holds_the_nearest_sentence(
     many = [*CONTEXTS, *["The garden has an apple tree and a pear tree. It is green."] * 9]
     stream = judge.stream("", many)
     formula.calls.clear()
-    (event,) = stream.feed("The lighthouse had ten keepers. It")
+    (event,) = stream.feed("The lighthouse had ten keepers. It ")
     assert event.source_text == "The lighthouse had ten keepers."
     assert event.source is not None
     assert many[event.source.context][event.source.start : event.source.end] == event.source_text
@@ -124,7 +125,7 @@ def test_the_window_of_evidence_holds_the_nearest_sentence(
 def test_all_windows_show_all_contexts(judge: Evaluator, formula: FormulaBackend) -> None:
     stream = judge.stream("", CONTEXTS * 3, windows="all")
     formula.calls.clear()
-    stream.feed("The mill is old. It")
+    stream.feed("The mill is old. It ")
     alone = judge.evaluate("", CONTEXTS * 3, "The mill is old.")
     assert [rows for rows, _ in formula.calls] == [alone.windows] * 2
     assert alone.windows > 1
@@ -151,10 +152,10 @@ def test_without_contexts_the_stream_does_not_begin(judge: Evaluator, contexts: 
         judge.stream(QUESTION, contexts)
     assert refused.value.code == "empty_contexts"
     stream = judge.stream(QUESTION, contexts, allow_empty_contexts=True)
-    (event,) = stream.feed("The mill is old. It")
+    (event,) = stream.feed("The mill is old. It ")
     assert event.source is None
     assert stream.close() == judge.evaluate(
-        QUESTION, contexts, "The mill is old. It", allow_empty_contexts=True
+        QUESTION, contexts, "The mill is old. It ", allow_empty_contexts=True
     )
 
 
@@ -183,7 +184,7 @@ def test_a_backend_that_fails_is_an_error(judge: Evaluator, formula: FormulaBack
     stream = judge.stream(QUESTION, CONTEXTS)
     (formula.raises_on,) = judge.preprocessor.tokenizer.encode(["oven"])[0].ids
     with pytest.raises(BackendError):
-        stream.feed("The oven is new. It")
+        stream.feed("The oven is new. It ")
 
 
 def test_the_calls_of_event_loops_give_the_same(judge: Evaluator) -> None:

@@ -14,9 +14,6 @@ class AsyncAnswerStream:
 
     Every request holds the contexts and the text so far: the server remembers nothing. None is
     sent for a piece that completes no sentence.
-
-    Attributes:
-        text: The text so far.
     """
 
     def __init__(
@@ -28,14 +25,20 @@ class AsyncAnswerStream:
         id_: str | None,
         options: Mapping[str, object],
     ) -> None:
-        self.text = ""
+        from trivet.data.sentences import GrowingText
+
+        self._growing = GrowingText()
         self._requester = requester
         self._texts = {"question": question, "contexts": contexts}
         self._windows = windows
         self._id = id_
         self._given = options
-        self._start = 0
         self._verdict: Evaluation | None = None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._growing.text
 
     async def afeed(self, text: str) -> list[SentenceEvent]:
         """Append a piece of text and judge what it completes, as ``AnswerStream.feed``.
@@ -49,17 +52,14 @@ class AsyncAnswerStream:
         self._check_open()
         if not isinstance(text, str):
             raise ExampleError(f"a piece of text must be a string, not {type(text).__name__}")
-        from trivet.data.sentences import split_sentences
-
-        self.text += text
-        several = len(split_sentences(self.text[self._start :])) > 1
-        return await self._judge(complete=False) if several else []
+        start = self._growing.start
+        return await self._judge(start, False) if self._growing.append(text) else []
 
     async def aflush(self) -> list[SentenceEvent]:
         """Judge the rest of the text as it is; errors as in ``afeed``."""
         self._check_open()
-        rest = self.text[self._start :].strip()
-        return await self._judge(complete=True) if rest else []
+        start = self._growing.start
+        return await self._judge(start, True) if self._growing.rest() else []
 
     async def aclose(self) -> Evaluation:
         """Evaluate all of the text; later calls return the same verdict."""
@@ -68,17 +68,16 @@ class AsyncAnswerStream:
             self._verdict = await self._requester.evaluate(texts, self._id, self._given)
         return self._verdict
 
-    async def _judge(self, complete: bool) -> list[SentenceEvent]:
+    async def _judge(self, start: int, complete: bool) -> list[SentenceEvent]:
         texts = {**self._texts, "response": self.text}
         options = {
-            "start": self._start,
+            "start": start,
             "complete": complete,
             "verdict": False,
             "windows": self._windows,
             **self._given,
         }
-        events, self._start = await self._requester.sentences(texts, options)
-        return events
+        return await self._requester.sentences(texts, options)
 
     def _check_open(self) -> None:
         if self._verdict is not None:

@@ -132,8 +132,8 @@ def _json_object(response: httpx2.Response) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def read_sentences(response: httpx2.Response) -> tuple[list[SentenceEvent], int]:
-    """Return the events of ``/v1/stream`` and the start of the next request.
+def read_sentences(response: httpx2.Response) -> list[SentenceEvent]:
+    """Return the events of ``/v1/stream``.
 
     Raises:
         BackendError: The server's backend failed after the first event.
@@ -147,7 +147,7 @@ def read_sentences(response: httpx2.Response) -> tuple[list[SentenceEvent], int]
             if kind == "event: sentence":
                 sentences.append(read_event(record))
             elif kind == "event: end":
-                return sentences, int(record["start"])
+                return sentences
             elif kind == "event: error":
                 error_type, message = str(record["error_type"]), str(record["error"])
                 if error_type in ("backend_failed", "non_finite"):

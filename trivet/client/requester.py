@@ -85,8 +85,8 @@ class Requester:
 
     async def sentences(
         self, texts: Mapping[str, object], options: Mapping[str, object]
-    ) -> tuple[list[SentenceEvent], int]:
-        """Judge sentences of an answer; return their events and the start of the next ones."""
+    ) -> list[SentenceEvent]:
+        """Judge sentences of an answer; return their events."""
         example = encode(texts, None, self.settings.most_bytes)
         content = example.text[:-1] + b", " + to_json_text(dict(options)).encode()[1:]
         return await self._request(read_sentences, "POST", "/v1/stream", content)

@@ -30,6 +30,8 @@ _PLAIN_SPACE = str.maketrans(
 )
 # Characters given to the splitter at once: its time grows with the square of the quotes in them.
 _STRETCH = 20_000
+_LONGEST = 5_000  # characters of a sentence of a text that grows; splitting it takes their square
+_WORD_END = re.compile(r"\S(?=\s)|[\u3002\uff01\uff1f](?=\S)")
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\u2029")
 _LETTERED_ITEM = re.compile(r"\w{1,4}[.)]\s")
@@ -62,6 +64,46 @@ def split_sentences(text: str) -> tuple[Span, ...]:
         if line and not line.isspace():
             sentences += _split_line(line, start)
     return tuple(sentences)
+
+
+class GrowingText:
+    """A text that comes in pieces, and its sentences as they become complete.
+
+    A sentence is complete when the first word of the next one is: until then a full stop may belong
+    to an abbreviation, and a quotation may go on. How the text was cut into pieces changes nothing.
+
+    Attributes:
+        text: The text so far.
+        start: First character after the sentences that are complete.
+    """
+
+    def __init__(self, before: str = "") -> None:
+        """Begin with text that ends with a complete sentence, or without any."""
+        self.text = before
+        self.start = self._checked = len(before)
+
+    def append(self, text: str) -> list[Span]:
+        """Append a piece; return the sentences that it completes."""
+        self.text += text
+        found: list[Span] = []
+        while match := _WORD_END.search(self.text, self._checked):
+            self._checked = match.end()
+            pending = self.text[self.start : match.end() + 1]
+            spans = split_sentences(pending)[:-1]
+            if not spans and len(pending) > _LONGEST:
+                spans = split_sentences(pending)
+            found += self._complete(spans)
+        return found
+
+    def rest(self) -> list[Span]:
+        """Return what is not complete as the last sentences."""
+        return self._complete(split_sentences(self.text[self.start :]))
+
+    def _complete(self, spans: tuple[Span, ...]) -> list[Span]:
+        found = [Span(self.start + span.start, self.start + span.end) for span in spans]
+        if found:
+            self.start = self._checked = found[-1].end
+        return found
 
 
 def _split_line(line: str, offset: int) -> list[Span]:

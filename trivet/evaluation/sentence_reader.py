@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from trivet.data.evidence import keep_evidence
 from trivet.data.lexical_overlap import Overlaps, count_overlaps
-from trivet.data.sentences import split_sentences
+from trivet.data.sentences import GrowingText, split_sentences
 from trivet.data.tokenization import Segment, TokenizedExample, with_response
 from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
@@ -56,12 +56,7 @@ class PendingSentence(NamedTuple):
 
 
 class SentenceReader:
-    """Reads an answer piece by piece and prepares each sentence; runs nothing.
-
-    Attributes:
-        text: The text so far.
-        start: First character of the sentence that is not complete.
-    """
+    """Reads an answer piece by piece and prepares each sentence; runs nothing."""
 
     def __init__(
         self,
@@ -81,31 +76,33 @@ class SentenceReader:
         (prepared,) = preprocessor.preprocess([example], allow_empty_contexts=allow_empty_contexts)
         if not isinstance(prepared, PreprocessedExample):
             raise prepared
-        self.text = ""
-        self.start = 0
+        self._growing = GrowingText()
         self._preprocessor = preprocessor
         self._prepared = prepared
         self._windows = windows
         self._allow_empty_contexts = allow_empty_contexts
         self._sentences: list[tuple[Span, int]] = []  # those before, with their tokens
 
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._growing.text
+
+    @property
+    def start(self) -> int:
+        """First character after the sentences that were returned."""
+        return self._growing.start
+
     def skip(self, text: str) -> None:
-        """Append text that was judged before; it ends with a sentence."""
+        """Begin with text that was judged before; it ends with a sentence."""
         spans = split_sentences(text)
         segments = self._preprocessor.tokenizer.encode([text[s.start : s.end] for s in spans])
-        begin = len(self.text)
-        for span, segment in zip(spans, segments, strict=True):
-            if len(segment):
-                moved = Span(begin + span.start, begin + span.end)
-                self._sentences.append((moved, len(segment)))
-        self.text += text
-        self.start = len(self.text)
+        lengths = map(len, segments)
+        self._sentences = [pair for pair in zip(spans, lengths, strict=True) if pair[1]]
+        self._growing = GrowingText(text)
 
     def feed(self, text: str) -> list[PendingSentence]:
         """Append a piece of text; return the sentences that it completes.
-
-        A sentence is complete when the next one has begun: until then a full stop may belong to an
-        abbreviation or a number.
 
         Raises:
             ExampleError: The piece is no string, or the text becomes too long.
@@ -119,12 +116,11 @@ class SentenceReader:
                 f"({most})",
                 code="too_long",
             )
-        self.text += text
-        return self._take(split_sentences(self.text[self.start :])[:-1])
+        return self._take(self._growing.append(text))
 
     def flush(self) -> list[PendingSentence]:
         """Return the rest of the text as the last sentences, complete or not."""
-        return self._take(split_sentences(self.text[self.start :]))
+        return self._take(self._growing.rest())
 
     def whole(self) -> PreprocessedExample:
         """Return the example with all of the text, as ``evaluate`` prepares it."""
@@ -132,14 +128,9 @@ class SentenceReader:
             self._prepared, self.text, allow_empty_contexts=self._allow_empty_contexts
         )
 
-    def _take(self, spans: tuple[Span, ...]) -> list[PendingSentence]:
-        begin, found = self.start, []
-        for span in spans:
-            sentence = Span(begin + span.start, begin + span.end)
-            self.start = sentence.end
-            if pending := self._prepare(sentence):
-                found.append(pending)
-        return found
+    def _take(self, sentences: list[Span]) -> list[PendingSentence]:
+        prepared = map(self._prepare, sentences)
+        return [each for each in prepared if each is not None]
 
     def _prepare(self, sentence: Span) -> PendingSentence | None:
         """Return a sentence with those before it and its evidence; ``None`` without a token."""
