@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.judges import until
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import BackendError
@@ -106,9 +106,19 @@ def test_a_failure_after_the_first_event_is_an_event(serve: Serve, backend: Even
     assert error[1]["error_type"] == "backend_failed"
 
 
-def test_a_client_that_hangs_up_leaves_nothing_to_run(serve: Serve, backend: EvenBackend) -> None:
+@pytest.mark.parametrize("events", [0, 1])
+def test_a_client_that_hangs_up_leaves_nothing_to_run(
+    serve: Serve, backend: EvenBackend, events: int
+) -> None:
     asked = serve(backend=backend)
-    backend.gate.clear()
+    run = backend.run
+
+    def hang(windows: Any) -> Any:
+        if len(backend.calls) == events:
+            backend.gate.clear()
+        return run(windows)
+
+    backend.run = hang  # type: ignore[method-assign]
 
     async def hang_up() -> list[Any]:
         sent: list[Any] = []
@@ -117,7 +127,7 @@ def test_a_client_that_hangs_up_leaves_nothing_to_run(serve: Serve, backend: Eve
         async def receive() -> Any:
             if messages:
                 return messages.pop()
-            await asyncio.to_thread(backend.entered.wait, 30)
+            await until(lambda: len(backend.calls) > events)
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
@@ -135,10 +145,11 @@ def test_a_client_that_hangs_up_leaves_nothing_to_run(serve: Serve, backend: Eve
         return sent
 
     sent = asked.run(hang_up())
-    assert sent[0]["status"] == 499
+    assert sent[0]["status"] == (200 if events else 499)
+    assert b"".join(message.get("body", b"") for message in sent).count(b"event: ") == events
     assert asked.batcher.state().requests == 0
     backend.gate.set()
-    assert len(backend.calls) == 1
+    assert len(backend.calls) == events + 1
 
 
 def test_requests_can_be_limited_in_time(serve: Serve, backend: EvenBackend) -> None:

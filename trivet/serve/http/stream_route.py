@@ -88,6 +88,8 @@ class _EventStream(Response):
                 yield event
         except Exception as error:
             refusal = request_error(error)
+            if refusal.error_type == "client_gone":
+                return
             if refusal.error_type == "internal":
                 logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
             fields = {"error": refusal.message, "error_type": refusal.error_type}
