@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trivet.data.evidence import choose_evidence
+from trivet.data.evidence import keep_evidence
 from trivet.data.labelled.sources import load_source
 from trivet.data.lexical_overlap import count_overlaps
 from trivet.data.spans import mark_tokens
@@ -157,18 +157,13 @@ def _sentences_alone(
     room = settings.size - min(len(whole.question), settings.size // 4) - FRAME
     ends = np.flatnonzero(np.diff(whole.response_sentence)) + 1
     most = settings.size // 2
-    for start, stop in pairwise([0, *ends.tolist(), len(whole.response)]):
+    pairs = pairwise([0, *ends.tolist(), len(whole.response)])
+    for ranked, (start, stop) in zip(sources, pairs, strict=True):
         last = min(stop, start + most)
-        (chosen,) = choose_evidence(whole, sources, [(start, last)], room)
-        gaps = np.diff(chosen.columns, prepend=1) - 1  # 1 before which a separator is
+        evidence, _ = keep_evidence(whole, ranked, room - (last - start))
         yield (
             replace(
-                whole,
-                context=_some(whole.context, chosen.shown),
-                context_index=np.cumsum(gaps > 0),
-                context_sentence=np.unique(
-                    whole.context_sentence[chosen.shown], return_inverse=True
-                )[1],
+                evidence,
                 response=_some(whole.response, np.arange(start, last)),
                 response_sentence=np.zeros(last - start, dtype=np.int64),
                 response_sentence_spans=whole.response_sentence_spans[:1],
