@@ -125,7 +125,9 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
         for s in verdict.sentences
     ]
     read = {"whole answer": whole} | {mode: stream(evaluator, rows, mode) for mode in MODES}
-    threshold = evaluator.bundle.info.thresholds.sentence
+    thresholds = evaluator.bundle.info.thresholds
+    assert thresholds is not None, "the bundle has no support head"
+    threshold = thresholds.sentence
     ends = {each[:3]: each.support >= threshold for each in whole}
     print(f"{len(rows)} answers, {wrong.sum()} with unsupported spans, {len(whole)} sentences\n")
     print("| read | same ends | other verdict | AUROC of sentences | of answers |", end="")

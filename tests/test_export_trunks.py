@@ -20,9 +20,9 @@ from trivet.bundle.schema import PlattInfo
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
 from trivet.model.architecture import Granularity, TrunkKind
-from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.model.trunk import Trunk
+from trivet.model.trunk_kinds import make_trunk
 
 # Two layers an encoder, four integer matmuls a layer: projections, output, widen, narrow.
 OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}

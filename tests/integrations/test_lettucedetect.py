@@ -45,6 +45,7 @@ def test_tokens_cover_the_answer(embedded: Any, rows: Rows, verdicts: list[Any])
 def test_tokens_use_the_threshold_of_spans(rows: Rows) -> None:
     evaluator = trivet.Evaluator(threads=1)
     info = evaluator.bundle.info
+    assert info.thresholds is not None
     thresholds = dataclasses.replace(info.thresholds, span=0.33, sentence=1.0)
     changed = info.model_copy(update={"thresholds": thresholds})
     evaluator.bundle = dataclasses.replace(evaluator.bundle, info=changed)

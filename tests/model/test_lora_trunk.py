@@ -10,9 +10,10 @@ import transformers
 
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.model.lora_trunk import LoraTrunk
-from trivet.model.multi_trunk import SeparateTrunk, make_trunk
+from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
+from trivet.model.trunk_kinds import make_trunk
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import RELATIVE, TINY
 from trivet.model.architecture import AnyTrunkKind, TrunkKind
-from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk, step_compute
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
+from trivet.model.trunk_kinds import make_trunk
 from trivet.records import ConfigError, WindowError
 
 Make = Callable[[TrunkKind], AnyTrunk]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,9 +65,9 @@ def test_no_call_reads_more_windows_than_asked_and_a_slice_is_read_twice_at_most
     sizes: list[int] = []
     real = model.read
 
-    def counted(*inputs: Tensor) -> object:
+    def counted(*inputs: Tensor, **options: Any) -> object:
         sizes.append(len(inputs[0]))
-        return real(*inputs)
+        return real(*inputs, **options)
 
     monkeypatch.setattr(model, "read", counted)
     count = len(windows[0])

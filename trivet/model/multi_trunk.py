@@ -187,33 +187,6 @@ def step_compute(kind: AnyTrunkKind, layers: int, shared_layers: int | None, hea
     return (2.0 if kind == "lora" else 3.0) * heads * layers
 
 
-def make_trunk(
-    trunk: Trunk,
-    kind: AnyTrunkKind,
-    shared_layers: int | None = None,
-    heads: Collection[str] = HEAD_NAMES,
-    lora_rank: int = 16,
-) -> AnyTrunk:
-    """Make a trunk of any kind for some heads from an encoder, which becomes part of it.
-
-    Raises:
-        ConfigError: The kind is unknown, or the encoder cannot be split like this.
-    """
-    if kind == "shared":
-        return trunk
-    if kind == "separate":
-        return SeparateTrunk(trunk, heads)
-    if kind == "lora":
-        from trivet.model.lora_trunk import LoraTrunk  # a kind of SeparateTrunk
-
-        return LoraTrunk(trunk, heads, lora_rank)
-    if kind != "partial":
-        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate, partial or lora")
-    if shared_layers is None:
-        raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
-    return PartialTrunk(trunk, shared_layers, heads)
-
-
 def _run_layers(
     hidden: Tensor, mask: Tensor, layers: Iterable[nn.Module], positions: dict[str, Tensor]
 ) -> Tensor:

@@ -19,8 +19,9 @@ from trivet.model.aggregate import (
 )
 from trivet.model.architecture import HEAD_NAMES, Granularity, HeadName, Reduction
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
-from trivet.model.multi_trunk import AnyTrunk, make_trunk
+from trivet.model.multi_trunk import AnyTrunk
 from trivet.model.trunk import Hidden, Trunk
+from trivet.model.trunk_kinds import make_trunk
 
 HEADS: dict[HeadName, int] = {"support": 3, "relevance": 1, "utilization": 1}
 _NOWHERE = -1e4  # logit of the support of a token that is in no window

@@ -15,9 +15,9 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind, Granularity, HeadName, Reduction
-from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, dropout_settings
+from trivet.model.trunk_kinds import make_trunk
 from trivet.records import ConfigError
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")

@@ -14,9 +14,9 @@ from tests.conftest import TINY
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.model.architecture import HEAD_NAMES, TrunkKind
 from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
-from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
+from trivet.model.trunk_kinds import make_trunk
 from trivet.records import WindowError
 
 LENGTH = 40

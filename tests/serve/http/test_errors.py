@@ -47,7 +47,7 @@ def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:
 
 
 def test_unknown_routes_and_methods_are_errors_of_the_same_form(server: Asked) -> None:
-    for path in ("/", "/v1", "/v1/evaluate/", "/v3", "/v2/models/other/infer", "/%ff"):
+    for path in ("/v1", "/v1/evaluate/", "/v3", "/v2/models/other/infer", "/%ff"):
         assert refusal(server.post(path, {}))[:2] == (404, "not_found")
     found = refusal(server.get("/v1/evaluate"))
     assert found == (405, "method_not_allowed", "this route takes POST")

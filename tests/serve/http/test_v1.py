@@ -133,6 +133,7 @@ def test_info_describes_model_backend_and_limits(server: Asked, embedded: Evalua
     assert info["version"] == trivet.__version__
     assert info["bundle"]["name"] == own.name
     assert info["bundle"]["window"]["size"] == own.window.size
+    assert own.thresholds is not None
     assert info["bundle"]["thresholds"] == dataclasses.asdict(own.thresholds)
     assert info["bundle"]["calibration"]["method"] == own.calibration.method
     assert info["backend"] == {"name": embedded.backend_name, "precision": embedded.precision}

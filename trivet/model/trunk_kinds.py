@@ -1,0 +1,36 @@
+"""Trunks of every kind from one encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
+from trivet.model.lora_trunk import LoraTrunk
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk
+from trivet.model.trunk import Trunk
+from trivet.records import ConfigError
+
+
+def make_trunk(
+    trunk: Trunk,
+    kind: AnyTrunkKind,
+    shared_layers: int | None = None,
+    heads: Collection[str] = HEAD_NAMES,
+    lora_rank: int = 16,
+) -> AnyTrunk:
+    """Make a trunk of any kind for some heads from an encoder, which becomes part of it.
+
+    Raises:
+        ConfigError: The kind is unknown, or the encoder cannot be split like this.
+    """
+    if kind == "shared":
+        return trunk
+    if kind == "separate":
+        return SeparateTrunk(trunk, heads)
+    if kind == "lora":
+        return LoraTrunk(trunk, heads, lora_rank)
+    if kind != "partial":
+        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate, partial or lora")
+    if shared_layers is None:
+        raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
+    return PartialTrunk(trunk, shared_layers, heads)
