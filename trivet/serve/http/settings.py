@@ -101,6 +101,8 @@ class ServerSettings:
             raise ConfigError(f"port ({self.port}) must be at most 65535; 0 takes a free one")
         if self.sample > 1:
             raise ConfigError(f"sample ({self.sample:g}) must be at most 1, which is all traces")
+        if self.sample < 1 and not self.otlp:
+            raise ConfigError(f"sample ({self.sample:g}) chooses among traces; add --otlp")
         if self.default_timeout_ms is not None and self.default_timeout_ms > self.max_timeout_ms:
             raise ConfigError(
                 f"default_timeout_ms ({self.default_timeout_ms:g}) must not exceed max_timeout_ms "
