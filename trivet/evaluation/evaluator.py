@@ -24,7 +24,13 @@ from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
-from trivet.evaluation.job import EvaluationJob, Reading, WorkerPool, prefetch
+from trivet.evaluation.job import (
+    EvaluationJob,
+    Reading,
+    WorkerPool,
+    check_threshold,
+    prefetch,
+)
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import (
@@ -240,7 +246,7 @@ class Evaluator:
             ExampleError: The question or the contexts cannot be evaluated.
             ValueError: ``windows`` is unknown, or ``threshold`` is not in [0, 1].
         """
-        self.begin([], threshold=threshold)  # refuses a wrong threshold
+        check_threshold(threshold)
         example = RagExample(question, as_passages(contexts), "", id)
         reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
 

@@ -101,8 +101,7 @@ class EvaluationJob:
         allow_empty_contexts: bool = False,
         threshold: float | None = None,
     ) -> None:
-        if threshold is not None and not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], got {threshold}")
+        check_threshold(threshold)
         self._evaluator = evaluator
         self._examples = examples
         self._threshold = threshold
@@ -262,3 +261,13 @@ def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> It
             each.cancel()
     if broken is not None:
         raise broken
+
+
+def check_threshold(threshold: float | None) -> None:
+    """Refuse a sentence threshold outside [0, 1].
+
+    Raises:
+        ValueError: The message has the value.
+    """
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ValueError(f"threshold must be in [0, 1], got {threshold}")

@@ -37,7 +37,7 @@ def follow(value: Any, path: str) -> Any:
     at = 0
     while step := _STEP.search(path, at):
         at = step.end()
-        value = _read_json(value)
+        value = parse_nested(value)
         index, name = step.groups()
         if name is not None:
             if not isinstance(value, Mapping) or name not in value:
@@ -60,7 +60,8 @@ def follow(value: Any, path: str) -> Any:
     return value
 
 
-def _read_json(value: Any) -> Any:
+def parse_nested(value: Any) -> Any:
+    """Return the list or object that a text holds as JSON, or the value itself."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trivet.data.logs.paths import parse_nested
 from trivet.data.traces.spans import KINDS, Document, Kind, TraceSpan, name_or_none
-from trivet.data.traces.texts import answer_in, documents_in, parsed, question_in
+from trivet.data.traces.texts import answer_in, documents_in, question_in
 
 _DOCUMENT = re.compile(
     r"(?:retrieval\.|reranker\.output_)documents\.([0-9]+)\.document\.(content|id)"
@@ -73,7 +74,7 @@ def _flat(attributes: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in attributes.items():
         path = f"{prefix}{name}"
         if path.endswith("documents") and not path.startswith("gen_ai."):
-            value = parsed(value)
+            value = parse_nested(value)
             if isinstance(value, list):
                 value = {str(number): item for number, item in enumerate(value)}
         if isinstance(value, Mapping) and not path.startswith(("gen_ai.", "input.", "output.")):

@@ -6,11 +6,11 @@ choose.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
+from trivet.data.logs.paths import parse_nested
 from trivet.data.traces.spans import Document, name_or_none
 
 _QUESTION = ("question", "query", "input", "user_input", "query_str", "messages", "prompt")
@@ -41,10 +41,10 @@ def answer_in(value: Any) -> str | None:
 
 def documents_in(value: Any) -> tuple[Document, ...]:
     """Return the documents in the output of a retriever: texts, or objects with a text."""
-    value = parsed(value)
+    value = parse_nested(value)
     for name in _DOCUMENTS:
         if isinstance(value, Mapping) and name in value:
-            value = parsed(value[name])
+            value = parse_nested(value[name])
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(document(item) for item in value)
@@ -65,18 +65,8 @@ def document(item: Any) -> Document:
     return Document(text, next((name for name in names if name is not None), None))
 
 
-def parsed(value: Any) -> Any:
-    """Return the list or object that a text holds as JSON, or the value itself."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
 def _find(value: Any, names: Sequence[str], roles: frozenset[str], deepest: int) -> str | None:
-    value = parsed(value)
+    value = parse_nested(value)
     if isinstance(value, str):
         return value if value.strip() else None
     if not deepest or not isinstance(value, Mapping | list | tuple):
