@@ -11,27 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.labelled import auroc_table, data_parser, load
-from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs, join
-
-
-class OverlapBackend:
-    """Returns lexical overlaps as probabilities."""
-
-    name = "shared words"
-
-    def run(self, windows: Windows) -> Outputs:
-        """Join the overlaps as a model's probabilities are joined."""
-        return join(
-            support_probs=windows.context_overlap,
-            relevance_probs=windows.question_overlap,
-            utilization_probs=windows.response_overlap,
-            response_mask=windows.response_at.max(axis=-1) >= 0,
-            context_weight=windows.context_weight,
-            sentence_pool=windows.sentence_pool,
-            faithfulness="weakest_sentence",
-        )
+from trivet.peers.evaluator_peer import OverlapBackend
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

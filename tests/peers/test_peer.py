@@ -1,0 +1,106 @@
+"""Names of peers and the rules of their scores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from trivet.evaluation.evaluator import Evaluator
+from trivet.peers.peer import PeerScore, PeerSetup, load_peer
+from trivet.records import ConfigError, Evaluation, ExampleError, RagExample, Span
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"faithfulness": None},
+        {"faithfulness": 0.5, "failed": "unparsable"},
+        {"faithfulness": 1.5},
+        {"faithfulness": math.nan},
+    ],
+)
+def test_a_score_is_in_range_or_failed_with_a_reason(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="faithfulness"):
+        PeerScore(**fields)
+
+
+@pytest.mark.parametrize(
+    ("value", "faithfulness", "hallucinated", "failed"),
+    [
+        (0.5, 0.5, False, None),
+        (0.49, 0.49, True, None),
+        (1 + 1e-7, 1.0, False, None),
+        (-1e-7, 0.0, True, None),
+        (math.nan, None, None, "not_a_number"),
+    ],
+)
+def test_a_score_is_flagged_below_the_threshold(
+    value: float, faithfulness: float | None, hallucinated: bool | None, failed: str | None
+) -> None:
+    score = PeerScore.at(0.5, value)
+    assert (score.faithfulness, score.hallucinated, score.failed) == (
+        faithfulness,
+        hallucinated,
+        failed,
+    )
+
+
+def test_a_score_far_outside_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[0, 1\], got 87"):
+        PeerScore.at(0.5, 87)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("overlapp", "unknown peer 'overlapp'; nearest are overlap"),
+        ("xyzzy", "unknown peer 'xyzzy'; there are always-yes, "),
+        ("overlap:more", "overlap takes no argument"),
+        ("always-yes:no", "always-yes takes no argument"),
+        ("trivet:embedded#gpu", "no backend 'gpu'; there are onnx,"),
+    ],
+)
+def test_an_unknown_peer_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_peer(name, PeerSetup())
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'sklearn' for {name}", name="sklearn.svm")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(ConfigError, match=r"always-yes needs sklearn.svm.*'\.\[compare\]'"):
+        load_peer("always-yes", PeerSetup())
+
+
+def test_always_yes_flags_the_whole_response() -> None:
+    score = load_peer("always-yes", PeerSetup()).score(RagExample("", ("a",), "four"))
+    assert (score.faithfulness, score.hallucinated) == (0.0, True)
+    assert score.spans == (Span(0, 4),)
+
+
+def test_trivet_gives_the_verdict_of_its_bundle(rag_example: RagExample) -> None:
+    (verdict,) = Evaluator().evaluate_many([rag_example])
+    assert isinstance(verdict, Evaluation)
+    score = load_peer("trivet", PeerSetup()).score(rag_example)
+    assert score.faithfulness == verdict.faithfulness
+    assert score.hallucinated is not verdict.adherent
+    assert len(score.sentences or ()) == len(verdict.sentences)
+
+
+def test_overlap_is_higher_for_words_of_the_context() -> None:
+    overlap = load_peer("overlap", PeerSetup())
+    contexts = ("The bridge opened in 1932. It crosses the river.",)
+    copied = overlap.score(RagExample("When?", contexts, "The bridge opened in 1932."))
+    other = overlap.score(RagExample("When?", contexts, "Ferries stopped long before."))
+    assert copied.faithfulness is not None and other.faithfulness is not None
+    assert copied.faithfulness > other.faithfulness
+    assert copied.hallucinated is None
+
+
+def test_a_row_that_cannot_be_judged_is_an_example_error() -> None:
+    with pytest.raises(ExampleError):
+        load_peer("trivet", PeerSetup()).score(RagExample("q", (), "answer"))

@@ -1,0 +1,1 @@
+"""Other evaluators of faithfulness behind one call, compared by ``trivet compare``."""

@@ -1,0 +1,161 @@
+"""Peers: evaluators of faithfulness behind one call.
+
+A peer named ``KIND`` or ``KIND:ARGUMENT`` is made by ``make_peer(kind, argument, setup)`` of its
+module, which is imported only when it is named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from trivet.records import ConfigError, LabelledExample, RagExample, Span
+
+_ROUNDING = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """A sentence or claim of the response, as the peer cut it, and its faithfulness in [0, 1]."""
+
+    text: str
+    faithfulness: float
+
+
+@dataclass(frozen=True, slots=True)
+class PeerScore:
+    """The judgement of a peer on one example, or the reason why there is none.
+
+    Attributes:
+        faithfulness: Score in [0, 1], higher is more faithful; ``None`` if failed.
+        hallucinated: Whether the response is flagged at the peer's own default threshold; ``None``
+            if failed, or if the peer has no threshold of its own.
+        spans: Unsupported characters of the response; ``None`` if the peer marks none.
+        sentences: Scores of sentences or claims; ``None`` if the peer has none.
+        failed: Reason for no score, a short stable name such as ``unparsable``; a failure is
+            counted, never replaced by a score.
+        calls: Requests to an LLM.
+        prompt_tokens: Tokens sent to it.
+        completion_tokens: Tokens that it wrote.
+        seconds: Time of the score; ``None`` lets the run measure it. Of a cached answer, the time
+            that it took when it was asked.
+        raw: Output as the peer gave it, as JSON values.
+
+    Raises:
+        ValueError: The score is not in [0, 1], or there are both or neither of score and reason.
+    """
+
+    faithfulness: float | None
+    hallucinated: bool | None = None
+    spans: tuple[Span, ...] | None = None
+    sentences: tuple[SentenceScore, ...] | None = None
+    failed: str | None = None
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float | None = None
+    raw: Any = None
+
+    def __post_init__(self) -> None:
+        if (self.faithfulness is None) != (self.failed is not None):
+            raise ValueError(
+                f"faithfulness {self.faithfulness} and failed {self.failed!r}: one of them is None"
+            )
+        # NaN fails both comparisons.
+        if self.faithfulness is not None and not 0 <= self.faithfulness <= 1:
+            raise ValueError(f"faithfulness must be in [0, 1], got {self.faithfulness}")
+
+    @classmethod
+    def at(cls, threshold: float, faithfulness: float, **more: Any) -> Self:
+        """Return a score that is flagged below the peer's threshold; NaN becomes a failure.
+
+        Rounding may leave a mean of probabilities just outside [0, 1], where it is cut.
+        """
+        if math.isnan(faithfulness):
+            return cls(None, failed="not_a_number", **more)
+        if -_ROUNDING < faithfulness < 1 + _ROUNDING:
+            faithfulness = min(1.0, max(0.0, faithfulness))
+        return cls(faithfulness, hallucinated=faithfulness < threshold, **more)
+
+
+class Peer(Protocol):
+    """An evaluator of faithfulness.
+
+    Attributes:
+        about: Everything that its scores depend on, in one line: weights with revision or digest,
+            prompt version, thresholds. Scores are only resumed under the same line.
+        concurrent: Whether ``score`` may be called from several threads and mostly waits, as for
+            an LLM. Other peers score one row at a time, so that their seconds can be compared.
+        timed: Whether seconds mean anything; not for stored scores.
+    """
+
+    about: str
+    concurrent: bool = False
+    timed: bool = True
+
+    def score(self, example: RagExample) -> PeerScore:
+        """Score one example.
+
+        Raises:
+            ExampleError: The peer cannot score this example; counted as failed by its code.
+        """
+
+
+@dataclass(frozen=True)
+class PeerSetup:
+    """Data and services that peers may use.
+
+    Attributes:
+        rows: Rows to be compared, for peers whose scores are stored in them. No peer may look at
+            their labels.
+        dev: Labelled rows, of other documents than ``rows``, that peers may be fitted on.
+        llm: Client of `trivet.llm` for peers that ask an LLM; ``None`` if there is none.
+        threads: Threads of a local model; ``None`` is one per core.
+        seed: Seed of anything random.
+    """
+
+    rows: Sequence[LabelledExample] = ()
+    dev: Sequence[LabelledExample] = ()
+    llm: Any = None
+    threads: int | None = None
+    seed: int = 0
+
+
+# Module and extra of each kind; the extra installs what the module imports.
+PEERS: dict[str, tuple[str, str]] = {
+    "always-yes": ("baselines", "compare"),
+    "overlap": ("evaluator_peer", "compare"),
+    "trivet": ("evaluator_peer", "compare"),
+}
+
+
+def load_peer(name: str, setup: PeerSetup) -> Peer:
+    """Return the peer of a name such as ``overlap`` or ``trivet:FOLDER``.
+
+    Raises:
+        ConfigError: There is no such kind, or its library is not installed.
+    """
+    kind, _, argument = name.partition(":")
+    if kind not in PEERS:
+        near = difflib.get_close_matches(kind, PEERS, n=3, cutoff=0.4)
+        raise ConfigError(
+            f"unknown peer {kind!r}; {'nearest' if near else 'there'} are "
+            f"{', '.join(near or sorted(PEERS))}"
+        )
+    module, extra = PEERS[kind]
+    try:
+        peer: Peer = importlib.import_module(f"trivet.peers.{module}").make_peer(
+            kind, argument, setup
+        )
+    except ModuleNotFoundError as error:
+        if (error.name or "trivet").partition(".")[0] == "trivet":
+            raise
+        raise ConfigError(
+            f"peer {kind} needs {error.name}, which is not installed; in a clone of trivet: "
+            f"pip install '.[{extra}]'"
+        ) from error
+    return peer
