@@ -1,0 +1,237 @@
+"""The chat client against a scripted endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.llm import scripted_endpoint as scripted
+from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text, sequence
+from trivet.llm.budget import Budget, Price
+from trivet.llm.cache import AnswerCache
+from trivet.llm.chat import ChatRequest
+from trivet.llm.client import ChatClient
+from trivet.llm.errors import BudgetError, LlmError
+from trivet.records import ConfigError
+
+KEY = "sk-very-secret-0123456789"
+SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+def request(text: str = "Is it?", **settings: object) -> ChatRequest:
+    return ChatRequest([{"role": "user", "content": text}], 50, **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def client_of(endpoint: ScriptedEndpoint, **settings: object) -> ChatClient:
+    return ChatClient("scripted", base_url=endpoint.url, **settings)  # type: ignore[arg-type]
+
+
+def test_an_answer_has_its_text_its_tokens_and_its_logprobs() -> None:
+    reply = Reply("yes", logprobs={"yes": -0.1, "no": -2.5})
+    with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
+        answer = client.ask_blocking(request(top_logprobs=2))
+    assert (answer.text, answer.model, answer.cached) == ("yes", "scripted", False)
+    assert (answer.input_tokens, answer.output_tokens) == (100, 10)
+    assert answer.logprobs[0].top == {"yes": -0.1, "no": -2.5}
+    assert endpoint.keys == [f"Bearer {KEY}"]
+    assert endpoint.bodies[0]["max_tokens"] == 50
+
+
+def test_it_may_be_awaited_and_called_from_threads_at_once() -> None:
+    with ScriptedEndpoint(last_text) as endpoint, client_of(endpoint) as client:
+
+        async def many() -> list[str]:
+            answers = await asyncio.gather(*(client.ask(request(f"a{n}")) for n in range(8)))
+            return [answer.text for answer in answers]
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            threads = [pool.submit(client.ask_blocking, request(f"b{n}")) for n in range(8)]
+            assert asyncio.run(many()) == [f"a{n}" for n in range(8)]
+            assert [each.result().text for each in threads] == [f"b{n}" for n in range(8)]
+
+
+def test_no_more_calls_are_open_than_the_concurrency() -> None:
+    gate = threading.Event()
+    with ScriptedEndpoint(lambda body: "first") as endpoint:
+        client = client_of(endpoint, concurrency=3)
+        client.ask_blocking(request("first"))
+        endpoint._script = lambda body: Reply("late", wait=gate)
+        with concurrent.futures.ThreadPoolExecutor(9) as pool:
+            asked = [pool.submit(client.ask_blocking, request(f"{n}")) for n in range(9)]
+            while len(endpoint.bodies) < 4:
+                concurrent.futures.wait(asked, timeout=0.01)
+            gate.set()
+            assert {each.result().text for each in asked} == {"late"}
+        client.close()
+    assert endpoint.most_at_once <= 3
+
+
+@pytest.mark.parametrize("fault", [scripted.RATE_LIMITED, scripted.FAILED, scripted.CUT])
+def test_it_tries_again_after_a_fault_that_passes(fault: Reply) -> None:
+    script = sequence(fault, "in the end")
+    with ScriptedEndpoint(script) as endpoint, client_of(endpoint) as client:
+        assert client.ask_blocking(request()).text == "in the end"
+        assert client.usage.calls == 1
+    assert len(endpoint.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "fatal"),
+    [
+        (scripted.error(401, f"bad key {KEY}"), "unauthorized", True),
+        (scripted.error(404, "no such model"), "unknown_model", True),
+        (scripted.RATE_LIMITED, "rate_limited", True),
+        (scripted.error(503, "starting"), "unreachable", True),
+        (scripted.FAILED, "server_error", False),
+        (scripted.error(400, "maximum context length is 10 tokens"), "too_long", False),
+        (scripted.error(400, f"no {KEY}"), "bad_request", False),
+        (scripted.NONSENSE, "invalid_answer", True),
+        (Reply(raw=b'{"hello": "world"}'), "invalid_answer", True),
+        (Reply(raw=b'{"broken'), "invalid_answer", True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_failure_has_one_line_without_the_key(reply: Reply, code: str, fatal: bool) -> None:
+    with (
+        ScriptedEndpoint(lambda body: reply) as endpoint,
+        client_of(endpoint) as client,
+        pytest.raises(LlmError) as caught,
+    ):
+        client.ask_blocking(request())
+    assert (caught.value.code, caught.value.fatal) == (code, fatal)
+    assert KEY not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_an_endpoint_that_is_not_there_is_named() -> None:
+    with ScriptedEndpoint(last_text) as endpoint:
+        url = endpoint.url
+    with pytest.raises(LlmError, match=r"127\.0\.0\.1 cannot be reached") as caught:
+        ChatClient("scripted", base_url=url).ask_blocking(request())
+    assert caught.value.fatal
+
+
+def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(LlmError, match="OPENAI_API_KEY is not set"):
+        ChatClient("scripted").ask_blocking(request())
+    with ScriptedEndpoint(last_text) as endpoint, client_of(endpoint) as client:
+        assert client.ask_blocking(request("local servers need none")).text
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:80", "http://", "http://user:word@127.0.0.1/v1"])
+def test_a_base_url_must_be_an_address_without_a_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ChatClient("scripted", base_url=url)
+    assert "word@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["response_format", "max_tokens", "temperature", "logprobs"])
+def test_parameters_that_an_endpoint_refuses_are_left_out(name: str) -> None:
+    with ScriptedEndpoint(last_text, refuses=name) as endpoint, client_of(endpoint) as client:
+        for text in ("one", "two"):
+            sent = request(text, schema=SCHEMA, top_logprobs=1)
+            assert client.ask_blocking(sent).text == text
+    assert len(endpoint.bodies) == 3  # the refusal is remembered
+    assert name not in endpoint.bodies[-1]
+    assert endpoint.bodies[-1].get("max_completion_tokens") == (
+        50 if name == "max_tokens" else None
+    )
+
+
+def test_a_refusal_and_a_cut_answer_are_marked() -> None:
+    script = sequence(scripted.REFUSED, Reply("not all", finish_reason="length"))
+    with ScriptedEndpoint(script) as endpoint, client_of(endpoint) as client:
+        refused, cut = (client.ask_blocking(request(sample=n)) for n in range(2))
+    assert (refused.refused, refused.text) == (True, "I cannot help with that.")
+    assert (cut.is_cut, cut.text) == (True, "not all")
+
+
+def test_the_key_is_in_no_log_and_in_no_cache(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = tmp_path / "cache"
+    with (
+        ScriptedEndpoint(lambda body: f"your key is {KEY}") as endpoint,
+        AnswerCache(path) as cache,
+        client_of(endpoint, cache=cache) as client,
+    ):
+        assert client.ask_blocking(request()).text == "your key is ***"
+    assert KEY not in caplog.text
+    assert KEY.encode() not in path.read_bytes()
+
+
+def test_equal_requests_are_paid_for_once(tmp_path: Path) -> None:
+    with ScriptedEndpoint(last_text) as endpoint:
+        for _ in range(2):
+            with AnswerCache(tmp_path / "cache") as cache, client_of(endpoint, cache=cache) as one:
+                asked = [request("same", sample=n % 2, top_logprobs=1) for n in range(6)]
+                with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                    assert {each.text for each in pool.map(one.ask_blocking, asked)} == {"same"}
+                assert one.usage.calls + one.usage.cached == 6
+                assert cache.tokens("scripted") == (200, 20)
+    assert len(endpoint.bodies) == 2
+
+
+def test_lone_surrogates_can_be_sent() -> None:
+    with ScriptedEndpoint(last_text) as endpoint, client_of(endpoint) as client:
+        assert client.ask_blocking(request("a\ud800b")).text == "a\ufffdb"
+
+
+def test_the_budget_stops_before_it_is_exceeded() -> None:
+    price, budget = Price(10.0, 100.0), Budget(0.021)  # $0.002 a call here, at most $0.0054
+    with ScriptedEndpoint(last_text) as endpoint:
+        client = client_of(endpoint, price=price, budget=budget)
+        with pytest.raises(BudgetError, match=r"of at most \$0\.0210 are spent"):
+            for n in range(99):
+                client.ask_blocking(request(f"{n}"))
+        client.close()
+    assert len(endpoint.bodies) == client.usage.calls == 8
+    assert budget.spent == pytest.approx(0.016)
+    assert client.usage.dollars == pytest.approx(0.016)
+
+
+def test_calls_at_once_do_not_exceed_the_budget_together() -> None:
+    price, budget = Price(10.0, 100.0), Budget(0.021)
+    with ScriptedEndpoint(last_text) as endpoint:
+        client = client_of(endpoint, price=price, budget=budget, concurrency=32)
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            asked = [pool.submit(client.ask_blocking, request(f"{n}")) for n in range(32)]
+        client.close()
+    answered = [each for each in asked if each.exception() is None]
+    assert len(answered) == len(endpoint.bodies) == 8
+    assert budget.spent <= 0.021
+
+
+def test_a_request_is_foreseen_without_a_call(tmp_path: Path) -> None:
+    with (
+        ScriptedEndpoint(last_text) as endpoint,
+        AnswerCache(tmp_path / "cache") as cache,
+        client_of(endpoint, cache=cache, price=Price(1.0, 2.0)) as client,
+    ):
+        asked = request("x" * 400)
+        seen = client.foresee(asked)
+        assert (seen.calls, seen.input_tokens, seen.output_tokens) == (1, 108, 50)
+        assert seen.dollars == pytest.approx(208e-6)
+        assert endpoint.bodies == []
+        client.ask_blocking(asked)
+        assert client.foresee(asked).cached == 1
+
+
+@pytest.mark.parametrize("text", ["1", "a,b", "1,-2", "1,inf", "", "nan,1"])
+def test_a_price_is_two_numbers(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be IN,OUT"):
+        Price.parse(text)
