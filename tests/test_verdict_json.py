@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from trivet.records import (
+    CitationMark,
+    Citations,
     ContextSentence,
     ContextVerdict,
     DataError,
@@ -37,6 +39,7 @@ VERDICT = Evaluation(
     cut_question_tokens=1,
     response_chunks=2,
     replaced_characters=4,
+    citations=Citations((CitationMark(3, 6, 0, True), CitationMark(3, 6, -1, False)), 0.5, None),
 )
 
 
@@ -74,6 +77,8 @@ def test_fields_that_were_left_out_are_empty() -> None:
         ({"unsupported": [{"start": 3, "end": 1, "text": ""}]}, r"unsupported\[0\]: a span from 3"),
         ({"sentences": [{"start": 10**9, "end": 10**9 + 1, "text": "a"}]}, "no text is that long"),
         ({"sentences": [{"start": 0, "end": 1, "text": "a"}]}, "support is missing"),
+        ({"citations": 1}, "citations must be an object"),
+        ({"citations": {"precision": 1, "marks": [{}]}}, r"marks\[0\]: context is None"),
         ({"contexts": [{"sentences": [{}]}]}, r"contexts\[0\]: sentences\[0\]"),
     ],
 )

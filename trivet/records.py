@@ -198,6 +198,39 @@ class ContextVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class CitationMark:
+    """A citation mark of a response, such as ``[1]``.
+
+    Attributes:
+        start: First character of the mark; one of several contexts is there for each of them.
+        end: One past the last character.
+        context: Context that it names, counted from 0 (``[1]`` is 0); there may be none.
+        supported: Whether its sentence is supported and has a source in this context.
+    """
+
+    start: int
+    end: int
+    context: int
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Citations:
+    """The citation marks of a response.
+
+    Attributes:
+        marks: All marks, in order.
+        precision: Share of the marks that are supported.
+        recall: Share of the supported sentences with a source that cite a context of theirs; None
+            if there is no such sentence.
+    """
+
+    marks: tuple[CitationMark, ...]
+    precision: float
+    recall: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """The verdict on one example. Frozen; every number is finite or ``None``, never NaN.
 
@@ -230,6 +263,7 @@ class Evaluation:
         language: Language of a response or contexts that are not English: ``de``, or ``und`` if
             it is unknown. The model reads English, so such a verdict says little.
         revision: Commit of a bundle from the hub; ``None`` for other bundles.
+        citations: Citation marks such as ``[1]``; ``None`` if the response has none.
     """
 
     id: str | None
@@ -250,6 +284,7 @@ class Evaluation:
     threshold: float | None = None
     language: str | None = None
     revision: str | None = None
+    citations: Citations | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain dictionaries, lists, numbers and strings."""

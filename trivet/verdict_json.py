@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from trivet.events import SentenceEvent
 from trivet.records import (
+    CitationMark,
+    Citations,
     ContextSentence,
     ContextSpan,
     ContextVerdict,
@@ -57,6 +59,7 @@ def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
         threshold=_probability_or_none(verdict, "threshold"),
         language=_text_or_none(verdict, "language"),
         revision=_text_or_none(verdict, "revision"),
+        citations=_citations(verdict.get("citations")),
         **read_scores(verdict),
     )
 
@@ -100,6 +103,23 @@ def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
 def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
     supported = _truth_or_none(record, "supported")
     return SentenceVerdict(*_place(record), _probability(record, "support"), supported is True)
+
+
+def _citations(record: object) -> Citations | None:
+    if record is None:
+        return None
+    if not isinstance(record, Mapping):
+        raise DataError("citations must be an object")
+    recall = _probability_or_none(record, "recall")
+    return Citations(_parts(record, "marks", _mark), _probability(record, "precision"), recall)
+
+
+def _mark(record: Mapping[str, Any]) -> CitationMark:
+    start, end = _count(record, "start"), _count(record, "end")
+    context = record.get("context")
+    if isinstance(context, bool) or not isinstance(context, int):
+        raise DataError(f"context is {_short(context)}, which is no whole number")
+    return CitationMark(start, end, context, _truth_or_none(record, "supported") is True)
 
 
 def _context(record: Mapping[str, Any]) -> ContextVerdict:

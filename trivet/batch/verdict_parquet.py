@@ -102,6 +102,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
     place = [("start", whole), ("end", whole), ("text", text)]
     scores = [("relevance", number), ("utilization", number)]
     context_sentences = pa.list_(pa.struct([*place, *scores]))
+    mark = pa.struct([*place[:2], ("context", whole), ("supported", truth)])
     types = {
         "row": whole,
         "id": text,
@@ -112,6 +113,9 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "sentences": pa.list_(pa.struct([*place, ("support", number), ("supported", truth)])),
         "contexts": pa.list_(pa.struct([*scores, ("sentences", context_sentences)])),
         "context_ids": pa.list_(text),
+        "citations": pa.struct(
+            [("marks", pa.list_(mark)), ("precision", number), ("recall", number)]
+        ),
         "texts": pa.struct([("question", text), ("contexts", pa.list_(text)), ("response", text)]),
     }
     counts = ("windows", "window_size", "cut_question_tokens", "response_chunks")

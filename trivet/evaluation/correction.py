@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from trivet.data.lexical_overlap import count_overlaps
-from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import Evaluation, SentenceVerdict, Span
+from trivet.report.sources import find_sources
 
 CorrectionMode = Literal["drop", "quote"]
 
@@ -31,29 +30,27 @@ class Correction:
     kept: float
 
 
-def correct(prepared: PreprocessedExample, verdict: Evaluation, mode: CorrectionMode) -> Correction:
-    """Return the corrected response of an example; ``Evaluator.correct`` documents the arguments.
+def correct(response: str, verdict: Evaluation, mode: CorrectionMode) -> Correction:
+    """Return the corrected response; ``Evaluator.correct`` documents the arguments.
 
     Raises:
         ValueError: ``mode`` is unknown.
     """
     if mode not in ("drop", "quote"):
         raise ValueError(f"mode must be 'drop' or 'quote', got {mode!r}")
-    response = prepared.example.response
     changed = [sentence for sentence in verdict.sentences if not sentence.supported]
     if mode == "drop":
         text = _without(response, verdict.sentences)
         kept = sum(s.end - s.start for s in verdict.sentences if s.supported)
         whole = sum(s.end - s.start for s in verdict.sentences)
         return Correction(text, verdict, _spans(changed), kept / whole if whole else 1.0)
-    sources = _sources(prepared)
     pieces, end = [], 0
-    for sentence in verdict.sentences:
+    for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
         pieces.append(response[end : sentence.end])
         end = sentence.end
-        source = sources.get((sentence.start, sentence.end))
-        if not sentence.supported and source is not None:
-            pieces.append(f" [source: {source}]")
+        if not sentence.supported and sources:
+            nearest = verdict.contexts[sources[0].context].sentences[sources[0].sentence]
+            pieces.append(f" [source: {nearest.text}]")
     return Correction("".join([*pieces, response[end:]]), verdict, _spans(changed), 1.0)
 
 
@@ -80,16 +77,3 @@ def _without(response: str, sentences: Sequence[SentenceVerdict]) -> str:
         else:
             gap = max(gap, after, key=lambda each: (each.count("\n"), len(each)))
     return "".join([*pieces, gaps[-1]]) if pieces else ""
-
-
-def _sources(prepared: PreprocessedExample) -> dict[tuple[int, int], str]:
-    """Return the context sentence that shares most words with each response sentence."""
-    tokens, contexts = prepared.tokens, prepared.example.contexts
-    found = {}
-    for span, ranked in zip(
-        tokens.response_sentence_spans, count_overlaps(tokens, 1).sources.tolist(), strict=True
-    ):
-        if ranked:
-            source = tokens.context_sentence_spans[ranked[0]]
-            found[span.start, span.end] = contexts[source.context][source.start : source.end]
-    return found

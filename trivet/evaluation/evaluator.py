@@ -278,11 +278,8 @@ class Evaluator:
             ValueError: ``mode`` is unknown.
         """
         example = RagExample(question, as_passages(contexts), response)
-        job = EvaluationJob(self, [example], threshold=threshold)
-        verdict = job.only(to_evaluation)
-        (prepared,) = job.preprocessed
-        assert isinstance(prepared, PreprocessedExample)  # else there was no verdict
-        return correct(prepared, verdict, mode)
+        verdict = EvaluationJob(self, [example], threshold=threshold).only(to_evaluation)
+        return correct(response, verdict, mode)
 
     async def aevaluate(
         self,

@@ -29,6 +29,7 @@ from trivet.records import (
     UnsupportedSpan,
     WindowError,
 )
+from trivet.report.citations import check_citations
 
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
@@ -68,7 +69,7 @@ def to_evaluation(
     ):
         value = getattr(outputs, name) if known else None
         scores[name] = None if value is None else float(probabilities(value, name)[0])
-    return Evaluation(
+    verdict = Evaluation(
         id=example.id,
         faithfulness=scores["faithfulness"],
         supported_share=sum(s.supported for s in sentences) / len(sentences) if sentences else None,
@@ -87,6 +88,7 @@ def to_evaluation(
         threshold=thresholds.sentence if thresholds else None,
         language=foreign_language(example.response, example.contexts),
     )
+    return replace(verdict, citations=check_citations(verdict))
 
 
 def to_token_verdicts(

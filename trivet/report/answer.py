@@ -129,7 +129,7 @@ def _linked(
 
 
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
-    """Yield sentences about input that is not English, or was cut, split or replaced."""
+    """Yield sentences on citations, and on input that is not English or was cut or replaced."""
     if verdict.language is not None:
         yield f"not English ({verdict.language}): the model reads English, so this says little"
     if verdict.cut_question_tokens:
@@ -138,6 +138,13 @@ def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
         yield f"the response was read in {verdict.response_chunks} chunks"
     if verdict.replaced_characters:
         yield f"{verdict.replaced_characters} characters could not be encoded, read as U+FFFD"
+    if (cited := verdict.citations) is not None:
+        right = sum(mark.supported for mark in cited.marks)
+        recall = "-" if cited.recall is None else f"{cited.recall:.0%}"
+        yield (
+            f"{right} of {len(cited.marks)} citation marks name a context with a source of their "
+            f"sentence; {recall} of the supported sentences with a source cite it"
+        )
 
 
 def rebuilt_texts(verdict: Evaluation) -> tuple[str, tuple[str, ...]]:

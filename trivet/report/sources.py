@@ -17,6 +17,9 @@ _MOST = 2  # sources of one sentence
 _LEAST_SHARE = 0.15  # of a sentence's words, by weight, that a source must add
 
 _WORD = re.compile(r"\w+")
+_NUMBERS = r"\d{1,3}(?:\s*[-\u2013]\s*\d{1,3})?"
+MARK = re.compile(rf"\[\s*({_NUMBERS}(?:\s*[,;]\s*{_NUMBERS})*)\s*\]")
+"""A citation mark: ``[1]``, ``[1, 3]``, ``[1-3]``."""
 
 
 class Source(NamedTuple):
@@ -41,7 +44,7 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
     counts = Counter(word for own in words.values() for word in own)
     found = []
     for sentence in verdict.sentences:
-        left = set(_WORD.findall(sentence.text.casefold()))
+        left = set(_WORD.findall(MARK.sub(" ", sentence.text).casefold()))
         weights = {word: math.log(1 + len(words) / max(1, counts[word])) for word in left}
         total = math.fsum(weights.values())
         sources: list[Source] = []

@@ -1,0 +1,99 @@
+"""Citation marks are found in the response, and checked against the sources of their sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.report.rows import verdict_on
+from trivet.data.sentences import split_sentences
+from trivet.records import (
+    CitationMark,
+    ContextSentence,
+    ContextVerdict,
+    Evaluation,
+    SentenceVerdict,
+)
+from trivet.report.citations import check_citations
+
+CONTEXTS = (
+    "The mill was built of stone in 1817.",
+    "The ferry is red.",
+    "The bridge is made of iron.",
+)
+
+
+def verdict_of(response: str, unsupported: str = "-") -> Evaluation:
+    sentences = tuple(
+        SentenceVerdict(at.start, at.end, text, 0.5, unsupported not in text)
+        for at in split_sentences(response)
+        for text in [response[at.start : at.end]]
+    )
+    contexts = tuple(
+        ContextVerdict(0.5, 0.5, (ContextSentence(0, len(text), text, 0.5, 0.5),))
+        for text in CONTEXTS
+    )
+    return replace(verdict_on((), "x", 0.5, None), sentences=sentences, contexts=contexts)
+
+
+@pytest.mark.parametrize(
+    ("marks", "contexts"),
+    [
+        ("[1]", [0]),
+        ("[1][3]", [0, 2]),
+        ("[1, 3]", [0, 2]),
+        ("[1; 2]", [0, 1]),
+        ("[1-3]", [0, 1, 2]),
+        ("[2–3,1]", [1, 2, 0]),
+        ("[0]", [-1]),
+        ("[9]", [8]),
+        ("[3-1] [1]", [0]),
+        ("[sic] [2024] (1) [1]", [0]),
+    ],
+)
+def test_each_form_of_a_mark_names_its_contexts(marks: str, contexts: list[int]) -> None:
+    response = f"It was built in 1817 {marks}."
+    found = check_citations(verdict_of(response))
+    assert found is not None
+    assert [mark.context for mark in found.marks] == contexts
+    assert all(
+        response[mark.start] == "[" and response[mark.end - 1] == "]" for mark in found.marks
+    )
+
+
+@pytest.mark.parametrize(
+    "response", ["", "It is old.", "[1] The mill.\n[2] The ferry.", "a[i] b[]"]
+)
+def test_a_response_without_marks_has_no_citations(response: str) -> None:
+    assert check_citations(verdict_of(response)) is None
+
+
+def test_precision_counts_marks_and_recall_counts_sentences() -> None:
+    response = "The mill was built in 1817 [1][2]. The ferry is red.[2] The bridge is made of iron."
+    found = check_citations(verdict_of(response))
+    assert found is not None
+    assert [(mark.context, mark.supported) for mark in found.marks] == [
+        (0, True),
+        (1, False),
+        (1, True),
+    ]
+    assert (found.precision, found.recall) == (2 / 3, 2 / 3)
+
+
+def test_a_mark_in_an_unsupported_sentence_is_wrong_and_needs_no_recall() -> None:
+    found = check_citations(verdict_of("The ferry is red [2].", unsupported="ferry"))
+    assert found is not None
+    assert found.marks == (CitationMark(17, 20, 1, False),)
+    assert (found.precision, found.recall) == (0.0, None)
+
+
+def test_the_number_of_a_mark_is_no_word_of_its_sentence() -> None:
+    verdict = verdict_of("Quite another matter [1817].")
+    verdict = replace(
+        verdict, sentences=(replace(verdict.sentences[0], text="Another matter [18]"),)
+    )
+    contexts = (ContextVerdict(0.5, 0.5, (ContextSentence(0, 9, "18 men are", 0.5, 0.5),)),)
+    found = check_citations(replace(verdict, contexts=contexts))
+    assert found is not None
+    assert not found.marks[0].supported
