@@ -130,6 +130,12 @@ PEERS: dict[str, tuple[str, str]] = {
     "always-yes": ("baselines", "compare"),
     "overlap": ("evaluator_peer", "compare"),
     "trivet": ("evaluator_peer", "compare"),
+    "nli": ("entailment", "compare"),
+    "hhem": ("hhem", "compare"),
+    "longtracer": ("longtracer", "compare"),
+    "longtracer-labels": ("longtracer", "compare"),
+    "longtracer-documented": ("longtracer", "compare"),
+    "provenance": ("provenance", "compare"),
 }
 
 

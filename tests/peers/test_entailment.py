@@ -1,0 +1,80 @@
+"""NLI models in place of one another, and NLI by sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trivet.peers.claims import pack
+from trivet.peers.entailment import CrossEncoder, class_index, load_entailment, make_peer
+from trivet.peers.peer import PeerSetup
+from trivet.records import ConfigError, ExampleError, RagExample
+
+PAIRS = [("The mill is old.", "The mill was built in 1817."), ("The boat is red.", "It is wide.")]
+
+
+def test_classes_are_found_by_name(nli_checkpoint: Path) -> None:
+    probs = CrossEncoder(str(nli_checkpoint)).model.read(PAIRS)
+    named = CrossEncoder(str(nli_checkpoint)).relate(PAIRS)
+    # label2id: neutral 0, entailment 1, contradiction 2.
+    np.testing.assert_array_equal(np.stack(named, axis=1), probs[:, [1, 2]])
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
+
+
+def test_a_checkpoint_without_the_class_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no class entailment: label2id is .'LABEL_0': 0"):
+        class_index({"LABEL_0": 0}, "entailment", "model")
+
+
+def test_the_support_head_counts_the_unsupported_as_contradicted() -> None:
+    judge = load_entailment("support", PeerSetup(threads=1))
+    relations = judge.relate([("The mill is old.", "The mill is old. It is not.")] * 2)
+    np.testing.assert_allclose(relations.entailment + relations.contradiction, 1)
+    assert relations.entailment[0] == relations.entailment[1]
+    assert "support head of bundle" in judge.about
+
+
+def test_the_response_is_as_supported_as_its_weakest_sentence(nli_checkpoint: Path) -> None:
+    peer = make_peer("nli", str(nli_checkpoint), PeerSetup())
+    example = RagExample("", ("The mill is old.", "The boat is red."), "It is old. It is a boat.")
+    score = peer.score(example)
+    judge = CrossEncoder(str(nli_checkpoint))
+    expected = [
+        judge.relate([(context, claim) for context in example.contexts]).entailment.max()
+        for claim in ("It is old.", "It is a boat.")
+    ]
+    assert score.sentences is not None
+    assert [one.faithfulness for one in score.sentences] == pytest.approx(expected, abs=1e-6)
+    assert score.faithfulness == pytest.approx(min(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "response", "code"),
+    [(("It is red.",), " ", "empty_response"), ((), "It is red.", "empty_contexts")],
+)
+def test_an_empty_side_is_refused(
+    nli_checkpoint: Path, contexts: tuple[str, ...], response: str, code: str
+) -> None:
+    with pytest.raises(ExampleError) as refused:
+        make_peer("nli", str(nli_checkpoint), PeerSetup()).score(RagExample("", contexts, response))
+    assert refused.value.code == code
+
+
+def test_a_model_without_a_classifier_is_refused(bert_checkpoint: Path) -> None:
+    with pytest.raises(ConfigError, match=r"lacks 2 tensors, first classifier\.bias"):
+        make_peer("nli", str(bert_checkpoint), PeerSetup())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "chunks"),
+    [
+        (["a b", "c", "d e"], ["a b c", "d e"]),
+        (["a b c d", "e"], ["a b c d", "e"]),
+        (["a", "b c d e", "f"], ["a", "b c d e", "f"]),
+        ([], []),
+    ],
+)
+def test_pieces_are_packed_in_order_up_to_the_limit(pieces: list[str], chunks: list[str]) -> None:
+    assert pack(pieces, 3, lambda piece: len(piece.split())) == chunks

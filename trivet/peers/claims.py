@@ -1,0 +1,107 @@
+"""Claims against passages: sentences of a response scored by their best passage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from trivet.data.sentences import split_sentences
+from trivet.peers.local_model import FloatArray
+from trivet.peers.peer import PeerScore, SentenceScore
+from trivet.records import ConfigError, ExampleError, RagExample, Span
+
+Join = Literal["weakest", "mean"]
+
+
+def read_options(peer: str, argument: str, defaults: dict[str, str]) -> dict[str, str]:
+    """Read ``key=value:key=value`` over defaults; a part without ``=`` is the first key's value.
+
+    Raises:
+        ConfigError: A key is unknown.
+    """
+    options = dict(defaults)
+    for part in filter(None, argument.split(":")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = next(iter(defaults)), part
+        if key not in defaults:
+            raise ConfigError(
+                f"peer {peer}:{argument}: no option {key!r}; there are {', '.join(defaults)}"
+            )
+        options[key] = value
+    return options
+
+
+def response_spans(example: RagExample) -> tuple[Span, ...]:
+    """Return the sentences of the response, or raise an ``ExampleError`` without any."""
+    spans = example.response_sentences or split_sentences(example.response)
+    if not spans:
+        raise ExampleError("the response is empty", "empty_response")
+    return spans
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [text[span.start : span.end] for span in split_sentences(text)]
+
+
+def context_sentences(example: RagExample) -> list[str]:
+    """Return the sentences of all contexts in order, or raise an ``ExampleError`` without any."""
+    spans = example.context_sentences or tuple(map(split_sentences, example.contexts))
+    sentences = [
+        text[span.start : span.end]
+        for text, each in zip(example.contexts, spans, strict=True)
+        for span in each
+    ]
+    if not sentences:
+        raise ExampleError("the contexts are empty", "empty_contexts")
+    return sentences
+
+
+def pack(
+    pieces: Sequence[str], limit: int, length: Callable[[str], int], join: str = " "
+) -> list[str]:
+    """Join consecutive pieces to chunks of at most ``limit``; a longer piece is one of its own."""
+    chunks: list[list[str]] = []
+    room = -1
+    for piece in pieces:
+        size = length(piece)
+        if size > room:
+            chunks.append([])
+            room = limit
+        chunks[-1].append(piece)
+        room -= size
+    return [join.join(chunk) for chunk in chunks]
+
+
+def score_sentences(
+    example: RagExample,
+    chunks: Sequence[str],
+    support: Callable[[Sequence[tuple[str, str]]], FloatArray],
+    join: Join = "weakest",
+    threshold: float = 0.5,
+    **more: Any,
+) -> PeerScore:
+    """Score each response sentence by its best chunk, and the response by its weakest or the mean.
+
+    Args:
+        example: The example.
+        chunks: Texts of the contexts.
+        support: Returns the probability of support for each pair of chunk and sentence, [n].
+        join: Score of the response from those of its sentences.
+        threshold: Score at which sentences and responses are supported.
+        more: Further fields of the score.
+    """
+    spans = response_spans(example)
+    if not chunks:
+        raise ExampleError("the contexts are empty", "empty_contexts")
+    texts = [example.response[span.start : span.end] for span in spans]
+    probs = support([(chunk, text) for text in texts for chunk in chunks])
+    best = probs.reshape(len(texts), len(chunks)).max(axis=1)
+    return PeerScore.at(
+        threshold,
+        float(best.min() if join == "weakest" else best.mean()),
+        spans=tuple(span for span, prob in zip(spans, best, strict=True) if prob < threshold),
+        sentences=tuple(map(SentenceScore, texts, best.tolist())),
+        **more,
+    )

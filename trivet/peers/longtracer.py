@@ -1,0 +1,176 @@
+"""LongTracer's pipeline: similarity to the best source sentence, then entailment of that sentence.
+
+Re-implemented from longtracer 0.3.1 (MIT, ENDEVSOLS/LongTracer), without its optional third model.
+The package reads the positions 2 and 1 of its NLI checkpoint as entailment and neutral, which that
+checkpoint has the other way round, and its trust score is the mean similarity; its documentation
+describes a share of supported claims. Hence three columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+
+from trivet.peers.claims import read_options
+from trivet.peers.entailment import CrossEncoder, Entailment, Relations, load_entailment
+from trivet.peers.local_model import TextModel, load_embedder
+from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
+from trivet.records import RagExample, Span
+
+Column = Literal["longtracer", "longtracer-labels", "longtracer-documented"]
+
+NLI = "cross-encoder/nli-deberta-v3-xsmall"
+_SHIPPED_ORDER = 2, 0  # positions that the package takes for entailment and contradiction
+_SUPPORT = 0.40  # similarity
+_GATE = 0.25  # similarity below which the NLI model is not asked
+_LOW = 0.20  # similarity below which outside knowledge is a hallucination...
+_RESCUE = 0.3  # ...unless entailment reaches this
+_DECIDED = 0.5  # probability of entailment or contradiction
+_EMPTY = 10  # most characters of a text without claims, and of a source sentence that is left out
+_SHORT = 15  # most characters of a sentence that is no claim
+
+_STOP = re.compile(r"(?<=[.!?])\s+")
+_DECIMAL = re.compile(r"(\d+)\.(\d+)")
+_TITLE = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|Inc|Ltd|Jr|Sr|i\.e|e\.g)\.\s")
+_META = re.compile(
+    "the (?:provided )?documents do not contain|I don't have information"
+    "|I cannot find information|the context does not provide|there is no information about"
+    "|not mentioned in the|no specific information|I could not find",
+    re.IGNORECASE,
+)
+_OUTSIDE = re.compile(
+    "based on (?:my |general )?knowledge|from my training|I know that|generally speaking"
+    "|it is well known|as we all know|in my understanding",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with its similarity to the best source sentence and its relation to that one."""
+
+    text: str
+    similarity: float
+    entailment: float
+    contradiction: float
+    nli: bool
+
+    @property
+    def supported(self) -> bool:
+        """Whether it is similar or entailed, and not contradicted."""
+        return (self.similarity >= _SUPPORT or self.entailment > _DECIDED) and not self.contradicted
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the source sentence contradicts it."""
+        return self.contradiction > _DECIDED
+
+    @property
+    def hallucination(self) -> bool:
+        """Whether it is contradicted, or outside knowledge that nothing resembles."""
+        if _META.search(self.text):
+            return False
+        outside = _OUTSIDE.search(self.text) is not None and self.similarity < _LOW
+        return self.contradicted or (outside and (not self.nli or self.entailment < _RESCUE))
+
+
+def split(text: str, longer_than: int) -> list[str]:
+    """Split a text at stops as the package does, and keep the pieces longer than a length."""
+    text = _DECIMAL.sub(r"\1<D>\2", " ".join(text.split()))
+    text = _TITLE.sub(r"\1<A> ", text)
+    pieces = (piece.replace("<D>", ".").replace("<A>", ".") for piece in _STOP.split(text))
+    return [piece.strip() for piece in pieces if len(piece.strip()) > longer_than]
+
+
+def claims_of(response: str) -> list[str]:
+    """Return the claims of a response: its sentences of 16 characters and more."""
+    return split(response, _SHORT) if len(" ".join(response.split())) > _EMPTY else []
+
+
+class LongTracer(Peer):
+    """One column of LongTracer; without claims its trust is 1."""
+
+    def __init__(self, column: Column, embedder: TextModel, nli: Entailment | None) -> None:
+        """Take the models; without an NLI model similarity alone decides."""
+        self._documented = column == "longtracer-documented"
+        self._embedder, self._nli = embedder, nli
+        self.about = f"{column} 0.3.1, {embedder.about}, {nli.about if nli else 'no NLI model'}"
+
+    def score(self, example: RagExample) -> PeerScore:
+        """Score one example: mean similarity, or in the documented column the supported share."""
+        claims = self._verify(claims_of(example.response), example.contexts)
+        good = [claim.supported for claim in claims]
+        values = good if self._documented else [max(0.0, claim.similarity) for claim in claims]
+        failed = [c for c in claims if not c.supported or c.hallucination]
+        return PeerScore(
+            min(1.0, float(np.mean(values))) if claims else 1.0,
+            hallucinated=bool(failed),
+            spans=_find(example.response, [claim.text for claim in failed]),
+            sentences=tuple(
+                SentenceScore(claim.text, min(1.0, float(value)))
+                for claim, value in zip(claims, values, strict=True)
+            ),
+            raw=[
+                {**asdict(c), "supported": c.supported, "hallucination": c.hallucination}
+                for c in claims
+            ],
+        )
+
+    def _verify(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Claim]:
+        sources = [piece for context in contexts for piece in split(context, _EMPTY)]
+        if not texts or not sources:
+            return [Claim(text, 0.0, 0.0, 0.0, nli=False) for text in texts]
+        vectors = self._embedder.read([*texts, *sources])
+        # A claim is one sentence unless an abbreviation was protected, so it is its own sentence.
+        similar = vectors[: len(texts)] @ vectors[len(texts) :].T
+        best = similar.argmax(axis=1)
+        similarity = similar.max(axis=1)
+        asked = np.flatnonzero(similarity >= _GATE) if self._nli else np.zeros(0, dtype=np.int64)
+        entailment, contradiction = np.zeros(len(texts)), np.zeros(len(texts))
+        if self._nli and len(asked):
+            found: Relations = self._nli.relate(
+                [(sources[best[i]], texts[i]) for i in asked.tolist()]
+            )
+            entailment[asked], contradiction[asked] = found
+        return [
+            Claim(
+                text,
+                float(similarity[i]),
+                float(entailment[i]),
+                float(contradiction[i]),
+                i in asked,
+            )
+            for i, text in enumerate(texts)
+        ]
+
+
+def _find(response: str, claims: Sequence[str]) -> tuple[Span, ...]:
+    """Return the places of claims in the response; white space may differ."""
+    spans, start = [], 0
+    for claim in claims:
+        pattern = r"\s+".join(map(re.escape, claim.split()))
+        if match := re.compile(pattern).search(response, start):
+            spans.append(Span(match.start(), match.end()))
+            start = match.end()
+    return tuple(spans)
+
+
+def make_peer(kind: Column, argument: str, setup: PeerSetup) -> Peer:
+    """Return a column of ``longtracer``, with ``encoder=NAME:nli=NAME`` in place of its models.
+
+    ``nli=support`` takes the embedded bundle's support head, ``nli=none`` leaves similarity alone.
+    """
+    options = read_options(kind, argument, {"encoder": "minilm", "nli": NLI})
+    name = options["nli"]
+    nli: Entailment | None
+    if name == "none":
+        nli = None
+    elif kind == "longtracer" and name != "support":
+        nli = CrossEncoder(name, _SHIPPED_ORDER)
+    else:
+        nli = load_entailment(name, setup)
+    return LongTracer(kind, load_embedder(options["encoder"]), nli)
