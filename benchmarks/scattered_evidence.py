@@ -1,0 +1,190 @@
+"""Quality where no single window shows all of the evidence, by window size and in long contexts.
+
+python -m benchmarks.scattered_evidence --ragbench ragbench:data/ragbench
+    --ragtruth ragtruth:data/ragtruth [--split dev] [--bundle DIR] [--sizes 256 384 512]
+    [--sentences 1] [--foreign 0 8 24] [--limit 200]
+
+The first table has the rows with a supported sentence whose annotated evidence no ordinary window
+of the bundle's own size shows whole; they are the same at every size. The second has rows among
+foreign passages, which leave their labels true. Each line is without or with evidence windows of
+``--sentences`` context sentences for each response sentence. ``sentence F1``: of unsupported
+sentences, at the bundle's threshold. ``scattered flagged``: share of those supported sentences that
+count as unsupported. Seconds are those of all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.evidence_windows import READINGS, Row, faithfulness, run, run_evidence
+from benchmarks.report import Table
+from trivet.data.labelled.augmentation.context_padding import lengthen
+from trivet.data.labelled.sources import load_source
+from trivet.data.spans import mark_tokens
+from trivet.data.tokenization import BoolArray, FloatArray, tokenize_examples
+from trivet.data.windows import WindowSettings, lay_out
+from trivet.evaluation.evaluator import Evaluator
+from trivet.measures.intervals import Draws, auroc
+from trivet.records import LabelledExample, Span
+
+RESAMPLES = 1000
+HEADER = ("windows of", "evidence windows", "windows", "CPU seconds", "AUROC")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both tables."""
+    flags = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    flags.add_argument("--ragbench", help="source with annotated evidence, such as ragbench:DIR")
+    flags.add_argument("--ragtruth", help="source of the rows among foreign passages")
+    flags.add_argument("--split", default="dev")
+    flags.add_argument("--bundle", type=Path)
+    flags.add_argument("--sizes", type=int, nargs="+", default=[256, 384, 512])
+    flags.add_argument("--sentences", type=int, default=1)
+    flags.add_argument("--foreign", type=int, nargs="+", default=[0, 8, 24])
+    flags.add_argument("--limit", type=int, help="rows of the second table; all by default")
+    given = flags.parse_args(arguments)
+    evaluator = Evaluator(given.bundle)
+    own = replace(evaluator.preprocessor.settings, evidence_sentences=0)
+    if given.ragbench:
+        rows = read(evaluator, load_source(given.ragbench, given.split)[0], own)
+        marks = [scattered(row) for row in rows]
+        chosen = [(row, mark) for row, mark in zip(rows, marks, strict=True) if mark.any()]
+        kept, scattered_marks = [row for row, _ in chosen], [mark for _, mark in chosen]
+        title = f"{len(kept)} of {len(rows)} rows have scattered evidence ({positives(kept)})"
+        table = Table(title, (*HEADER, "sentence F1", "scattered flagged"), [])
+        for size in given.sizes:
+            settings = replace(own, size=size, sizes=())
+            lines = measured(evaluator, kept, settings, given.sentences, scattered_marks)
+            table.rows.extend(lines)
+        print(f"{table.to_markdown()}\n", flush=True)
+    if given.ragtruth:
+        loaded = load_source(given.ragtruth, given.split)[0]
+        plain = [row for row in loaded if row.labels.adherent is not None]
+        count = f"{len(plain[: given.limit])} of {len(plain)} rows"
+        table = Table(f"Foreign passages, {count}", ("foreign", *HEADER, "sentence F1"), [])
+        for foreign in given.foreign:
+            rows = read(evaluator, lengthen(plain, foreign, seed=0)[: given.limit], own)
+            lines = measured(evaluator, rows, own, given.sentences)
+            table.rows.extend((foreign, *line) for line in lines)
+        print(table.to_markdown(), flush=True)
+
+
+def read(
+    evaluator: Evaluator, labelled: Sequence[LabelledExample], settings: WindowSettings
+) -> list[Row]:
+    """Return the rows with a verdict, tokenized and laid out."""
+    known = [row for row in labelled if row.labels.adherent is not None]
+    tokenizer = evaluator.preprocessor.tokenizer
+    tokenized = tokenize_examples([row.example for row in known], tokenizer)
+    return [
+        Row(row, each, lay_out(each, settings, tokenizer.special))
+        for row, each in zip(known, tokenized, strict=True)
+        if len(each.response)
+    ]
+
+
+def scattered(row: Row) -> BoolArray:
+    """Tell which response sentences are supported by what no single window shows. *Shape:* [S]."""
+    whole, found = row.tokenized, np.zeros(row.layout.sentences, dtype=np.bool_)
+    for evidence in row.labelled.labels.evidence or ():
+        marks = np.zeros(len(whole.context), dtype=np.bool_)
+        for span in evidence.contexts:
+            own = whole.context_index == span.context
+            marks[own] |= mark_tokens(whole.context.offsets[own], [Span(span.start, span.end)])
+        said = mark_tokens(whole.response.offsets, [evidence.response])
+        if not marks.any() or not said.any():
+            continue
+        shown = np.unique(row.layout.response_row[said])
+        rows = [row.layout.row_context[number] for number in shown[shown >= 0]]
+        if not any(marks[each].sum() == marks.sum() for each in rows):
+            found[np.unique(whole.response_sentence[said])] = True
+    return found & ~unsupported(row)
+
+
+def unsupported(row: Row) -> BoolArray:
+    """Tell which response sentences touch a span that nothing supports. *Shape:* [S]."""
+    spans = row.labelled.labels.unsupported or ()
+    marked = mark_tokens(row.tokenized.response.offsets, spans)
+    return np.bincount(row.tokenized.response_sentence[marked], minlength=row.layout.sentences) > 0
+
+
+def measured(
+    evaluator: Evaluator,
+    rows: Sequence[Row],
+    settings: WindowSettings,
+    sentences: int,
+    marks: Sequence[BoolArray] | None = None,
+) -> Iterator[tuple[object, ...]]:
+    """Yield a line of the table without evidence windows, and one with them."""
+    special = evaluator.preprocessor.tokenizer.special
+    cut = replace(settings, evidence_sentences=sentences)
+    layouts = [lay_out(row.tokenized, settings, special) for row in rows]
+    ordinary = sum(len(layout.rows) for layout in layouts)
+    support, seconds = run(evaluator, layouts)
+    both = [lay_out(row.tokenized, cut, special) for row in rows]
+    evidence, gathered, more = run_evidence(evaluator, both)
+    joined = [READINGS["mean"](*pair) for pair in zip(support, evidence, strict=True)]
+    for name, windows, cost, probs in (
+        ("without", ordinary, seconds, support),
+        ("with", ordinary + gathered, seconds + more, joined),
+    ):
+        yield (
+            settings.size,
+            name,
+            windows,
+            f"{cost:.0f}",
+            area(rows, probs),
+            *of_sentences(evaluator, rows, probs, marks),
+        )
+
+
+def area(rows: Sequence[Row], probs: Sequence[FloatArray]) -> str:
+    """Return the AUROC of hallucinated responses with its interval by source document."""
+    pairs = zip(rows, probs, strict=True)
+    scores = [1 - faithfulness(each, row.tokenized.response_sentence) for row, each in pairs]
+    wrong = np.array([not row.labelled.labels.adherent for row in rows])
+    if wrong.all() or not wrong.any():
+        return "one class"
+    draws = Draws([row.labelled.group for row in rows], "rows", RESAMPLES, seed=0)
+    found = draws.estimate(auroc(np.array(scores), wrong), np.arange(len(rows)))
+    low, high = found.interval() or (float("nan"), float("nan"))
+    return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def of_sentences(
+    evaluator: Evaluator,
+    rows: Sequence[Row],
+    probs: Sequence[FloatArray],
+    marks: Sequence[BoolArray] | None,
+) -> tuple[str, ...]:
+    """Return the F1 of unsupported sentences and, with ``marks``, how many of these are flagged."""
+    thresholds = evaluator.bundle.info.thresholds
+    assert thresholds is not None  # a verdict needs a support head
+    hits, flagged, gold, wrong, of = 0, 0, 0, 0, 0
+    for place, (row, each) in enumerate(zip(rows, probs, strict=True)):
+        numbers = row.tokenized.response_sentence
+        counts = np.bincount(numbers, minlength=row.layout.sentences)
+        means = np.bincount(numbers, each, row.layout.sentences) / np.maximum(counts, 1)
+        below = (means < thresholds.sentence) & (counts > 0)
+        if row.labelled.labels.unsupported is not None:
+            labels = unsupported(row)
+            hits, flagged = hits + int((below & labels).sum()), flagged + int(below.sum())
+            gold += int(labels.sum())
+        if marks is not None:
+            wrong, of = wrong + int((below & marks[place]).sum()), of + int(marks[place].sum())
+    f1 = f"{2 * hits / max(1, flagged + gold):.3f}"
+    return (f1,) if marks is None else (f1, f"{wrong / max(1, of):.3f} of {of}")
+
+
+def positives(rows: Sequence[Row]) -> str:
+    """Return the number of hallucinated rows in words."""
+    return f"{sum(not row.labelled.labels.adherent for row in rows)} hallucinated"
+
+
+if __name__ == "__main__":
+    main()
