@@ -14,6 +14,7 @@ import typer
 
 import trivet
 from trivet.commands.ablate import ablate
+from trivet.commands.adapt import adapt
 from trivet.commands.calibrate import calibrate
 from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
@@ -42,9 +43,9 @@ app = typer.Typer(
     name="trivet",
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
-    "input, 3 bundle refused, 4 no justified threshold, 5 disk full, 6 input or settings changed, "
-    "7 output in use, 8 mean below --fail-under or worse than --baseline, 9 empty input, "
-    "130 interrupted.",
+    "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full, 6 input or "
+    "settings changed, 7 output in use, 8 mean below --fail-under or worse than --baseline, 9 "
+    "empty input, 130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns
@@ -53,6 +54,7 @@ app = typer.Typer(
 app.command(cls=MapCommand)(evaluate)
 for command in (serve, merge, report, show, test, train, ablate, calibrate, info, publish, mcp):
     app.command()(command)
+app.command()(adapt)
 app.command(context_settings=PASSED_ON)(lightning)
 app.add_typer(export)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trivet.data.labelled.labelled_jsonl import read_jsonl
+from trivet.data.labelled.labelled_jsonl import read_jsonl, to_row
 from trivet.data.labelled.source_report import SourceReport
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
 
@@ -34,6 +34,32 @@ def read(tmp_path: Path, *rows: Any) -> tuple[list[LabelledExample], SourceRepor
     lines = [item if isinstance(item, str) else json.dumps(item) for item in rows]
     path.write_text("\n".join(lines), encoding="utf-8")
     return read_jsonl(path)
+
+
+LABELS = [
+    {},
+    {"adherent": True},
+    {"unsupported": [[21, 31]], "adherent": False, "relevant": [[0, 0, 26]], "utilized": []},
+    {
+        "unsupported": [],
+        "evidence": [
+            {"response": [0, 9], "contexts": [[0, 0, 26]]},
+            {"response": [9, 20], "contexts": []},
+        ],
+        "relevance": 0.5,
+        "completeness": 1,
+    },
+]
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_a_written_row_is_read_as_the_same_example(tmp_path: Path, labels: dict[str, Any]) -> None:
+    more = {"split": "train", "generator": "potter", "weight": 0.5}
+    for given in (row(labels), row(labels, **more), row(labels, id=None, response="")):
+        if labels and not given["response"]:
+            given["labels"] = {"relevant": [[1, 0, 5]]}
+        (example,), _ = read(tmp_path, given)
+        assert read(tmp_path, to_row(example))[0] == [example]
 
 
 def test_everything_known_arrives(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.label_spans import context_spans_of, spans_of
 from trivet.data.labelled.source_files import read_json_lines
 from trivet.data.labelled.source_report import RowError, SourceReport
-from trivet.records import Evidence, LabelledExample, Labels, RagExample
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample
 
 _Kind = TypeVar("_Kind")
 
@@ -45,6 +45,45 @@ def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
     lines = ((f"line {number}", row) for number, row in read_json_lines(path))
     read = partial(_labelled, default_source=path.name.split(".", 1)[0], report=report)
     return report.collect(lines, read), report
+
+
+def to_row(labelled: LabelledExample) -> dict[str, Any]:
+    """Return an example as an object that ``read_jsonl`` reads as the same example."""
+    example, labels = labelled.example, labelled.labels
+    known: dict[str, Any] = {}
+    if labels.unsupported is not None:
+        known["unsupported"] = [[span.start, span.end] for span in labels.unsupported]
+    for name in ("relevant", "utilized"):
+        if (spans := getattr(labels, name)) is not None:
+            known[name] = _lists(spans)
+    if labels.evidence is not None:
+        known["evidence"] = [
+            {
+                "response": [one.response.start, one.response.end],
+                "contexts": _lists(one.contexts),
+            }
+            for one in labels.evidence
+        ]
+    for name in ("adherent", "relevance", "utilization", "completeness"):
+        if (value := getattr(labels, name)) is not None:
+            known[name] = value
+    row = {
+        "id": example.id,
+        "question": example.question,
+        "contexts": list(example.contexts),
+        "response": example.response,
+        "labels": known,
+        "source": labelled.source,
+        "group": labelled.group,
+        "generator": labelled.generator,
+        "split": labelled.split,
+        "weight": labelled.weight,
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _lists(spans: Iterable[ContextSpan]) -> list[list[int]]:
+    return [[span.context, span.start, span.end] for span in spans]
 
 
 def _labelled(

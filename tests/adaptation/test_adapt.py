@@ -1,0 +1,144 @@
+"""``trivet adapt`` on a tiny bundle: what it writes, continues, refuses and says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.conftest import PAIRS, row
+from trivet import adapt as adapt_module
+from trivet.__main__ import main
+from trivet.adaptation.comparison import Change
+from trivet.bundle.bundle import read_bundle
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import BundleError, ConfigError, DataError
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def write(path: Path, documents: int = 25, **labels: Any) -> Path:
+    """Write two rows of each document; ``labels`` replaces their labels."""
+    rows = []
+    for n in range(2 * documents):
+        one = row(n, *PAIRS[n % 4], f"document {n // 2}")
+        one["contexts"] = [*one["contexts"], f"The lamp of tower {n // 2} was lit that year."]
+        one["question"] = f"What of mill {n // 2}?"
+        rows.append(one | ({"labels": labels} if labels else {}))
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def overrides(tiny_bundle: Path) -> list[str]:
+    """Return the settings of a run of a second."""
+    words = "window.size=48 run.accelerator=cpu run.precision=fp32 run.log_steps=1 optim.epochs=1"
+    return [f"encoder.name={tiny_bundle}", "optim.head_lr=0.01", *words.split()]
+
+
+def test_a_model_is_trained_calibrated_exported_and_tested(
+    tmp_path: Path, overrides: list[str]
+) -> None:
+    out = tmp_path / "mine"
+    found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), out, overrides)
+    assert found.parts == {"train": (20, 10), "validation": (10, 5), "test": (20, 10)}
+    assert found.unmeasured == []
+    assert {change.n for change in found.changes} == {20}
+    assert {"hallucination_auroc", "relevance_rmse", "span_f1"} <= {
+        change.measure for change in found.changes
+    }
+    info = read_bundle(found.bundle).info
+    assert [graph.precision for graph in info.graphs] == ["int8"]
+    assert info.calibration.split == "validation"
+    assert Evaluator(found.bundle).evaluate("What?", ["The mill is old."], "It is.").adherent in (
+        True,
+        False,
+    )
+    record = json.loads((out / "adapt.json").read_text(encoding="utf-8"))
+    assert record["better"] is found.better
+    assert record["peak_bytes"] > 0
+    with pytest.raises(BundleError, match="exists already; choose another folder"):
+        adapt_module.adapt(tmp_path / "rows.jsonl", out, overrides)
+
+
+def test_a_killed_adaptation_continues_after_its_training(
+    tmp_path: Path, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = write(tmp_path / "rows.jsonl"), tmp_path / "mine"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(adapt_module, "calibrate", interrupt)
+        adapt_module.adapt(file, out, overrides)
+    with pytest.raises(ConfigError, match=r"config\.yaml is of an adaptation with other rows or"):
+        adapt_module.adapt(file, out, [*overrides, "optim.epochs=2"])
+    with pytest.raises(ConfigError, match=r"rows\.jsonl is of an adaptation with other rows or"):
+        adapt_module.adapt(write(tmp_path / "more.jsonl", 26), out, overrides)
+    monkeypatch.setattr(adapt_module, "train", interrupt)  # it is not trained again
+    assert adapt_module.adapt(file, out, overrides).bundle == out / "bundle"
+
+
+def interrupt(*args: object, **options: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_rows_with_relevance_alone_keep_the_thresholds_and_say_what_was_not_measured(
+    tmp_path: Path, overrides: list[str], tiny_bundle: Path
+) -> None:
+    file = write(tmp_path / "rows.jsonl", relevant=[[0, 0, 16]])
+    found = adapt_module.adapt(file, tmp_path / "mine", overrides)
+    assert found.unmeasured == ["faithfulness", "utilization"]
+    thresholds = read_bundle(found.bundle).info.thresholds
+    assert thresholds == read_bundle(tiny_bundle).info.thresholds
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"documents": 4}, "8 labelled rows of 4 documents are too few to split: at least 10"),
+        ({"relevant": None}, "none of the 50 rows in split 'all' has a label"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused(
+    tmp_path: Path, rows: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        adapt_module.adapt(write(tmp_path / "rows.jsonl", **rows), tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ((0.01, 0.2), 0, "better: trivet evaluate LOG --bundle mine/bundle"),
+        ((-0.1, 0.2), 4, "not shown to be better: keep embedded"),
+    ],
+)
+def test_the_command_says_whether_to_keep_the_old_model(
+    change: tuple[float, float],
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    area = Change("hallucination_auroc", 0.7, 0.8, *change, 90, 30, 40)
+    parts = {"train": (99, 50), "validation": (30, 9), "test": (90, 40)}
+    found = adapt_module.Adapted(
+        Path("mine/bundle"), "embedded", parts, 3, [area], ["relevance"], 7.25, 3 * 2**29
+    )
+    monkeypatch.setattr(adapt_module, "adapt", lambda *_: found)
+    monkeypatch.setattr(sys, "argv", ["trivet", "adapt", "rows.jsonl", "--out", "mine"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+        sys.exit(0)
+    shown = capsys.readouterr()
+    assert int(caught.value.code or 0) == code
+    assert said in shown.out + shown.err
+    for line in (
+        "train: 99 rows of 50 documents; validation: 30 rows of 9 documents; test: 90 rows of 40",
+        "3 of 90 test rows share a passage or a question with other parts",
+        "not measured, because no test row has a label: relevance",
+        "took 7.2 minutes, peak memory 1.5 GiB",
+    ):
+        assert line in shown.out

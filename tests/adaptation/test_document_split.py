@@ -1,0 +1,109 @@
+"""Rows are split by document: nothing leaks, the numbers are said, the order does not matter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from trivet.adaptation.document_split import (
+    LEAST_DOCUMENTS,
+    PARTS,
+    count_parts,
+    count_shared,
+    split_by_document,
+)
+from trivet.records import DataError, LabelledExample, Labels, RagExample
+
+
+def rows_of(
+    documents: int, each: int = 2, split: str | None = None, start: int = 0
+) -> list[LabelledExample]:
+    """Return rows of documents, each with a passage of its own."""
+    return [
+        LabelledExample(
+            RagExample(
+                f"Question {n} of {d}?", (f"The lamp of tower {d} was lit that year.",), "A."
+            ),
+            Labels(adherent=n % 2 == 0),
+            "towers",
+            f"tower {d}",
+            split=split,
+        )
+        for d in range(start, start + documents)
+        for n in range(each)
+    ]
+
+
+def test_no_document_is_in_two_parts_and_none_is_lost() -> None:
+    rows = split_by_document(rows_of(40), "mine")
+    parts = defaultdict(set)
+    for row in rows:
+        parts[row.group].add(row.split)
+    assert [names for names in parts.values() if len(names) > 1] == []
+    assert len(rows) == 80
+    assert count_parts(rows) == {"train": (44, 22), "validation": (12, 6), "test": (24, 12)}
+    assert count_shared(rows) == 0
+
+
+def test_the_split_does_not_depend_on_the_order_of_the_rows() -> None:
+    rows = rows_of(30)
+    parts = {row.example.question: row.split for row in split_by_document(rows, "mine")}
+    again = split_by_document(rows[::-1], "mine")
+    assert {row.example.question: row.split for row in again} == parts
+
+
+def test_groups_that_share_a_passage_are_one_document() -> None:
+    rows = rows_of(40)
+    twin = rows_of(1, start=99)[0]
+    shared = LabelledExample(
+        RagExample("Again?", (*rows[0].example.contexts, "Another passage."), "A."),
+        twin.labels,
+        twin.source,
+        twin.group,
+    )
+    found = {row.example.question: row.group for row in split_by_document([*rows, shared], "mine")}
+    assert found["Again?"] == found["Question 0 of 0?"] != found["Question 0 of 1?"]
+
+
+def test_rows_of_the_publishers_test_split_are_the_test_part() -> None:
+    own = rows_of(12, split="test", start=100)
+    found = split_by_document([*rows_of(20), *own], "mine")
+    assert {row.example.question for row in found if row.split == "test"} == {
+        row.example.question for row in own
+    }
+
+
+def test_rows_that_share_passages_with_other_parts_are_counted() -> None:
+    passage = "Every tower of this coast has one lamp."  # in too many rows to join their groups
+    rows = [
+        LabelledExample(
+            RagExample(row.example.question, (*row.example.contexts, passage), "A."),
+            row.labels,
+            row.source,
+            row.group,
+        )
+        for row in rows_of(40)
+    ]
+    found = split_by_document(rows, "mine")
+    assert count_shared(found) == count_parts(found)["test"][0] > 0
+
+
+def test_rows_without_labels_are_left_out() -> None:
+    bare = [
+        LabelledExample(row.example, Labels(), row.source, row.group)
+        for row in rows_of(5, start=90)
+    ]
+    assert len(split_by_document([*rows_of(40), *bare], "mine")) == 80
+
+
+@pytest.mark.parametrize("documents", [1, sum(LEAST_DOCUMENTS.values()) - 1])
+def test_too_few_documents_are_refused_with_the_numbers(documents: int) -> None:
+    message = rf"mine: {2 * documents} labelled rows of {documents} documents are too few to split"
+    with pytest.raises(DataError, match=message):
+        split_by_document(rows_of(documents), "mine")
+
+
+def test_the_fewest_documents_fill_each_part() -> None:
+    found = count_parts(split_by_document(rows_of(sum(LEAST_DOCUMENTS.values())), "mine"))
+    assert {part: found[part][1] for part in PARTS} == LEAST_DOCUMENTS

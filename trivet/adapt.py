@@ -1,0 +1,211 @@
+"""Adaptation: train from a bundle on rows of one's own, calibrate, and test before and after.
+
+Files in the folder of an adaptation:
+
+- ``rows.jsonl``: the labelled rows, with their documents as groups and their parts as splits
+- ``training/``: configuration, logs and trained bundle of ``trivet train``
+- ``bundle/``: the adapted model, calibrated, in int8
+- ``adapt.json``: figures before and after
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from trivet.adaptation.comparison import Change, compare_bundles, is_better
+from trivet.adaptation.document_split import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    count_parts,
+    count_shared,
+    split_by_document,
+)
+from trivet.bundle.bundle import Thresholds, add_files, check_folder, read_bundle
+from trivet.calibrate import calibrate
+from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
+from trivet.data.labelled.labelled_jsonl import to_row
+from trivet.data.labelled.sources import load_source
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.measured_bundle import measure_bundle
+from trivet.export import export_onnx
+from trivet.records import BundleError, ConfigError, DataError, LabelledExample, to_json_text
+from trivet.train import train
+
+logger = logging.getLogger(__name__)
+
+ROWS, TRAINING, BUNDLE, RESULT = "rows.jsonl", "training", "bundle", "adapt.json"
+_HEADS = {
+    "faithfulness": "hallucination_",
+    "relevance": "relevance_",
+    "utilization": "utilization_",
+}
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The result of an adaptation.
+
+    Attributes:
+        bundle: Folder of the adapted model.
+        start: Bundle that training started from.
+        parts: Numbers of rows and of documents of each part.
+        shared: Test rows that share a passage or a question with the other parts.
+        changes: Measures on the test part before and after.
+        unmeasured: Scores for which the test part has no labels.
+        minutes: Minutes that the adaptation took.
+        peak_bytes: Largest resident memory of the process; ``None`` where it is not known.
+    """
+
+    bundle: Path
+    start: str
+    parts: Mapping[str, tuple[int, int]]
+    shared: int
+    changes: Sequence[Change]
+    unmeasured: Sequence[str]
+    minutes: float
+    peak_bytes: int | None
+
+    @property
+    def better(self) -> bool:
+        """Whether at least one measure is better and none is worse, beyond the intervals."""
+        return is_better(self.changes)
+
+
+def adapt(
+    file: Path, out: Path, overrides: Sequence[str] = (), command: str = "trivet adapt"
+) -> Adapted:
+    """Adapt a bundle to labelled rows, by the recipe ``adapt.yaml``.
+
+    A killed adaptation continues if it is called again with the same arguments.
+
+    Args:
+        file: Labelled JSONL.
+        out: Folder for the adaptation; created if needed.
+        overrides: Settings of the recipe as ``KEY=VALUE``; ``encoder.name`` is the bundle to start
+            from, ``embedded`` by default.
+        command: Command line, recorded in the bundle.
+
+    Raises:
+        DataError: The file has no labels or too few documents.
+        ConfigError: A setting is refused, or the folder has another adaptation.
+        BundleError: The folder has a finished adaptation, or the first bundle is refused.
+    """
+    began = time.monotonic()
+    rows = split_by_document(load_source(f"jsonl:{file}", "all")[0], str(file))
+    config = _configure(out, overrides)
+    _begin(out, rows, config)
+    logger.info("rows and documents of each part: %s", count_parts(rows))
+    spec = f"jsonl:{out / ROWS}"
+    before = measure_bundle(Evaluator(Path(config.encoder.name)), spec, TEST)
+    trained = out / TRAINING / "bundle"
+    if not _is_bundle(trained):
+        train(config, resume=True, command=command)
+    _write_bundle(trained, rows, config, spec, out)
+    after = measure_bundle(Evaluator(out / BUNDLE), spec, TEST)
+    changes = compare_bundles(before.rows, after.rows)
+    measured = {change.measure for change in changes}
+    found = Adapted(
+        bundle=out / BUNDLE,
+        start=config.encoder.name,
+        parts=count_parts(rows),
+        shared=count_shared(rows),
+        changes=changes,
+        unmeasured=[
+            head
+            for head, prefix in _HEADS.items()
+            if not any(name.startswith(prefix) for name in measured)
+        ],
+        minutes=(time.monotonic() - began) / 60,
+        peak_bytes=_peak_bytes(),
+    )
+    _write_result(found, out / RESULT, command)
+    shutil.rmtree(out / TRAINING / "checkpoints", ignore_errors=True)
+    return found
+
+
+def _configure(out: Path, overrides: Sequence[str]) -> TrainConfig:
+    config = load_config([Path("adapt.yaml")], overrides)
+    spec = f"jsonl:{out / ROWS}"
+    config.data.train = [SourceConfig(spec=spec, split=TRAIN)]
+    config.data.dev = [SourceConfig(spec=spec, split=VALIDATION)]
+    config.run.folder = str(out / TRAINING)
+    return config
+
+
+def _begin(out: Path, rows: Sequence[LabelledExample], config: TrainConfig) -> None:
+    """Write the rows, or check that the folder has an unfinished adaptation of the same rows."""
+    if _is_bundle(out / BUNDLE):
+        raise BundleError(f"{out / BUNDLE} exists already; choose another folder")
+    text = "".join(f"{to_json_text(to_row(row))}\n" for row in rows)
+    kept = {out / ROWS: text, out / TRAINING / "config.yaml": dump_config(config)}
+    for path, wanted in kept.items():
+        if path.exists() and path.read_text(encoding="utf-8") != wanted:
+            raise ConfigError(
+                f"{path} is of an adaptation with other rows or settings; choose another folder"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / ROWS).write_text(text, encoding="utf-8")
+
+
+def _is_bundle(folder: Path) -> bool:
+    return (folder / "MANIFEST.json").exists()
+
+
+def _write_bundle(
+    trained: Path, rows: Sequence[LabelledExample], config: TrainConfig, spec: str, out: Path
+) -> None:
+    """Calibrate the trained bundle on the validation part, and export it to int8."""
+    _keep_unlabelled_thresholds(trained, rows, read_bundle(config.encoder.name).info.thresholds)
+    with tempfile.TemporaryDirectory(dir=out) as scratch:
+        calibrated = Path(scratch) / "calibrated"
+        try:
+            calibrate(trained, [spec], VALIDATION, out=calibrated)
+        except DataError as error:
+            logger.warning("not calibrated: %s", error)
+            calibrated = trained
+        check_folder(out / BUNDLE)
+        export_onnx(calibrated, out / BUNDLE)
+
+
+def _keep_unlabelled_thresholds(
+    trained: Path, rows: Sequence[LabelledExample], old: Thresholds | None
+) -> None:
+    """Give a trained bundle the thresholds that it started from, if no label can choose others."""
+    labelled = any(row.split == VALIDATION and row.labels.adherent is not None for row in rows)
+    info = read_bundle(trained).info
+    if not labelled and old is not None and info.thresholds not in (None, old):
+        add_files(trained, {}, info.model_copy(update={"thresholds": old}))
+
+
+def _write_result(found: Adapted, path: Path, command: str) -> None:
+    record = {
+        "command": command,
+        "date": date.today().isoformat(),
+        **dataclasses.asdict(found),
+        "better": found.better,
+        "bundle": str(found.bundle),
+        "changes": [
+            {**dataclasses.asdict(change), "outcome": change.outcome} for change in found.changes
+        ],
+    }
+    path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _peak_bytes() -> int | None:
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts KiB

@@ -1,0 +1,1 @@
+"""Parts of ``trivet adapt``: the split by document, and the comparison before and after."""

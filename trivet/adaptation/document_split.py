@@ -1,0 +1,88 @@
+"""Split of labelled rows into train, validation and test parts, by source document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trivet.data.labelled.grouping import group_by_documents
+from trivet.data.labelled.leaks import shares_text, text_digests
+from trivet.records import DataError, LabelledExample, Labels
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+PARTS = (TRAIN, VALIDATION, TEST)
+LEAST_DOCUMENTS = {TRAIN: 10, VALIDATION: 5, TEST: 10}
+"""Fewest documents of each part."""
+_SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the documents
+_LARGEST_SHARE = 0.1  # of the rows that documents with common passages may bring together
+
+
+def split_by_document(
+    rows: Sequence[LabelledExample], name: str, seed: int = 0
+) -> list[LabelledExample]:
+    """Return the labelled rows, each with its document as group and its part as split.
+
+    Groups that share a passage become one document, unless it would hold more than a tenth of the
+    rows. Documents with a row whose split is already ``test`` are the test part, if there are any.
+
+    Args:
+        rows: Labelled rows; those without any label are left out.
+        name: Name of the rows, for errors.
+        seed: Seed of the split.
+
+    Raises:
+        DataError: There are too few documents; the message has the numbers.
+    """
+    rows = [row for row in rows if row.labels != Labels()]
+    documents, _ = group_by_documents(
+        [f"{row.source}\n{row.group}" for row in rows],
+        [row.example.contexts for row in rows],
+        largest=int(_LARGEST_SHARE * len(rows)),
+    )
+    own_test = {
+        document for row, document in zip(rows, documents, strict=True) if row.split == TEST
+    }
+    parts = _deal(sorted(set(documents) - own_test), not own_test, seed)
+    parts |= dict.fromkeys(own_test, TEST)
+    counts = {part: list(parts.values()).count(part) for part in PARTS}
+    if any(counts[part] < least for part, least in LEAST_DOCUMENTS.items()):
+        needed = ", ".join(f"{least} {part}" for part, least in LEAST_DOCUMENTS.items())
+        found = ", ".join(f"{counts[part]} {part}" for part in PARTS)
+        raise DataError(
+            f"{name}: {len(rows)} labelled rows of {len(set(documents))} documents are too few to "
+            f"split: at least {needed} documents are needed, and these give {found}; label rows of "
+            "more documents, or use trivet calibrate"
+        )
+    return [
+        replace(row, group=document, split=parts[document])
+        for row, document in zip(rows, documents, strict=True)
+    ]
+
+
+def _deal(documents: Sequence[str], hold_out: bool, seed: int) -> dict[str, str]:
+    """Return the part of each document."""
+    order = np.random.default_rng(seed).permutation(len(documents))
+    parts: dict[str, str] = {}
+    start = 0
+    for part in (TEST, VALIDATION) if hold_out else (VALIDATION,):
+        count = max(LEAST_DOCUMENTS[part], round(_SHARES[part] * len(documents)))
+        parts |= {documents[place]: part for place in order[start : start + count]}
+        start += count
+    return parts | {documents[place]: TRAIN for place in order[start:]}
+
+
+def count_parts(rows: Sequence[LabelledExample]) -> Mapping[str, tuple[int, int]]:
+    """Return the numbers of rows and of documents of each part."""
+    return {
+        part: (len(here), len({row.group for row in here}))
+        for part in PARTS
+        for here in [[row for row in rows if row.split == part]]
+    }
+
+
+def count_shared(rows: Sequence[LabelledExample]) -> int:
+    """Return the number of test rows that share a passage or a question with the other parts."""
+    known = text_digests(row for row in rows if row.split != TEST)
+    return sum(shares_text(row, known) for row in rows if row.split == TEST)
