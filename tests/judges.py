@@ -17,6 +17,7 @@ from trivet.backends.backend import Backend
 from trivet.backends.graph_choice import LoadedBackend
 from trivet.bundle.bundle import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds, write_bundle
 from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.schema import outputs_of as outputs_with
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
@@ -193,6 +194,29 @@ def judge(
 ) -> Evaluator:
     """Return an evaluator whose backend is ``formula``, on the tiny BERT tokenizer."""
     return formula_judge(formula, tmp_path / "bundle", wordpiece_file, tiny_info, monkeypatch)
+
+
+@pytest.fixture
+def judge_without_support(
+    formula: FormulaBackend,
+    tmp_path: Path,
+    wordpiece_file: Path,
+    tiny_info: TinyInfo,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Evaluator:
+    """Return an evaluator like ``judge`` whose bundle has no support head."""
+    run, heads = formula.run, ("relevance", "utilization")
+    changes = {"heads": heads, "outputs": outputs_with(heads), "thresholds": None}
+
+    def run_heads(windows: Windows) -> Outputs:
+        lacking = {"support_probs": None, "sentence_support": None, "faithfulness": None}
+        return run(windows)._replace(**lacking)
+
+    def describe(tokenizer: SegmentTokenizer) -> BundleInfo:
+        return tiny_info(tokenizer).model_copy(update=changes)
+
+    monkeypatch.setattr(formula, "run", run_heads)
+    return formula_judge(formula, tmp_path / "other", wordpiece_file, describe, monkeypatch)
 
 
 @pytest.fixture(params=["wordpiece_file", "unigram_file"])

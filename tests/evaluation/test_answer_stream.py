@@ -187,6 +187,13 @@ def test_a_backend_that_fails_is_an_error(judge: Evaluator, formula: FormulaBack
         stream.feed("The oven is new. It ")
 
 
+def test_without_a_support_head_a_stream_has_no_events(judge_without_support: Evaluator) -> None:
+    stream = judge_without_support.stream(QUESTION, CONTEXTS)
+    with pytest.raises(BackendError, match="no support head, so sentences have no verdict"):
+        stream.feed(ANSWER)
+    assert stream.close() == judge_without_support.evaluate(QUESTION, CONTEXTS, ANSWER)
+
+
 def test_the_calls_of_event_loops_give_the_same(judge: Evaluator) -> None:
     async def run() -> tuple[list[SentenceEvent], Any]:
         stream = judge.stream(QUESTION, CONTEXTS)

@@ -11,6 +11,7 @@ from tests.judges import FormulaBackend, outputs_of
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
+from trivet.records import BackendError
 
 STRICT = 0.8  # the mean support of a sentence with one word that is not supported is below it
 CONTEXTS = ["The mill was built in 1817. It is made of stone.", "The ferry is red."]
@@ -76,3 +77,11 @@ def test_an_unknown_mode_is_refused(judge: Evaluator) -> None:
     mode: Any = "rewrite"
     with pytest.raises(ValueError, match="mode must be 'drop' or 'quote', got 'rewrite'"):
         judge.correct("", CONTEXTS, "It is old.", mode=mode)
+
+
+@pytest.mark.parametrize("response", ["It is old.", ""])
+def test_without_a_support_head_nothing_is_corrected(
+    judge_without_support: Evaluator, response: str
+) -> None:
+    with pytest.raises(BackendError, match="no support head, so sentences have no verdict"):
+        judge_without_support.correct("", CONTEXTS, response)

@@ -79,3 +79,9 @@ def test_a_refusal_is_an_error_of_the_tool(
     found = ask(build_server(embedded), "evaluate", {**TEXTS, **change})
     assert found.is_error
     assert message in found.content[0].text
+
+
+def test_without_a_support_head_nothing_is_explained(judge_without_support: Evaluator) -> None:
+    found = ask(build_server(judge_without_support), "explain", TEXTS)
+    assert found.is_error
+    assert "no support head, so sentences have no verdict" in found.content[0].text

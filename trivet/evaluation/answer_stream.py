@@ -39,7 +39,7 @@ class AnswerStream:
 
         Raises:
             ExampleError: The piece is no string, or the text becomes too long.
-            BackendError: The backend failed.
+            BackendError: The backend failed, or the bundle has no support head.
             ValueError: The stream is closed.
         """
         self._check_open()

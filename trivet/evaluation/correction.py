@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from trivet.evaluation.postprocessing import with_support
 from trivet.records import Evaluation, SentenceVerdict, Span
 from trivet.report.sources import find_sources
 
@@ -34,10 +35,12 @@ def correct(response: str, verdict: Evaluation, mode: CorrectionMode) -> Correct
     """Return the corrected response; ``Evaluator.correct`` documents the arguments.
 
     Raises:
+        BackendError: The bundle has no support head.
         ValueError: ``mode`` is unknown.
     """
     if mode not in ("drop", "quote"):
         raise ValueError(f"mode must be 'drop' or 'quote', got {mode!r}")
+    with_support(verdict.threshold, "sentences")
     changed = [sentence for sentence in verdict.sentences if not sentence.supported]
     if mode == "drop":
         text = _without(response, verdict.sentences)

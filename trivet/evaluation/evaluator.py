@@ -275,6 +275,7 @@ class Evaluator:
             threshold: As in ``evaluate``.
 
         Raises:
+            BackendError: The bundle has no support head.
             ValueError: ``mode`` is unknown.
         """
         example = RagExample(question, as_passages(contexts), response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ from trivet.records import (
     WindowError,
 )
 from trivet.report.citations import check_citations
+
+T = TypeVar("T")
 
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
@@ -101,8 +103,7 @@ def to_token_verdicts(
     Raises:
         BackendError: The bundle has no support head.
     """
-    if thresholds is None:
-        raise BackendError("the bundle has no support head, so tokens have no verdict")
+    thresholds = with_support(thresholds, "tokens")
     response, text = preprocessed.tokens.response, preprocessed.example.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
     spans = _unsupported(preprocessed, outputs, thresholds)
@@ -113,6 +114,21 @@ def to_token_verdicts(
             response.offsets.tolist(), support.tolist(), marked.tolist(), strict=True
         )
     )
+
+
+def with_support(threshold: T | None, judged: str) -> T:
+    """Return the threshold, or thresholds, that the support of something is compared with.
+
+    Args:
+        threshold: That of a bundle or of a verdict; ``None`` without a support head.
+        judged: Plural noun for the message, such as ``sentences``.
+
+    Raises:
+        BackendError: The bundle has no support head.
+    """
+    if threshold is None:
+        raise BackendError(f"the bundle has no support head, so {judged} have no verdict")
+    return threshold
 
 
 def to_result(outcome: Evaluation | Refusal, id_: str | None) -> Evaluation | FailedEvaluation:

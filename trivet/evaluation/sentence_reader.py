@@ -10,6 +10,7 @@ from trivet.data.lexical_overlap import Overlaps, count_overlaps
 from trivet.data.sentences import GrowingText, split_sentences
 from trivet.data.tokenization import Segment, TokenizedExample, with_response
 from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
+from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.events import SentenceEvent
 from trivet.records import (
@@ -39,7 +40,12 @@ class PendingSentence(NamedTuple):
     source: ContextSpan | None
 
     def event(self, verdict: Evaluation) -> SentenceEvent:
-        """Return the event, from the verdict on ``prepared``."""
+        """Return the event, from the verdict on ``prepared``.
+
+        Raises:
+            BackendError: The bundle has no support head.
+        """
+        with_support(verdict.threshold, "sentences")
         sentence, source, text = verdict.sentences[-1], self.source, None
         if source is not None:
             text = self.prepared.example.contexts[source.context][source.start : source.end]

@@ -7,6 +7,8 @@ answered meanwhile; an example that cannot be evaluated is an error of the tool'
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Generator
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -15,6 +17,7 @@ from pydantic import Field
 
 import trivet
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.postprocessing import with_support
 from trivet.records import BackendError, Evaluation, ExampleError, WindowError
 from trivet.report.sources import find_sources
 from trivet.verdict_json import SCORES
@@ -41,10 +44,8 @@ def build_server(evaluator: Evaluator) -> MCPServer:
     )
 
     async def judge(*texts: Any, threshold: float | None = None) -> Evaluation:
-        try:
+        with _errors_of_the_tool():
             return await evaluator.aevaluate(*texts, threshold=threshold)
-        except (ExampleError, BackendError, WindowError) as error:
-            raise ToolError(str(error)) from error  # of others the client is told no message
 
     @server.tool()
     async def evaluate(
@@ -80,20 +81,35 @@ def build_server(evaluator: Evaluator) -> MCPServer:
     ) -> str:
         """Say which sentences of an answer are supported, and what is near in the contexts."""
         verdict = await judge(question, contexts, response, threshold=threshold)
-        return await asyncio.to_thread(explanation, verdict)
+        with _errors_of_the_tool():
+            return await asyncio.to_thread(explanation, verdict)
 
     return server
 
 
+@contextlib.contextmanager
+def _errors_of_the_tool() -> Generator[None]:
+    """Tell the client what is wrong; of other errors it is told no message."""
+    try:
+        yield
+    except (ExampleError, BackendError, WindowError) as error:
+        raise ToolError(str(error)) from error
+
+
 def explanation(verdict: Evaluation) -> str:
-    """Return a verdict in words: its scores, then each sentence with its nearest sources."""
+    """Return a verdict in words: its scores, then each sentence with its nearest sources.
+
+    Raises:
+        BackendError: The bundle has no support head.
+    """
+    threshold = with_support(verdict.threshold, "sentences")
     named = ", ".join(
         f"{name} {value:.2f}" for name in SCORES if (value := getattr(verdict, name)) is not None
     )
     unsupported = sum(not sentence.supported for sentence in verdict.sentences)
     lines = [
         f"{unsupported} of {len(verdict.sentences)} sentences are unsupported (support below "
-        f"{verdict.threshold:.2f}); {named}."
+        f"{threshold:.2f}); {named}."
     ]
     if verdict.language is not None:
         lines.append(f"The text is not English ({verdict.language}), so this says little.")

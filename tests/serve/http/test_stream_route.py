@@ -89,6 +89,15 @@ def test_what_is_wrong_is_refused_before_the_first_event(
     assert message in text
 
 
+def test_without_a_support_head_the_reason_is_told(
+    serve: Serve, judge_without_support: Evaluator
+) -> None:
+    asked = serve(evaluator=judge_without_support)
+    status, kind, text = refusal(asked.post("/v1/stream", BODY))
+    assert (status, kind) == (500, "backend_failed")
+    assert "no support head, so sentences have no verdict" in text
+
+
 def test_a_failure_after_the_first_event_is_an_event(serve: Serve, backend: EvenBackend) -> None:
     asked = serve(backend=backend)
     run = backend.run

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from trivet.records import FailedEvaluation, to_json_text
+from trivet.records import BackendError, FailedEvaluation, to_json_text
 from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
 
 STATUSES: Mapping[str, int] = {
@@ -73,6 +73,8 @@ def request_error(error: Exception) -> RequestError:
             # Whole seconds, at least one: a client that was refused should not return at once.
             seconds = max(1, math.ceil(error.retry_after_seconds))
             return RequestError("overloaded", str(error), {"Retry-After": str(seconds)})
+        case BackendError():
+            return failure_error(FailedEvaluation.of(error))
         case Expired():
             return RequestError("deadline", str(error))
         case Draining():
