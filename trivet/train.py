@@ -15,7 +15,7 @@ from typing import Any
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 
@@ -122,7 +122,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         lay_out,
         workers=config.run.workers,
     )
-    savers = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes)
+    decay = config.optim.ema_decay
+    savers = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes, averaged=decay > 0)
+    averaging = [EMAWeightAveraging(decay=decay)] if decay else []
     progress = progress_callback()
     trainer = lightning.Trainer(
         default_root_dir=folder,
@@ -136,7 +138,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
-        callbacks=[*savers, progress],
+        callbacks=[*averaging, *savers, progress],
         plugins=[AsyncCheckpointIO(WholeCheckpoints())],
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,

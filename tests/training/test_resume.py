@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import signal
 import subprocess
@@ -129,6 +130,20 @@ def test_a_resumed_run_ends_where_one_that_never_stopped_does(
     first, second = (set(map(frozenset, epoch)) for epoch in (seen[:6], seen[6:]))
     assert first != second, "each epoch is shuffled anew"
     assert_same_to_the_bit(resumed, whole)
+
+
+def test_averaged_weights_are_in_the_bundle_and_survive_a_stop(
+    config: TrainConfig, whole: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config.optim.ema_decay = 0.5
+    other = copy.deepcopy(config)
+    other.run.folder = str(tmp_path / "unbroken")
+    averaged = train(other)
+    stop_at(8, config, monkeypatch)
+    assert_same_to_the_bit(train(config, resume=True), averaged)
+    state, last = (load_file(bundle / WEIGHTS_NAME) for bundle in (averaged, whole))
+    assert all(torch.isfinite(each).all() for each in state.values())
+    assert any(not torch.equal(state[name], last[name]) for name in state)
 
 
 @pytest.mark.slow

@@ -233,6 +233,8 @@ class OptimConfig:
     clip: float = 1.0  # largest norm of the gradient
     epochs: int = 3
     max_steps: int = -1  # -1: no limit but the epochs
+    # Decay of averaged weights, which dev measures and the bundle gets; 0: the last weights.
+    ema_decay: float = 0.0
     compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
     batch_windows: int = 16  # windows per batch; an example with more is one batch
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
@@ -246,6 +248,7 @@ class OptimConfig:
         calls = self.call_windows
         _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
         _check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, ">= 0")
+        _check(0 <= self.ema_decay < 1, "optim.ema_decay", self.ema_decay, "in [0, 1)")
         steps = self.max_steps
         _check(steps == -1 or steps > 0, "optim.max_steps", steps, "-1 or > 0")
         _check(0 <= self.warmup_share <= 1, "optim.warmup_share", self.warmup_share, "in [0, 1]")

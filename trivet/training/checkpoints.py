@@ -45,15 +45,18 @@ class WholeCheckpoints(TorchCheckpointIO):
         half.replace(place)
 
 
-def checkpoint_callbacks(folder: Path, minutes: float) -> list[ModelCheckpoint]:
+def checkpoint_callbacks(
+    folder: Path, minutes: float, averaged: bool = False
+) -> list[ModelCheckpoint]:
     """Return callbacks: ``best``, weights alone, then ``last`` after validation and by the clock.
 
-    The optimizer's state, twice as large as the weights, is in ``last`` only.
+    The optimizer's state, twice as large as the weights, is in ``last`` only. With ``averaged``
+    weights it is in both: Lightning leaves the average out of a checkpoint of weights alone.
     """
     plain = partial(ModelCheckpoint, folder, enable_version_counter=False)
     checked = partial(plain, save_on_train_epoch_end=False)  # after validation
     return [
-        checked(filename="best", monitor="dev/score", mode="max", save_weights_only=True),
+        checked(filename="best", monitor="dev/score", mode="max", save_weights_only=not averaged),
         checked(filename="last"),
         plain(filename="last", train_time_interval=timedelta(minutes=minutes)),
     ]

@@ -9,7 +9,7 @@ import contextlib
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -41,7 +41,7 @@ class MemoryEstimate:
     Attributes:
         parameters: Number of parameters.
         trained: Number of parameters with a gradient.
-        weights: Parameters and buffers in fp32.
+        weights: Parameters and buffers in fp32, and their average with ``optim.ema_decay``.
         gradients: Gradients in fp32.
         optimizer: Both moments of AdamW.
         activations: Largest sum of everything else, over the step.
@@ -126,7 +126,8 @@ def estimate_step(config: TrainConfig, model: RagModel, gpu: bool) -> MemoryEsti
 
     windows = config.optim.call_windows or config.optim.batch_windows
     bf16 = config.run.precision is Precision.bf16
-    return estimate_memory(build, windows, config.window.size, bf16, gpu)
+    found = estimate_memory(build, windows, config.window.size, bf16, gpu)
+    return replace(found, weights=2 * found.weights) if config.optim.ema_decay else found
 
 
 def refuse_too_large(config: TrainConfig, model: RagModel) -> None:
