@@ -16,6 +16,7 @@ PAGES = "".join(
 TOOLS = {  # title of the section and module that it needs
     "ragas": ("RAGAS", "ragas"),
     "deepeval": ("DeepEval", "deepeval"),
+    "deepeval_system_one": ("DeepEval's own metrics", "deepeval.models.system_one"),
     "langsmith": ("LangSmith", "langsmith"),
     "langchain": ("LangChain", "langchain_core"),
     "llama_index": ("LlamaIndex", "llama_index"),

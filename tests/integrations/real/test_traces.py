@@ -9,11 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import MessageToDict
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.integrations.rag_applications import (
     ANSWER,
@@ -56,6 +51,12 @@ def test_an_instrumented_application_is_read(
     pytest.importorskip("langchain_core" if application == "langchain" else "llama_index.core")
     name = f"openinference.instrumentation.{application}"
     pytest.importorskip(name)
+    encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    from google.protobuf.json_format import MessageToDict
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     instrument = getattr(importlib.import_module(name), instrumentor)()
@@ -66,7 +67,7 @@ def test_an_instrumented_application_is_read(
         instrument.uninstrument()
     spans = exporter.get_finished_spans()
     batch, printed = tmp_path / "batch.jsonl", tmp_path / "printed.jsonl"
-    batch.write_text(json.dumps(with_hex_ids(MessageToDict(encode_spans(spans)))))
+    batch.write_text(json.dumps(with_hex_ids(MessageToDict(encoder.encode_spans(spans)))))
     printed.write_text("".join(f"{json.dumps(json.loads(s.to_json()))}\n" for s in spans))
     for path in (batch, printed):
         (row,) = TraceLog(str(path), "openinference").rows()
