@@ -106,9 +106,9 @@ def test_claims_that_an_llm_extracted_are_decided_one_by_one(judge: CountingJudg
     metric.claims = ["The bridge was built in 1790.", "A king paid for the bridge."]
     request = _system_one_request(metric._experimental_system_one_spec())
     answers, _ = asyncio.run(metric.system_one_model.a_noul(*request))
-    texts = ["", metric.truths]
+    ask = judge.evaluator.evaluate
     assert [answer.probability for answer in answers.values()] == pytest.approx(
-        [judge.evaluator.evaluate(*texts, claim).faithfulness for claim in metric.claims], abs=1e-5
+        [ask("", metric.truths, claim).faithfulness for claim in metric.claims], abs=1e-5
     )
 
 
