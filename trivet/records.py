@@ -90,6 +90,8 @@ class Labels:
         utilization: Likewise.
         completeness: Likewise.
         unclear: Spans of the response whose support is unknown although ``unsupported`` is known.
+        contradicted: Those of the unsupported spans that the contexts contradict; they do not
+            mention the others. ``None`` if this is unknown.
     """
 
     unsupported: tuple[Span, ...] | None = None
@@ -101,6 +103,11 @@ class Labels:
     utilization: float | None = None
     completeness: float | None = None
     unclear: tuple[Span, ...] = ()
+    contradicted: tuple[Span, ...] | None = None
+
+    def known_conflicts(self) -> tuple[Span, ...] | None:
+        """Return ``contradicted``; nothing is, where nothing is unsupported."""
+        return () if self.unsupported == () else self.contradicted
 
 
 @dataclass(frozen=True, slots=True)

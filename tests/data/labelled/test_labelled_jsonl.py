@@ -40,6 +40,7 @@ LABELS = [
     {},
     {"adherent": True},
     {"unsupported": [[21, 31]], "adherent": False, "relevant": [[0, 0, 26]], "utilized": []},
+    {"unsupported": [[0, 2], [21, 31]], "contradicted": [[21, 31]]},
     {
         "unsupported": [],
         "evidence": [
@@ -60,6 +61,19 @@ def test_a_written_row_is_read_as_the_same_example(tmp_path: Path, labels: dict[
             given["labels"] = {"relevant": [[1, 0, 5]]}
         (example,), _ = read(tmp_path, given)
         assert read(tmp_path, to_row(example))[0] == [example]
+
+
+@pytest.mark.parametrize(
+    ("relation", "contradicted"),
+    [("refute", (Span(0, len(RESPONSE)),)), ("neutral", ()), ("not_support", None), (None, None)],
+)
+def test_a_relation_tells_whether_the_contexts_contradict(
+    tmp_path: Path, relation: str | None, contradicted: tuple[Span, ...] | None
+) -> None:
+    (wrong,), _ = read(tmp_path, row({"adherent": False}, relation=relation))
+    assert wrong.labels.contradicted == contradicted
+    (right,), _ = read(tmp_path, row({"adherent": True}, relation=relation))
+    assert right.labels.contradicted is None
 
 
 def test_everything_known_arrives(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_other_tasks(tmp_path: Path) -> None:
     hidden = RECORD | {"source_id": "4", "prompt": "Describe {the shop}."}
     responses = [response(source_id=number) for number in "234"]
     (summary, record, other), _ = read(tmp_path, *responses, sources=[SUMMARY, RECORD, hidden])
-    assert summary.labels == Labels(unsupported=(), adherent=True)
+    assert summary.labels == Labels(unsupported=(), adherent=True, contradicted=())
     assert summary.source == "ragtruth/summary"
     assert summary.example.question == "Summarize the following news:"
     assert summary.example.contexts == ("The kiln opened. Many came.",)
@@ -122,6 +122,23 @@ def test_overlapping_spans_are_merged_and_counted(tmp_path: Path) -> None:
     (example,), report = read(tmp_path, response(labels=spans))
     assert example.labels.unsupported == (Span(0, 4), Span(22, 31))
     assert report.noted == {"overlapping spans were merged": 1}
+
+
+@pytest.mark.parametrize(
+    ("types", "contradicted"),
+    [
+        (("Evident Conflict", "Subtle Baseless Info"), (Span(0, 4),)),
+        (("Evident Baseless Info", "Subtle Baseless Info"), ()),
+        (("Evident Conflict", "Another"), None),
+    ],
+)
+def test_the_type_of_a_span_tells_a_conflict(
+    tmp_path: Path, types: tuple[str, str], contradicted: tuple[Span, ...] | None
+) -> None:
+    places = ((0, 4, "Clay"), (22, 31, None))
+    spans = [label(*at, label_type=kind) for at, kind in zip(places, types, strict=True)]
+    (example,), _ = read(tmp_path, response(labels=spans))
+    assert example.labels.contradicted == contradicted
 
 
 def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> None:

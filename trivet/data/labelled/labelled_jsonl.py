@@ -4,13 +4,16 @@
 
     {"id", "question", "contexts": [str], "response",
      "labels": {"unsupported": [[start, end]] | null, "adherent": bool | null,
+                "contradicted": [[start, end]] | null,
                 "relevant": [[context, start, end]] | null, "utilized": likewise,
                 "evidence": [{"response": [start, end],
                               "contexts": [[context, start, end]]}] | null,
                 "relevance", "utilization", "completeness": float | null},
-     "source", "group", "split", "generator", "weight"}
+     "source", "group", "split", "generator", "weight", "relation"}
 
-``null`` or a missing key means unknown; ``[]`` means known to be none. Other keys are ignored. A
+``null`` or a missing key means unknown; ``[]`` means known to be none. ``contradicted`` are those
+of the unsupported spans that the contexts contradict; they do not mention the others. For a
+response with a verdict alone ``relation`` says it: "refute" or "neutral". Other keys are ignored. A
 row that cannot be trusted is dropped and counted with its line number. Overlapping spans of one
 kind are merged, and the report counts them.
 """
@@ -30,7 +33,7 @@ from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.label_spans import context_spans_of, spans_of
 from trivet.data.labelled.source_files import read_json_lines
 from trivet.data.labelled.source_report import RowError, SourceReport
-from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 _Kind = TypeVar("_Kind")
 
@@ -51,8 +54,9 @@ def to_row(labelled: LabelledExample) -> dict[str, Any]:
     """Return an example as an object that ``read_jsonl`` reads as the same example."""
     example, labels = labelled.example, labelled.labels
     known: dict[str, Any] = {}
-    if labels.unsupported is not None:
-        known["unsupported"] = [[span.start, span.end] for span in labels.unsupported]
+    for name in ("unsupported", "contradicted"):
+        if (own := getattr(labels, name)) is not None:
+            known[name] = [[span.start, span.end] for span in own]
     for name in ("relevant", "utilized"):
         if (spans := getattr(labels, name)) is not None:
             known[name] = _lists(spans)
@@ -107,6 +111,9 @@ def _labelled(
     name = str(row["id"]) if row.get("id") is not None else place.replace("line ", f"{source}-")
     weight = _number(row, "weight")
     labels = _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response)
+    if labels.adherent is False and labels.unsupported is None and labels.contradicted is None:
+        known = {"refute": (Span(0, len(response)),), "neutral": ()}
+        labels = replace(labels, contradicted=known.get(str(row.get("relation"))))
     return LabelledExample(
         example=RagExample(question, tuple(contexts), response, name),
         labels=_merged(labels, place, report),
@@ -132,6 +139,7 @@ def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) ->
     return Labels(
         unsupported=unsupported,
         adherent=adherent,
+        contradicted=spans_of(row.get("contradicted"), response, "contradicted"),
         relevant=context_spans_of(row.get("relevant"), contexts, "relevant"),
         utilized=context_spans_of(row.get("utilized"), contexts, "utilized"),
         evidence=_evidence(row.get("evidence"), contexts, response),

@@ -16,7 +16,7 @@ import numpy as np
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import BoolArray, IntArray, TokenizedExample
 from trivet.data.windows import Array, Layout
-from trivet.records import ContextSpan, LabelledExample, Span
+from trivet.records import ContextSpan, LabelledExample, Labels, Span
 
 UNKNOWN = -1
 # Classes of natural language inference, in the order of the support head's outputs.
@@ -30,6 +30,7 @@ class Targets(NamedTuple):
         window_class: Class of response token r in the k-th window that shows it. *Shape:* [R, K].
         token_supported: 1 or 0 for tokens whose evidence is unknown. *Shape:* [R].
         adherent: 1 if the whole response is supported, else 0. *Shape:* [].
+        contradicted: 1 or 0 for unsupported tokens: contradicted, or not mentioned. *Shape:* [R].
         relevant: 1 or 0. *Shape:* [C].
         utilized: 1 or 0. *Shape:* [C].
         weight: Weight of the example. *Shape:* [].
@@ -38,6 +39,7 @@ class Targets(NamedTuple):
     window_class: Array
     token_supported: Array
     adherent: Array
+    contradicted: Array
     relevant: Array
     utilized: Array
     weight: Array
@@ -90,6 +92,7 @@ def align_labels(
         window_class=window_class,
         token_supported=token_supported,
         adherent=np.asarray(UNKNOWN if adherent is None else int(adherent)),
+        contradicted=_mark_conflicts(labels, tokenized.response.offsets),
         relevant=_mark_contexts(labels.relevant, tokenized),
         utilized=_mark_contexts(labels.utilized, tokenized),
         weight=np.asarray(labelled.weight, dtype=np.float32),
@@ -103,6 +106,7 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
         window_class=np.full((examples, tokens, copies), UNKNOWN, dtype=np.int64),
         token_supported=np.full((examples, tokens), UNKNOWN, dtype=np.int64),
         adherent=np.asarray([target.adherent for target in targets], dtype=np.int64),
+        contradicted=np.full((examples, tokens), UNKNOWN, dtype=np.int64),
         relevant=np.full((examples, contexts), UNKNOWN, dtype=np.int64),
         utilized=np.full((examples, contexts), UNKNOWN, dtype=np.int64),
         weight=np.asarray([target.weight for target in targets], dtype=np.float32),
@@ -111,6 +115,7 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
         length, shown = target.window_class.shape
         batch.window_class[b, :length, :shown] = target.window_class
         batch.token_supported[b, :length] = target.token_supported
+        batch.contradicted[b, :length] = target.contradicted
         batch.relevant[b, : len(target.relevant)] = target.relevant
         batch.utilized[b, : len(target.utilized)] = target.utilized
     return batch
@@ -137,4 +142,14 @@ def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExam
         own = tokenized.context_index == number
         inside = [Span(one.start, one.end) for one in spans or () if one.context == number]
         marks[own] = mark_tokens(tokenized.context.offsets[own], inside)
+    return marks
+
+
+def _mark_conflicts(labels: Labels, offsets: IntArray) -> IntArray:
+    """Tell contradicted from merely unsupported tokens; all are either without known spans."""
+    marks = np.full(len(offsets), UNKNOWN, dtype=np.int64)
+    if labels.contradicted is not None:
+        whole = labels.unsupported is None and labels.adherent is False
+        wrong = np.full(len(offsets), whole) | mark_tokens(offsets, labels.unsupported or ())
+        marks[wrong] = mark_tokens(offsets, labels.contradicted)[wrong]
     return marks

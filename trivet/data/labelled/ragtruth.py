@@ -1,6 +1,7 @@
 """RAGTruth: its publishers' two files in one folder, or the hub's data set made of them.
 
-A row's labels are the unsupported spans of the response, and therefore whether it is adherent. Its
+A row's labels are the unsupported spans of the response, and therefore whether it is adherent, and
+which of them conflict with the passages; the others are baseless. Its
 evidence and the relevant and utilized context sentences are unknown. Spans marked
 ``implicit_true`` are true in the world but in no passage: they count as unsupported.
 """
@@ -150,10 +151,17 @@ def _labelled(
     offsets = [[label.get("start"), label.get("end")] for label in labels]
     spans = spans_of(offsets, response, "a label") or ()
     unsupported = merge_overlapping(spans)
+    kinds = [str(label.get("label_type")) for label in labels]
+    conflicts = [span for span, kind in zip(spans, kinds, strict=True) if "Conflict" in kind]
+    known = all("Conflict" in kind or "Baseless" in kind for kind in kinds)
     report.note("overlapping spans were merged", place, len(spans) - len(unsupported))
     return LabelledExample(
         example=RagExample(texts.question, texts.contexts, response, str(row.get("id", place))),
-        labels=Labels(unsupported=unsupported, adherent=not unsupported),
+        labels=Labels(
+            unsupported=unsupported,
+            adherent=not unsupported,
+            contradicted=merge_overlapping(conflicts) if known else None,
+        ),
         source=f"ragtruth/{texts.task}" if texts.task else "ragtruth",
         group=f"ragtruth/{source_id}",
         generator=row.get("model"),

@@ -68,6 +68,7 @@ def truth(example: RagExample) -> Labels:
             for span, named in said
             if not named or named & here
         ),
+        contradicted=(),  # what is made up is not mentioned
     )
 
 
@@ -154,6 +155,7 @@ def check(row: LabelledExample, other_pair: bool) -> None:
         assert labels.adherent == true.adherent
     if labels.adherent:
         assert true.adherent
+    assert labels.contradicted in (None, ())
     assert labels.relevant in (None, true.relevant)
     assert labels.utilized in (None, true.utilized)
     for evidence in labels.evidence or ():
@@ -263,6 +265,7 @@ def test_an_exchanged_pair_is_unsupported_irrelevant_and_unutilized() -> None:
         relevant=(),
         utilized=(),
         evidence=(),
+        contradicted=(),
     )
 
 

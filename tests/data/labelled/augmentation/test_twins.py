@@ -60,6 +60,8 @@ def test_a_wrong_value_is_marked_exactly(kind: str, wrong: list[str] | None) -> 
         (text,) = marked(twin)
         assert wrong is None or text in wrong
         assert twin.labels.adherent is False
+        known = labels.get("unsupported", ()) == ()  # the kind of the other spans is unknown
+        assert twin.labels.contradicted == ((span,) if known else None)
         after = twin.example.response[span.end :]
         assert RESPONSE.startswith(twin.example.response[: span.start])
         assert RESPONSE.endswith(after)
@@ -90,6 +92,7 @@ def test_removed_evidence_leaves_its_sentence_unsupported() -> None:
     assert twin is not None
     assert twin.example.contexts == (MAST,)
     assert marked(twin) == [RESPONSE[5:]]
+    assert twin.labels.contradicted == ()
     assert twin.labels.relevant == twin.labels.utilized == ()
 
 
@@ -122,6 +125,7 @@ def test_a_hard_neutral_moves_from_the_contexts_to_the_response() -> None:
         assert moved in MAST
         assert twin.example.contexts == (TOWER, MAST.replace(moved, "").strip())
         assert twin.example.response == f"{RESPONSE} {moved}"
+        assert twin.labels.contradicted == ()
 
 
 def test_unsupported_text_is_not_changed() -> None:

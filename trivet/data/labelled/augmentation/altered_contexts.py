@@ -46,6 +46,8 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
     left = replace(
         shortened.labels,
         evidence=None if labels.evidence is None else tuple(remaining),
+        # What contradicted a span may be in a dropped context.
+        contradicted=() if labels.known_conflicts() == () else None,
         relevance=None,
         utilization=None,
         completeness=None,
@@ -70,6 +72,7 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
         left,
         unsupported=unsupported if tokens_known else None,
         unclear=unclear if tokens_known else (),
+        contradicted=left.contradicted if tokens_known else None,
         adherent=adherent,
     )
     return replace(shortened, labels=left)

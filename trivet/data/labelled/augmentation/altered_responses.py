@@ -41,6 +41,7 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
             unsupported=unsupported or None,
             unclear=unclear if unsupported else (),
             adherent=False if unsupported else None,
+            contradicted=() if unsupported else None,
             relevant=labelled.labels.relevant if same else () if known else None,
             relevance=labelled.labels.relevance if same else None,
             utilized=() if answered else None,
@@ -95,6 +96,7 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
     response = example.response[:end]
     unsupported = None if labels.unsupported is None else clip_spans(response, labels.unsupported)
     unclear = clip_spans(response, labels.unclear)
+    conflicts = labels.known_conflicts()
     evidence = None
     if labels.evidence is not None:
         clipped = ((clip_spans(response, [e.response]), e.contexts) for e in labels.evidence)
@@ -114,6 +116,7 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
             labels,
             unsupported=unsupported,
             unclear=unclear,
+            contradicted=None if conflicts is None else clip_spans(response, conflicts),
             adherent=adherent,
             evidence=evidence,
             utilized=utilized,

@@ -136,6 +136,7 @@ def remove_sentences(
             labels,
             relevant=None if labels.relevant is None else move(labels.relevant),
             utilized=None if labels.utilized is None else move(labels.utilized),
+            contradicted=() if labels.known_conflicts() == () else None,
             relevance=None,
             utilization=None,
             completeness=None,
@@ -145,7 +146,9 @@ def remove_sentences(
         evidence = None if labels.evidence is None else tuple(remaining)
         return replace(shortened, labels=replace(shortened.labels, evidence=evidence))
     if labels.evidence is None or labels.unsupported is None:
-        unknown = replace(shortened.labels, unsupported=None, evidence=None, unclear=())
+        unknown = replace(
+            shortened.labels, unsupported=None, contradicted=None, evidence=None, unclear=()
+        )
         adherent = None if labels.adherent is not False else False
         return replace(shortened, labels=replace(unknown, adherent=adherent))
     supported = [each.response for each in remaining]

@@ -2,7 +2,8 @@
 
 A wrong twin has a number, date, unit, name or negation changed in the response, or the evidence
 removed from the contexts, or one more sentence that the contexts no longer hold; exactly the
-changed characters become unsupported. A right twin has a value in another form ("1,000" and
+changed characters become unsupported: contradicted by the contexts if a value changed, else not
+mentioned. A right twin has a value in another form ("1,000" and
 "1000"), so that digits alone say nothing. After FactCC (arXiv 1910.12840, 3.1) and BUMP (arXiv
 2212.09955).
 """
@@ -223,7 +224,12 @@ def _append(labelled: LabelledExample, sentence: str) -> LabelledExample:
     return replace(
         labelled,
         example=replace(example, response=f"{before} {sentence}", response_sentences=given),
-        labels=replace(labels, unsupported=(*(labels.unsupported or ()), span), adherent=False),
+        labels=replace(
+            labels,
+            unsupported=(*(labels.unsupported or ()), span),
+            contradicted=labels.known_conflicts(),
+            adherent=False,
+        ),
     )
 
 
@@ -248,10 +254,13 @@ def _replace(
     )
     unsupported = None if labels.unsupported is None else move_all(labels.unsupported)
     unclear, adherent = move_all(labels.unclear), labels.adherent
+    conflicts = labels.known_conflicts()
+    conflicts = None if conflicts is None else move_all(conflicts)
     if not supported:
         known = unsupported if unsupported is not None else ()
         unsupported = tuple(sorted([*known, changed], key=lambda one: one.start))
         adherent = False
+        conflicts = None if conflicts is None else (*conflicts, changed)
         evidence = evidence and tuple(
             Evidence(piece, each.contexts)
             for each in evidence
@@ -268,6 +277,7 @@ def _replace(
             labels,
             unsupported=unsupported,
             unclear=unclear,
+            contradicted=conflicts,
             evidence=evidence,
             adherent=adherent,
         ),
