@@ -16,6 +16,7 @@ import trivet
 from trivet.commands.ablate import ablate
 from trivet.commands.adapt import adapt
 from trivet.commands.calibrate import calibrate
+from trivet.commands.compare import compare
 from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
 from trivet.commands.info import info
@@ -52,7 +53,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(cls=MapCommand)(evaluate)
-for command in (serve, merge, report, show, test, train, ablate, calibrate, info, publish, mcp):
+for command in (
+    *(serve, merge, report, show, test, compare, train, ablate, calibrate, info, publish, mcp),
+):
     app.command()(command)
 app.command()(adapt)
 app.command(context_settings=PASSED_ON)(lightning)

@@ -10,7 +10,14 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import f1_score, precision_recall_curve, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    cohen_kappa_score,
+    f1_score,
+    precision_recall_curve,
+    roc_auc_score,
+)
 from torchmetrics.functional.classification import binary_calibration_error
 
 from trivet.measures.intervals import (
@@ -20,8 +27,14 @@ from trivet.measures.intervals import (
     Statistic,
     auroc,
     average,
+    average_precision,
+    balanced_accuracy,
     best_f1,
     calibration_error,
+    kappa,
+    kendall_tau,
+    precision_at_recall,
+    quantile,
     ratio,
     root_mean_square,
 )
@@ -171,3 +184,51 @@ def test_an_average_is_resampled_set_by_set() -> None:
     assert average([still, second]).resampled == pytest.approx([0.45, 0.65])
     assert average([still, still]).value == pytest.approx(0.4)
     assert average([still, still]).interval() is None
+
+
+@given(rows)
+def test_average_precision_and_precision_at_recall_are_scikit_learns(
+    drawn: list[tuple[int, bool, int]],
+) -> None:
+    scores, positive, weights = columns(drawn)
+    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
+    truth = positive.astype(bool)
+    area = one(average_precision(scores, truth), weights)
+    best = one(precision_at_recall(scores, truth, 0.9), weights)
+    assert math.isnan(area) == math.isnan(best) == (not truth[repeated].any())
+    if truth[repeated].any():
+        assert area == pytest.approx(average_precision_score(truth[repeated], scores[repeated]))
+        precision, recall, _ = precision_recall_curve(truth[repeated], scores[repeated])
+        assert best == pytest.approx(precision[recall >= 0.9].max())
+
+
+@given(rows)
+def test_kappa_and_balanced_accuracy_are_scikit_learns(drawn: list[tuple[int, bool, int]]) -> None:
+    scores, positive, weights = columns(drawn)
+    flagged, truth = (scores > 0.4).astype(float), positive.astype(bool)
+    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
+    assume(len(set(truth[repeated].tolist())) == 2)
+    pair = truth[repeated], flagged[repeated] == 1
+    assert one(kappa(truth.astype(float), flagged), weights) == pytest.approx(
+        cohen_kappa_score(*pair)
+    )
+    assert one(balanced_accuracy(flagged, truth), weights) == pytest.approx(
+        balanced_accuracy_score(*pair)
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=8, max_size=40))
+def test_kendalls_tau_over_groups_is_scipys(drawn: list[tuple[int, bool]]) -> None:
+    scores, truths = (np.array(each, dtype=float) for each in zip(*drawn, strict=True))
+    group = np.arange(len(drawn)) % 4
+    means = [[values[group == g].mean() for g in range(4)] for values in (scores, truths)]
+    expected = stats.kendalltau(*np.round(means, 9)).statistic
+    value = one(kendall_tau(scores, truths, group), np.ones(len(drawn)))
+    assert value == pytest.approx(expected, nan_ok=True)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([0.5, 0.95]))
+def test_a_quantile_is_numpys_inverse_of_the_distribution(drawn: list[int], share: float) -> None:
+    values = np.array(drawn, dtype=float)
+    expected = np.quantile(values, share, method="inverted_cdf")
+    assert one(quantile(values, share), np.ones(len(values))) == expected

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.measures.curves import ReliabilityBin, roc_points
-from trivet.report.plots import histogram_svg, interval_svg, reliability_svg, roc_svg
+from trivet.report.plots import (
+    histogram_svg,
+    interval_svg,
+    reliability_svg,
+    roc_svg,
+    scatter_svg,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -72,3 +78,12 @@ def test_an_interval_plot_has_a_dot_for_each_row_and_its_interval() -> None:
 def test_any_intervals_stay_inside_the_picture(drawn: list[tuple[float, float, float]]) -> None:
     rows = [(f"row {i}", v, v - below, v + above) for i, (v, below, above) in enumerate(drawn)]
     parsed(interval_svg(rows, "t", "u"), "t")
+
+
+def test_a_scatter_plot_names_each_point_on_a_logarithmic_axis() -> None:
+    points = [("fast <a>", 0.01, 0.7, 0.6, 0.8), ("slow", 1.0, 0.9, None, None)]
+    drawing = parsed(scatter_svg(points, "cost", "seconds", "AUROC"), "cost")
+    texts = [text.text for text in drawing.iter(f"{SVG}text")]
+    assert {"fast <a>", "slow", "0.01", "0.1", "1", "10", "seconds", "AUROC"} <= set(texts)
+    first, second = (float(dot.get("cx") or 0) for dot in drawing.iter(f"{SVG}circle"))
+    assert first == pytest.approx(46) and second == pytest.approx(46 + 240 * 2 / 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trivet.ablation.comparison import MEASURES
 from trivet.ablation.table import Cost, Table, Value
-from trivet.report.pages import Section, render_page
+from trivet.report.pages import Section, render_markdown, render_page
 from trivet.report.plots import interval_svg
 
 TABLE = "table"  # stem of table.md, table.json and table.html
@@ -52,17 +52,7 @@ def write_table(table: Table, folder: Path) -> str:
 
 def to_markdown(table: Table) -> str:
     """Return the sections of the page, without drawings."""
-    lines = [f"# {_title(table)}", ""]
-    for section in _sections(table):
-        lines += [f"## {section.title}", ""]
-        for paragraph in section.paragraphs:
-            lines += [paragraph, ""]
-        if section.rows:
-            rows = [section.header, ["---"] * len(section.header), *section.rows]
-            # An unescaped bar would open a new column.
-            cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-            lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
-    return "\n".join(lines).rstrip() + "\n"
+    return render_markdown(_title(table), _sections(table))
 
 
 def to_html(table: Table) -> str:

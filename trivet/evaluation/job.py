@@ -234,7 +234,7 @@ def _close_all() -> None:
 
 
 class _Cancellable(Protocol):
-    def cancel(self) -> None: ...
+    def cancel(self) -> object: ...
 
 
 def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:

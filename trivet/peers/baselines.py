@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ConfigError, RagExample, Span
+from trivet.peers.predictions import digest_rows
+from trivet.records import ConfigError, LabelledExample, RagExample, Span
 
 
 class AlwaysYes(Peer):
@@ -16,8 +20,41 @@ class AlwaysYes(Peer):
         return PeerScore(0.0, hallucinated=True, spans=(Span(0, len(example.response)),))
 
 
+class TfidfRegression(Peer):
+    """Logistic regression on the TF-IDF words of question and response: their style alone."""
+
+    def __init__(self, dev: Sequence[LabelledExample], seed: int) -> None:
+        """Fit on labelled rows; ``ConfigError`` if they do not hold both labels."""
+        import sklearn
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+
+        known = [row for row in dev if row.labels.adherent is not None]
+        truths = [bool(row.labels.adherent) for row in known]
+        if len(set(truths)) < 2:
+            raise ConfigError(
+                f"peer tfidf needs supported and hallucinated rows to fit on, and {len(known)} "
+                "labelled rows were given; name some with --dev"
+            )
+        self.about = f"fitted on {len(known)} rows, {digest_rows(known)}, scikit-learn "
+        self.about += sklearn.__version__
+        words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+        regression = LogisticRegression(class_weight="balanced", max_iter=1000, random_state=seed)
+        self._model: Any = make_pipeline(words, regression)
+        self._model.fit([_text(row.example) for row in known], truths)
+
+    def score(self, example: RagExample) -> PeerScore:
+        """Return the probability that such words are supported."""
+        return PeerScore.at(0.5, float(self._model.predict_proba([_text(example)])[0, 1]))
+
+
+def _text(example: RagExample) -> str:
+    return f"{example.question}\n{example.response}"
+
+
 def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
     """Return the baseline of a kind; none takes an argument."""
     if argument:
         raise ConfigError(f"peer {kind}:{argument}: {kind} takes no argument")
-    return AlwaysYes()
+    return AlwaysYes() if kind == "always-yes" else TfidfRegression(setup.dev, setup.seed)

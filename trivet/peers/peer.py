@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -91,11 +91,13 @@ class Peer(Protocol):
         concurrent: Whether ``score`` may be called from several threads and mostly waits, as for
             an LLM. Other peers score one row at a time, so that their seconds can be compared.
         timed: Whether seconds mean anything; not for stored scores.
+        model: Model of an LLM peer, whose price its tokens have.
     """
 
     about: str
     concurrent: bool = False
     timed: bool = True
+    model: str = ""
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example.
@@ -113,22 +115,28 @@ class PeerSetup:
         rows: Rows to be compared, for peers whose scores are stored in them. No peer may look at
             their labels.
         dev: Labelled rows, of other documents than ``rows``, that peers may be fitted on.
-        llm: Client of `trivet.llm` for peers that ask an LLM; ``None`` if there is none.
+        open_llm: Returns the `trivet.llm.client.ChatClient` of a model, by its name or ``""`` for
+            the run's default model; clients share cache and budget.
         threads: Threads of a local model; ``None`` is one per core.
         seed: Seed of anything random.
+        repeat: Number of the repeat, from 0; the ``sample`` of LLM requests, so that each repeat
+            has answers of its own in the cache.
     """
 
     rows: Sequence[LabelledExample] = ()
     dev: Sequence[LabelledExample] = ()
-    llm: Any = None
+    open_llm: Callable[[str], Any] | None = None
     threads: int | None = None
     seed: int = 0
+    repeat: int = 0
 
 
 # Module and extra of each kind; the extra installs what the module imports.
 PEERS: dict[str, tuple[str, str]] = {
     "always-yes": ("baselines", "compare"),
     "overlap": ("evaluator_peer", "compare"),
+    "stored": ("stored", "compare"),
+    "tfidf": ("baselines", "compare"),
     "trivet": ("evaluator_peer", "compare"),
     "nli": ("entailment", "compare"),
     "hhem": ("hhem", "compare"),
@@ -139,24 +147,29 @@ PEERS: dict[str, tuple[str, str]] = {
 }
 
 
-def load_peer(name: str, setup: PeerSetup) -> Peer:
-    """Return the peer of a name such as ``overlap`` or ``trivet:FOLDER``.
-
-    Raises:
-        ConfigError: There is no such kind, or its library is not installed.
-    """
-    kind, _, argument = name.partition(":")
+def check_peer(name: str) -> None:
+    """Refuse a name whose kind does not exist, with the nearest ones; ``ConfigError``."""
+    kind = name.partition(":")[0]
     if kind not in PEERS:
         near = difflib.get_close_matches(kind, PEERS, n=3, cutoff=0.4)
         raise ConfigError(
             f"unknown peer {kind!r}; {'nearest' if near else 'there'} are "
             f"{', '.join(near or sorted(PEERS))}"
         )
+
+
+def load_peer(name: str, setup: PeerSetup) -> Peer:
+    """Return the peer of a name such as ``overlap`` or ``trivet:FOLDER``.
+
+    Raises:
+        ConfigError: There is no such kind, or its library is not installed.
+    """
+    check_peer(name)
+    kind, _, argument = name.partition(":")
     module, extra = PEERS[kind]
     try:
-        peer: Peer = importlib.import_module(f"trivet.peers.{module}").make_peer(
-            kind, argument, setup
-        )
+        found = importlib.import_module(f"trivet.peers.{module}")
+        peer: Peer = found.make_peer(kind, argument, setup)
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise

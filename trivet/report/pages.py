@@ -63,6 +63,21 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     return render("page.html", title=title, sections=sections)
 
 
+def render_markdown(title: str, sections: Sequence[Section]) -> str:
+    """Return a Markdown document of these sections, without their drawings."""
+    lines = [f"# {title}", ""]
+    for section in sections:
+        lines += [f"## {section.title}", ""]
+        for paragraph in section.paragraphs:
+            lines += [paragraph, ""]
+        if section.rows:
+            rows = [section.header, ["---"] * len(section.header), *section.rows]
+            # An unescaped bar would open a new column.
+            cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+            lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def to_html(verdict: Evaluation, row: VerdictRow | None = None) -> str:
     """Return a verdict as an HTML fragment without a script, with the texts of its sentences.
 

@@ -113,6 +113,42 @@ def interval_svg(
     return _svg(left + wide + 24, foot + 40, title, parts)
 
 
+def scatter_svg(
+    points: Sequence[tuple[str, float, float, float | None, float | None]],
+    title: str,
+    across: str,
+    up: str,
+) -> str:
+    """Draw a named dot for each point (name, x, y, low, high of y), with x > 0 on a log axis."""
+    powers = [math.log10(x) for _, x, *_ in points]
+    first, last = math.floor(min(powers)), math.floor(max(powers)) + 1
+    ends = [value for _, _, *values in points for value in values if value is not None]
+    ticks = _ticks(min(ends), max(ends))
+    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
+
+    def y(value: float) -> float:
+        return _y((value - ticks[0]) / (ticks[-1] - ticks[0]))
+
+    parts = _square(across, up, diagonal=False, ticks=())
+    for power_tick in range(first, last + 1):
+        place = _x((power_tick - first) / (last - first))
+        parts.append(_text(place, _TOP + _SIDE + 15, f"{10.0**power_tick:g}", anchor="middle"))
+    for tick in ticks:
+        parts.append(_text(_LEFT - 6, y(tick) + 4, f"{tick:.{digits}f}", anchor="end"))
+    for number, ((name, _, middle, low, high), power) in enumerate(
+        zip(points, powers, strict=True)
+    ):
+        place = _x((power - first) / (last - first))
+        if low is not None and high is not None:
+            line = f'd="M{_number(place)} {_number(y(low))}V{_number(y(high))}"'
+            parts.append(f'<path {line} style="stroke:{_colour(number)}" stroke-opacity=".5"/>')
+        parts.append(_dot(place, y(middle), number))
+        parts.append(_text(place + 6, y(middle) + 4, name))
+    widest = max(len(name) for name, *_ in points)
+    width = _LEFT + _SIDE + _RIGHT + _LETTER * widest
+    return _svg(width, _TOP + _SIDE + _BELOW, title, parts)
+
+
 def histogram_svg(values: FloatArray, title: str, unit: str) -> str:
     """Draw a histogram of values in [0, 1], named by the title; ``unit`` is what is counted."""
     counts, _ = np.histogram(values, bins=20, range=(0.0, 1.0))
@@ -148,20 +184,23 @@ def _ticks(low: float, high: float) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _square(across: str, up: str) -> list[str]:
-    """Return frame, ticks, axis names and diagonal of a plot from 0 to 1."""
+def _square(
+    across: str, up: str, diagonal: bool = True, ticks: Sequence[float] = (0.0, 0.5, 1.0)
+) -> list[str]:
+    """Return frame, ticks from 0 to 1, axis names and diagonal of a square plot."""
     parts = [
         f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" '
         'stroke="currentColor" stroke-opacity=".5"/>'
     ]
-    for tick in (0.0, 0.5, 1.0):
+    for tick in ticks:
         parts.append(_text(_x(tick), _TOP + _SIDE + 15, f"{tick:g}", anchor="middle"))
         parts.append(_text(_LEFT - 6, _y(tick) + 4, f"{tick:g}", anchor="end"))
     parts.append(_text(_LEFT + _SIDE / 2, _TOP + _SIDE + 30, across, anchor="middle"))
     middle = _TOP + _SIDE // 2
     turned = f'transform="rotate(-90 12 {middle})"'
     parts.append(_text(12, middle, up, anchor="middle", more=turned))
-    parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
+    if diagonal:
+        parts.append(_line([(0, 0), (1, 1)], 'stroke="currentColor" stroke-opacity=".35"'))
     return parts
 
 

@@ -1,0 +1,94 @@
+"""The command: from labelled rows to a folder with predictions and the comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trivet.__main__ import app
+from trivet.peers import evaluator_peer
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """Return labelled rows of twelve documents, half of each split."""
+    lines = []
+    for number in range(24):
+        wrong = number % 3 == 0
+        colour = "green" if wrong else "blue"
+        row = {
+            "id": f"q{number}",
+            "question": "What colour is the boat?",
+            "contexts": [f"Boat {number} is blue. It lies at the river."],
+            "response": f"Boat {number} is {colour}.",
+            "labels": {"adherent": not wrong},
+            "group": f"doc-{number // 2}",
+            "split": "first" if number < 12 else "second",
+        }
+        lines.append(json.dumps(row) + "\n")
+    (tmp_path / "toy.jsonl").write_text("".join(lines), encoding="utf-8")
+    return f"jsonl:{tmp_path / 'toy.jsonl'}"
+
+
+def compare(data: str, out: Path, *more: str) -> tuple[int, str]:
+    found = RUNNER.invoke(app, ["compare", data, "--out", str(out), *more])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        return 99, str(found.exception)
+    return found.exit_code, found.output
+
+
+def test_cheap_peers_and_a_file_are_compared_and_made_again_without_running(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = "".join(json.dumps({"id": f"q{n}", "s": n / 24}) + "\n" for n in range(24))
+    (tmp_path / "mine.jsonl").write_text(scores, encoding="utf-8")
+    arguments = (
+        *("--split", "first", "--dev", data, "--dev-split", "second"),
+        *("--peers", "overlap,tfidf,always-yes", "--predictions", f"mine={tmp_path}/mine.jsonl:s"),
+    )
+    code, text = compare(data, tmp_path / "out", *arguments)
+    assert code == 0, text
+    for name in ("overlap", "tfidf", "always-yes", "mine"):
+        assert f"| {name} | 12 | 4 |" in text
+    monkeypatch.setattr(evaluator_peer, "make_peer", None)  # a call would fail
+    code, again = compare(data, tmp_path / "out", *arguments)
+    assert code == 0
+    tables = text.partition("Command:")[2].partition("\n")[2]
+    assert again.partition("Command:")[2].partition("\n")[2] == tables
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--peers", "ovrlap"], "unknown peer 'ovrlap'; nearest are overlap"),
+        ([], "no peer is named"),
+        (["--peers", "tfidf", "--dev", "{data}", "--dev-split", "all"], "12 source documents are"),
+        (["--peers", "tfidf"], "needs supported and hallucinated rows to fit on"),
+        (["--peers", "stored:GPT-4"], "no such judge; there are GPT-3.5, RAGAS, TruLens"),
+        (["--peers", "overlap", "--price", "gpt=much"], "must be IN,OUT"),
+        (["--peers", "overlap", "--price", "0.1,0.2"], "must be NAME=VALUE"),
+        (["--peers", "x", "--predictions", "x=no-file.jsonl:s"], "no-file.jsonl"),
+        (["--peers", "overlap", "--split", "third"], "has no split 'third'"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_runs(
+    data: str, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    given = [each.format(data=data) for each in arguments]
+    code, text = compare(data, tmp_path / "out", *given)
+    assert code != 0 and message in text
+    assert not list((tmp_path / "out").glob("comparison.*"))
+
+
+def test_a_limit_draws_the_same_rows_by_its_seed(data: str, tmp_path: Path) -> None:
+    for out in ("one", "two"):
+        arguments = ("--peers", "always-yes", "--limit", "10", "--seed", "3")
+        assert compare(data, tmp_path / out, *arguments)[0] == 0
+    files = [(tmp_path / out / "always-yes.jsonl").read_bytes() for out in ("one", "two")]
+    ids = [[json.loads(line).get("id") for line in file.splitlines()] for file in files]
+    assert ids[0] == ids[1] and len(ids[0]) == 11

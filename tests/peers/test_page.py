@@ -1,0 +1,60 @@
+"""The tables and the page of a comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.peers.rows import predicted, row
+from trivet.peers.columns import read_columns
+from trivet.peers.measures import measure_peers
+from trivet.peers.page import Compared, write_comparison
+from trivet.peers.peer import PeerScore
+from trivet.records import LabelledExample, Labels, RagExample, Span
+
+HOSTILE = LabelledExample(
+    RagExample("<script>q</script>", ("<b>c</b> {{ 7 * 7 }}",), "<i>bad</i> rest", "<id>|"),
+    Labels(unsupported=(Span(0, 10),), adherent=False),
+    source="toy",
+    group="doc-9",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [HOSTILE, *(row(n, n % 3 == 0, "toy") for n in range(1, 12))]
+    peers = {
+        "a|b": predicted(rows, [PeerScore.at(0.5, n / 12, seconds=0.1) for n in range(12)]),
+        "<c>": predicted(rows, [PeerScore(None, failed="refused") for _ in rows]),
+        "d": predicted(rows, [PeerScore(1 - n / 12) for n in range(12)]),
+    }
+    part = read_columns(rows, peers)
+    figures = measure_peers(rows, part, peers, {}, resamples=20)
+    out = tmp_path_factory.mktemp("out")
+    write_comparison(Compared("trivet compare <x>", len(rows), peers, part, figures), out)
+    return out
+
+
+def test_the_page_escapes_all_texts_and_shows_the_rows_of_disagreement(folder: Path) -> None:
+    page = (folder / "comparison.html").read_text(encoding="utf-8")
+    for text in ("<script>q", "<b>c", "<i>bad", "<id>", "<c>", "<x>"):
+        assert text not in page
+    assert "&lt;b&gt;c&lt;/b&gt; {{ 7 * 7 }}" in page
+    assert "<mark>&lt;i&gt;bad&lt;/i&gt;</mark>" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+
+
+def test_the_markdown_has_a_line_for_each_peer_that_scored(folder: Path) -> None:
+    text = (folder / "comparison.md").read_text(encoding="utf-8")
+    first = text.split("## toy\n")[1].split("## ")[0]
+    assert r"| a\|b | 12 | 4 | " in first and "| d | 12 | " in first and "<c>" not in first
+    assert "<c>: 12 rows failed as refused." in text
+    assert "dollars" not in text  # no price was given
+
+
+def test_the_json_has_every_figure_and_only_finite_numbers(folder: Path) -> None:
+    record = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    assert record["peers"]["d"]["about"] == "about"
+    assert {"auroc", "kappa", "failed"} <= {one["measure"] for one in record["figures"]}

@@ -1,0 +1,61 @@
+"""Predictions of other tools are taken by id, and refused where they do not fit the rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers.rows import row
+from trivet.peers.predictions import read_foreign
+from trivet.records import DataError
+
+ROWS = [row(number) for number in range(7)]
+GOOD = [{"id": f"id-{number}", "score": number / 10, "more": "x"} for number in range(9)]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("column", "third"), [("score", 0.2), ("-score", 0.8)])
+def test_scores_are_taken_by_id_in_any_order(tmp_path: Path, column: str, third: float) -> None:
+    file = write(tmp_path / "a:b.jsonl", GOOD[::-1])
+    found = read_foreign("x", f"{file}:{column}", ROWS)
+    assert [len(each) for each in found.repeats] == [7]
+    assert found.repeats[0][2].faithfulness == pytest.approx(third)
+    assert found.repeats[0][2].hallucinated is None
+
+
+def test_parquet_is_read_and_null_is_a_failure(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [one | {"score": None} if n == 3 else one for n, one in enumerate(GOOD)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "p.parquet")
+    found = read_foreign("x", f"{tmp_path / 'p.parquet'}:score", ROWS).repeats[0]
+    assert [one.failed for one in found] == [None, None, None, "missing", None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "column", "message"),
+    [
+        (GOOD[2:], "score", "misses 2 of 7 rows, with the ids id-0, id-1"),
+        ([], "score", r"misses 7 of 7 rows, with the ids id-0, id-1, id-2, id-3, id-4, \.\.\."),
+        ([*GOOD, GOOD[0]], "score", "line 10: id id-0 occurs twice"),
+        (GOOD, "points", "line 1: has no points, but id, score, more"),
+        ([{"score": 1}], "score", "line 1: has no id, but score"),
+        ([{"id": "id-0", "score": 7}], "score", r"score is 7, not a number in \[0, 1\]"),
+        ([{"id": "id-0", "score": "high"}], "score", "score is 'high', not a number"),
+        (GOOD, "", "must be NAME=FILE:COLUMN"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(
+    tmp_path: Path, rows: list[dict[str, Any]], column: str, message: str
+) -> None:
+    file = write(tmp_path / "p.jsonl", rows)
+    with pytest.raises(DataError, match=message):
+        read_foreign("x", f"{file}:{column}", ROWS)

@@ -1,0 +1,128 @@
+"""Runs of peers: complete, in order, resumed exactly, and never mixed with another run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.peers.rows import Scripted, refused, row
+from trivet.batch.errors import RunChangedError
+from trivet.llm.errors import LlmError
+from trivet.peers.peer import Peer, PeerScore, SentenceScore
+from trivet.peers.predictions import read_predictions
+from trivet.peers.run import Run, run_peer
+from trivet.records import DataError, Span
+
+ROWS = [row(number, number % 3 == 0) for number in range(7)]
+SCORES: list[PeerScore | Exception] = [
+    PeerScore.at(
+        0.5,
+        number / 10,
+        spans=(Span(0, number),),
+        sentences=(SentenceScore("lone \ud800", 0.5),),
+        calls=2,
+        raw={"text": "é"},
+    )
+    for number in range(7)
+]
+
+
+def load(peer: Peer) -> Peer:
+    return peer
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_scores_are_read_back_as_they_were_given(tmp_path: Path, concurrent: bool) -> None:
+    peer = Scripted(SCORES)
+    peer.concurrent, peer.timed = concurrent, False
+    path = run_peer("p:x/y", lambda _: peer, Run(ROWS, tmp_path, concurrency=3))
+    assert path.name == "p_x_y.jsonl"
+    found = read_predictions(path, ROWS, 1)
+    assert found.header.peer == "p:x/y" and [*found.repeats[0]] == SCORES
+
+
+def test_the_run_measures_seconds_that_the_peer_does_not_know(tmp_path: Path) -> None:
+    known = [replace(one, seconds=9.0) for one in SCORES[:3] if isinstance(one, PeerScore)]
+    path = run_peer("p", lambda _: Scripted([*known, *SCORES[3:]]), Run(ROWS, tmp_path))
+    seconds = [one.seconds for one in read_predictions(path, ROWS, 1).repeats[0]]
+    assert seconds[:3] == [9.0] * 3 and all(0 <= (one or -1) < 9 for one in seconds[3:])
+
+
+def test_a_refused_row_fails_alone_and_keeps_its_reason(tmp_path: Path) -> None:
+    scores = [*SCORES[:2], refused(), LlmError("slow", "timeout"), *SCORES[4:]]
+    path = run_peer("p", lambda _: Scripted(scores), Run(ROWS, tmp_path))
+    found = read_predictions(path, ROWS, 1).repeats[0]
+    assert [one.failed for one in found[1:5]] == [None, "refused", "timeout", None]
+    assert found[2].raw == "no"
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_a_fatal_error_keeps_what_is_there_and_the_run_goes_on_from_it(
+    tmp_path: Path, concurrent: bool
+) -> None:
+    broken = Scripted([*SCORES[:4], LlmError("no key", "unauthorized", fatal=True), *SCORES[5:]])
+    broken.concurrent = concurrent
+    run = Run(ROWS, tmp_path, concurrency=2)
+    with pytest.raises(LlmError, match="no key"):
+        run_peer("p", lambda _: broken, run)
+    assert len(run.path("p").read_bytes().splitlines()) == 1 + 4
+    whole = Scripted(SCORES)
+    run_peer("p", lambda _: whole, run)
+    assert whole.calls == 3
+    assert len(read_predictions(run.path("p"), ROWS, 1).repeats[0]) == 7
+
+
+@pytest.mark.parametrize("cut", range(1, 30, 7))
+def test_a_torn_line_is_scored_again(tmp_path: Path, cut: int) -> None:
+    run = Run(ROWS, tmp_path)
+    path = run_peer("p", lambda _: Scripted(SCORES), run)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    again = Scripted(SCORES)
+    run_peer("p", lambda _: again, run)
+    assert again.calls == 1
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [line["row"] for line in lines[1:]] == list(range(1, 8))
+
+
+def test_a_complete_file_needs_no_peer_and_more_repeats_only_the_new_ones(tmp_path: Path) -> None:
+    first, repeats = Scripted(SCORES), []
+
+    def load(repeat: int) -> Peer:
+        repeats.append(repeat)
+        return first
+
+    run_peer("p", load, Run(ROWS, tmp_path))
+    run_peer("p", load, Run(ROWS, tmp_path))
+    path = run_peer("p", load, Run(ROWS, tmp_path, repeats=3))
+    assert repeats == [0, 1, 2] and first.calls == 21
+    assert len(read_predictions(path, ROWS, 3).repeats) == 3
+    run_peer("p", load, Run(ROWS, tmp_path, restart=True))
+    assert first.calls == 28
+
+
+def test_another_version_of_a_peer_or_other_rows_are_refused(tmp_path: Path) -> None:
+    run = Run(ROWS, tmp_path)
+    path = run_peer("p", lambda _: Scripted(SCORES, "v1"), run)
+    path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:4]) + b"\n")
+    with pytest.raises(RunChangedError, match=r"about was 'v1', is 'v2'.*--restart"):
+        run_peer("p", lambda _: Scripted(SCORES, "v2"), run)
+    with pytest.raises(RunChangedError, match=r"the rows \(6\) are others"):
+        run_peer("p", lambda _: Scripted(SCORES, "v1"), Run(ROWS[:6], tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"some": "file"}\n', "not a file of predictions"),
+        (b"no json", "not a file of predictions"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_predictions(path, ROWS, 1)

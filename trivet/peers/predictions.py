@@ -1,0 +1,163 @@
+"""Predictions of a peer in a file: a header, then one JSON line a row in the order of the rows.
+
+::
+
+    {"peer", "about", "model", "rows": DIGEST, "trivet", "started"}
+    {"row": 1, "repeat": 0, "id": "q1", ...}                the fields of `PeerScore`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+import trivet
+from trivet.data.logs.log import Log
+from trivet.peers.peer import Peer, PeerScore
+from trivet.records import DataError, ExampleError, LabelledExample, to_json_text
+
+_SCORE = TypeAdapter(PeerScore)
+_NAMED = 5  # ids in a refusal
+
+
+@dataclass(frozen=True)
+class Header:
+    """First line of a file of predictions: the peer, and the digest of its rows."""
+
+    peer: str
+    about: str
+    model: str
+    rows: str
+    trivet: str
+    started: str
+
+    @classmethod
+    def of(cls, name: str, peer: Peer, rows: str) -> Header:
+        """Return the header of a run that starts now."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return cls(name, peer.about, peer.model, rows, trivet.__version__, now)
+
+    def changes(self, other: Header) -> list[str]:
+        """Return the differences that may change scores, with both values."""
+        return [
+            f"{name} was {old!r}, is {new!r}"
+            for name in ("peer", "about", "rows")
+            if (old := getattr(self, name)) != (new := getattr(other, name))
+        ]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Scores of one peer on all rows, of each repeat. *Shape:* [repeats][rows]."""
+
+    header: Header
+    repeats: Sequence[Sequence[PeerScore]]
+
+
+def digest_rows(rows: Sequence[LabelledExample]) -> str:
+    """Return a digest of texts, ids and order of rows; labels may change."""
+    total = hashlib.sha256()
+    for row in rows:
+        one = row.example
+        text = json.dumps([one.id, one.question, one.contexts, one.response])
+        total.update(text.encode() + b"\n")
+    return total.hexdigest()[:16]
+
+
+def to_line(record: Any, **place: Any) -> bytes:
+    """Return a header or a score as a line, after the names of its place."""
+    return to_json_text({**place, **dataclasses.asdict(record)}).encode() + b"\n"
+
+
+def read_header(path: Path, line: bytes) -> Header:
+    """Read the first line of a file; ``DataError`` if it is none."""
+    try:
+        return Header(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: not a file of predictions ({error})") from error
+
+
+def read_predictions(path: Path, rows: Sequence[LabelledExample], repeats: int) -> Predictions:
+    """Read the predictions that a run wrote.
+
+    Raises:
+        DataError: The file is of other rows, is not complete, or is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            header, lines = read_header(path, file.readline()), file.readlines()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if header.rows != digest_rows(rows):
+        raise DataError(f"{path}: has predictions for other rows than the given {len(rows)}")
+    if len(lines) < repeats * len(rows):
+        raise DataError(f"{path}: has {len(lines)} of {repeats * len(rows)} predictions")
+    scores = []
+    for number, line in enumerate(lines[: repeats * len(rows)], start=2):
+        try:
+            record = json.loads(line)
+            scores.append(_SCORE.validate_python({n: record.get(n) for n in _FIELDS}))
+        except (ValueError, AttributeError) as error:
+            raise DataError(f"{path} line {number}: not a prediction ({error})") from error
+    parts = [scores[at : at + len(rows)] for at in range(0, len(scores), len(rows))]
+    return Predictions(header, parts)
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(PeerScore))
+
+
+def read_foreign(name: str, where: str, rows: Sequence[LabelledExample]) -> Predictions:
+    """Read predictions of another tool: rows with ``id`` and a score.
+
+    Args:
+        name: Name of the peer.
+        where: ``FILE:COLUMN``; the column has faithfulness in [0, 1], or, after a minus
+            (``FILE:-COLUMN``), the probability of a hallucination. ``null`` is a failure.
+        rows: Rows to be compared; further rows of the file are ignored.
+
+    Raises:
+        DataError: The file cannot be read, misses rows or holds one twice, or a score is not in
+            [0, 1].
+    """
+    file, _, column = where.rpartition(":")
+    if not file or not column.strip("-"):
+        raise DataError(f"predictions {name}={where}: must be NAME=FILE:COLUMN")
+    found: dict[str, PeerScore] = {}
+    log = Log(file)
+    for row in log.rows():
+        if isinstance(row.fields, ExampleError):
+            raise DataError(f"{file} {row.place}: {row.fields}")
+        values = dict(row.fields)
+        missing = [each for each in ("id", column.lstrip("-")) if each not in values]
+        if missing:
+            has = ", ".join(map(str, values))
+            raise DataError(f"{file} {row.place}: has no {' and no '.join(missing)}, but {has}")
+        key = str(values["id"])
+        if key in found:
+            raise DataError(f"{file} {row.place}: id {key} occurs twice")
+        found[key] = _foreign_score(values, column, f"{file} {row.place}")
+    ids = [str(row.example.id) for row in rows]
+    if lost := [each for each in ids if each not in found]:
+        names = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
+        raise DataError(f"{file}: misses {len(lost)} of {len(ids)} rows, with the ids {names}")
+    sha = log.sha256() or ""
+    header = Header(name, f"{Path(file).name}:{column}, {sha[:12]}", "", digest_rows(rows), "", "")
+    return Predictions(header, [[found[each] for each in ids]])
+
+
+def _foreign_score(values: Mapping[str, Any], column: str, place: str) -> PeerScore:
+    value = values[column.lstrip("-")]
+    try:
+        if value is None or value == "":
+            return PeerScore(None, failed="missing")
+        return PeerScore(1 - float(value) if column.startswith("-") else float(value))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{place}: {column} is {value!r}, not a number in [0, 1]") from error
