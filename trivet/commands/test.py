@@ -31,7 +31,8 @@ def test(
     data: Annotated[
         str,
         typer.Option(
-            metavar="SPEC", help="ragbench:, ragtruth: or halubench:DIR_OR_NAME, or jsonl:FILE."
+            metavar="SPEC",
+            help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE.",
         ),
     ],
     split: Annotated[str, typer.Option(help="all, fit, dev, or a split of the publisher.")] = "all",

@@ -58,17 +58,19 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
     [
         (
             "rows.jsonl",
-            "must be ragbench:DIR_OR_NAME, ragtruth:DIR_OR_NAME, halubench:DIR_OR_NAME or",
+            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE",
         ),
         (
             "jsonl:",
-            "must be ragbench:DIR_OR_NAME, ragtruth:DIR_OR_NAME, halubench:DIR_OR_NAME or jsonl",
+            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE",
         ),
         ("csv:rows.csv", "is of unknown kind 'csv'"),
         ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),
         ("ragtruth:nowhere", "no folder 'nowhere', and a hub data set is named owner/name"),
         ("ragbench:./nowhere", "no folder './nowhere'"),
         ("halubench:./nowhere", "no folder './nowhere'"),
+        ("finqa:./nowhere", "no folder './nowhere'"),
+        ("eli5:./nowhere", "no folder './nowhere'"),
     ],
 )
 def test_a_source_that_is_none_is_refused(spec: str, message: str) -> None:

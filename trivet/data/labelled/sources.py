@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trivet.data.labelled.graded_answers import read_graded
 from trivet.data.labelled.grouping import is_dev
 from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.labelled_jsonl import read_jsonl
@@ -20,7 +21,7 @@ from trivet.data.labelled.ragtruth import read_ragtruth
 from trivet.data.labelled.source_report import SourceReport
 from trivet.records import DataError, LabelledExample, Labels
 
-SPEC_HELP = "ragbench:DIR_OR_NAME, ragtruth:DIR_OR_NAME, halubench:DIR_OR_NAME or jsonl:FILE"
+SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE"
 OWN_SPLITS = ("all", "fit", "dev")
 
 
@@ -28,8 +29,8 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
     """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
     Args:
-        spec: ``ragbench:DIR_OR_NAME``, ``ragtruth:DIR_OR_NAME``, ``halubench:DIR_OR_NAME`` or
-            ``jsonl:FILE``.
+        spec: ``ragbench:DIR_OR_NAME``, likewise ``ragtruth``, ``halubench``, ``finqa`` and
+            ``eli5``, or ``jsonl:FILE``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
@@ -46,6 +47,8 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         "ragbench": lambda: read_ragbench(where),
         "ragtruth": lambda: read_ragtruth(where),
         "halubench": lambda: read_halubench(where),
+        "finqa": lambda: read_graded("finqa", where),
+        "eli5": lambda: read_graded("eli5", where),
         "jsonl": lambda: read_jsonl(Path(where)),
     }
     if kind not in readers:
