@@ -15,6 +15,7 @@ import typer
 import trivet
 from trivet.commands.ablate import ablate
 from trivet.commands.adapt import adapt
+from trivet.commands.annotate import annotate
 from trivet.commands.calibrate import calibrate
 from trivet.commands.compare import compare
 from trivet.commands.evaluate import MapCommand, evaluate
@@ -46,13 +47,14 @@ app = typer.Typer(
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
     "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full, 6 input or "
     "settings changed, 7 output in use, 8 mean below --fail-under or worse than --baseline, 9 "
-    "empty input, 130 interrupted.",
+    "empty input, 10 --max-dollars reached, 130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns
     pretty_exceptions_enable=False,
 )
 app.command(cls=MapCommand)(evaluate)
+app.command(cls=MapCommand)(annotate)
 for command in (
     *(serve, merge, report, show, test, compare, train, ablate, calibrate, info, publish, mcp),
 ):

@@ -65,7 +65,7 @@ def evaluate_to_stream(
     """
     tally, read = Tally(), 0
     with contextlib.closing(log):
-        rows, most = _rows(log, settings), block_characters(evaluator)
+        rows, most = rows_of_log(log, settings), block_characters(evaluator)
         blocks = evaluate_blocks(evaluator, rows, settings, most, strict=strict)
         with contextlib.closing(blocks):
             for block in blocks:
@@ -103,7 +103,7 @@ def evaluate_to_file(
     lines = lines_path(out)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(log))
-        rows = _rows(log, settings)  # checks the first rows before the output
+        rows = rows_of_log(log, settings)  # checks the first rows before the output
         output = stack.enter_context(Output(lines))
         stack.enter_context(no_room(out))
         record = _begin(_describe(evaluator, log, settings), out, output, policy)
@@ -142,8 +142,8 @@ def evaluate_to_file(
     return record
 
 
-def _rows(log: Log, settings: RunSettings) -> Iterator[LogRow]:
-    """Return the rows of a log that has any."""
+def rows_of_log(log: Log, settings: RunSettings) -> Iterator[LogRow]:
+    """Return the rows of a log that has any, else raise ``EmptyInputError``."""
     rows = read_rows(log.rows(), settings.columns())
     first = next(rows, None)
     if first is None:

@@ -22,6 +22,7 @@ from trivet.commands.shared import (
     ThreadsOption,
     end,
     parse_level,
+    parse_mapping,
     run_exits,
 )
 from trivet.data.traces.spans import TraceFormat
@@ -164,7 +165,7 @@ def evaluate(
         _check_out(file, out, report)
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
-    names, limits = _parse_mapping(mapping or []), _parse_limits(fail_under or [])
+    names, limits = parse_mapping(mapping or []), _parse_limits(fail_under or [])
     if fail_if_worse and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
@@ -326,13 +327,3 @@ def _parse_limits(pairs: list[str]) -> dict[str, float]:
             raise typer.BadParameter(refusal)
         limits[score] = limit
     return limits
-
-
-def _parse_mapping(pairs: list[str]) -> dict[str, str]:
-    mapping = {}
-    for pair in pairs:
-        ours, separator, theirs = pair.partition("=")
-        if not separator or not ours or not theirs:
-            raise typer.BadParameter(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
-        mapping[ours] = theirs
-    return mapping

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
-DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, INTERRUPTED = 5, 6, 7, 8, 9, 130
+DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, OVER_BUDGET, INTERRUPTED = 5, 6, 7, 8, 9, 10, 130
 
 BundleOption = Annotated[
     Path | None,
@@ -68,6 +68,17 @@ def parse_level(pair: str, refusal: str) -> tuple[str, float]:
         return score, float(number)
     except ValueError:
         raise typer.BadParameter(refusal) from None
+
+
+def parse_mapping(pairs: list[str]) -> dict[str, str]:
+    """Read the pairs ``OURS=THEIRS`` of ``--map``."""
+    mapping = {}
+    for pair in pairs:
+        ours, separator, theirs = pair.partition("=")
+        if not separator or not ours or not theirs:
+            raise typer.BadParameter(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
+        mapping[ours] = theirs
+    return mapping
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""The data engine: a language model labels, answers and edits, and a person reviews."""

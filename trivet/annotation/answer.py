@@ -1,0 +1,138 @@
+"""The answer of an annotator: its form, its checks, and the labels in it.
+
+Form and checks follow RAGBench (arXiv 2407.11005, appendix 7.4 and 7.5); that evidence is utilized
+is a check of ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from trivet.annotation.sentence_keys import KeyedExample
+from trivet.data.labelled.ragbench_labels import bare_key, read_labels
+from trivet.data.labelled.source_report import SourceReport
+from trivet.llm.json_answer import read_object, rename_fields
+from trivet.records import Labels
+
+SUPPORT_WORDS = frozenset(
+    {"general", "supported_without_sentence", "well_known_fact", "numerical_reasoning"}
+)
+"""Words that replace the keys of supporting sentences."""
+
+_SHOWN = 8  # keys or errors in a message
+
+_Key = Annotated[str, BeforeValidator(lambda key: bare_key(str(key).strip("[]() ")))]
+
+
+class AnswerError(ValueError):
+    """An answer fails its checks; the message lists all faults, for the annotator to read."""
+
+
+class SentenceSupport(BaseModel):
+    """The support of one sentence of the response."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    response_sentence_key: _Key
+    explanation: str
+    supporting_sentence_keys: list[_Key]
+    fully_supported: bool
+
+
+class Answer(BaseModel):
+    """The answer of an annotator, its fields in the order in which they are to be written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    relevance_explanation: str
+    all_relevant_sentence_keys: list[_Key]
+    overall_supported_explanation: str
+    overall_supported: bool
+    sentence_support_information: list[SentenceSupport]
+    all_utilized_sentence_keys: list[_Key]
+
+    def supported(self) -> dict[str, bool]:
+        """Return whether each sentence of the response is supported, by key."""
+        return {
+            each.response_sentence_key: each.fully_supported
+            for each in self.sentence_support_information
+        }
+
+    def labels(self, keyed: KeyedExample) -> Labels:
+        """Return the labels of the example, as RAGBench's are read."""
+        unsupported = [key for key, supported in self.supported().items() if not supported]
+        values = self.model_dump() | {
+            "unsupported_response_sentence_keys": unsupported,
+            "adherence_score": self.overall_supported,
+        }
+        place = keyed.example.id or ""
+        return read_labels(values, keyed.contexts, keyed.response, place, SourceReport(place))
+
+
+def read_answer(text: str, keyed: KeyedExample) -> Answer:
+    """Read an answer, with names of fields and small faults of JSON repaired, and check it.
+
+    Raises:
+        AnswerError: It has not the form, or fails a check.
+    """
+    try:
+        value = rename_fields(read_object(text), Answer.model_fields)
+        support = value.get("sentence_support_information")
+        if isinstance(support, list):
+            names = SentenceSupport.model_fields
+            value["sentence_support_information"] = [
+                rename_fields(each, names) if isinstance(each, dict) else each for each in support
+            ]
+        answer = Answer.model_validate(_with_explanations(value))
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        raise AnswerError("; ".join(faults[:_SHOWN])) from error
+    except ValueError as error:
+        raise AnswerError(str(error)) from error
+    if faults := list(_faults(answer, keyed)):
+        raise AnswerError("; ".join(faults))
+    return answer
+
+
+def _with_explanations(value: dict[str, Any]) -> dict[str, Any]:
+    """Add the explanations that are missing: no label depends on them."""
+    empty = {"relevance_explanation": "", "overall_supported_explanation": ""}
+    for each in value.get("sentence_support_information") or ():
+        if isinstance(each, dict):
+            each.setdefault("explanation", "")
+    return empty | value
+
+
+def _faults(answer: Answer, keyed: KeyedExample) -> Iterator[str]:
+    """Yield what contradicts the example or another part of the answer, in words."""
+    support = answer.sentence_support_information
+    counts = Counter(each.response_sentence_key for each in support)
+    relevant = set(answer.all_relevant_sentence_keys)
+    utilized = set(answer.all_utilized_sentence_keys)
+    evidence = {key for each in support for key in each.supporting_sentence_keys} - SUPPORT_WORDS
+    documents = keyed.contexts.keys()
+    bare = [e.response_sentence_key for e in support if not e.supporting_sentence_keys]
+    supported = answer.supported()
+    found: tuple[tuple[str, Iterable[str]], ...] = (
+        ("no judgement of the response's sentences", keyed.response.keys() - counts.keys()),
+        ("more than one judgement of", (key for key, count in counts.items() if count > 1)),
+        ("the response has no sentences", counts.keys() - keyed.response.keys()),
+        ("all_relevant_sentence_keys: the documents have no sentences", relevant - documents),
+        ("all_utilized_sentence_keys: the documents have no sentences", utilized - documents),
+        ("supporting_sentence_keys: the documents have no sentences", evidence - documents),
+        ("fully supported, but without supporting keys:", (k for k in bare if supported[k])),
+        ("supporting, but not in all_utilized_sentence_keys:", (evidence & documents) - utilized),
+    )
+    for fault, keys in found:
+        if listed := sorted(keys, key=lambda key: (len(key), key)):
+            more = ", ..." if len(listed) > _SHOWN else ""
+            yield f"{fault} {', '.join(key[:40] for key in listed[:_SHOWN])}{more}"
+    if answer.overall_supported != all(supported.values()):
+        yield (
+            f"overall_supported is {str(answer.overall_supported).lower()}, but of {len(supported)}"
+            f" sentences {sum(supported.values())} are fully supported"
+        )
