@@ -1,0 +1,173 @@
+"""``trivet annotate`` when it stops, resumes or refuses: budget, disk, keys, bad input."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.annotation.annotate_run import KEY, ROW, annotate, lines, numbered, run, write_log
+from tests.annotation.scripted_annotator import text_of
+from tests.llm import scripted_endpoint as scripted
+from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint
+from trivet.__main__ import app
+from trivet.batch.output import Output
+
+
+def test_the_same_command_pays_nothing_and_writes_the_same_bytes() -> None:
+    write_log(*numbered(5))
+    with ScriptedEndpoint(text_of) as endpoint:
+        assert annotate(endpoint.url).exit_code == 0
+        first = Path("out.jsonl").read_bytes()
+        result = annotate(endpoint.url)
+    assert result.exit_code == 0, result.output
+    assert "0 calls (5 more cached)" in result.output
+    assert Path("out.jsonl").read_bytes() == first
+    assert len(endpoint.bodies) == 5
+
+
+def test_a_dry_run_counts_and_calls_nothing() -> None:
+    write_log(*numbered(3), ROW | {"contexts": []})
+    with ScriptedEndpoint(text_of) as endpoint:
+        result = annotate(endpoint.url, "--dry-run", "--price", "1,10")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("3 rows to label, 1 that cannot be read; at most 3 calls")
+    assert "$0.0" in result.stdout
+    assert endpoint.bodies == []
+    assert lines() == []
+
+
+def test_the_budget_stops_the_run_and_the_rest_is_done_later() -> None:
+    write_log(*numbered(6))
+    costs = ("--price", "0,1000", "--concurrency", "1")  # $0.01 a call here, at most $2.32
+    with ScriptedEndpoint(text_of) as endpoint:
+        stopped = annotate(endpoint.url, *costs, "--max-dollars", "2.349")
+        assert stopped.exit_code == 10, stopped.output
+        assert "raise --max-dollars" in stopped.output
+        kept = len(lines())
+        assert 0 < kept < 6
+        assert annotate(endpoint.url, *costs, "--max-dollars", "2.349").exit_code == 10
+        assert len(endpoint.bodies) == kept  # what was spent before counts
+        assert annotate(endpoint.url, *costs).exit_code == 0
+    assert len(endpoint.bodies) == len(lines()) == 6
+
+
+def test_a_stop_keeps_what_was_done() -> None:
+    write_log(*numbered(6))
+    answers = iter(range(3))
+
+    def first_three(body: dict[str, Any]) -> Reply | str:
+        return scripted.error(401, "no") if next(answers, None) is None else text_of(body)
+
+    result, _ = run(first_three, "--concurrency", "1")
+    assert result.exit_code == 2
+    assert "refuses the key" in result.output
+    assert KEY not in result.output
+    assert [row["id"] for row in lines()] == ["r0", "r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (scripted.error(404, "no model scripted"), "has no model 'scripted'"),
+        (scripted.NONSENSE, "does not answer as a chat model"),
+    ],
+)
+def test_an_unknown_model_and_a_nonsense_endpoint_are_one_line(reply: Reply, said: str) -> None:
+    write_log(*numbered(9))
+    result, _ = run(lambda body: reply)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_missing_key_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    write_log(ROW)
+    words = ["annotate", "log.jsonl", "--out", "out.jsonl", "--model", "m"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert result.output.startswith("trivet: OPENAI_API_KEY is not set")
+
+
+def test_a_log_without_contexts_is_refused() -> None:
+    write_log({"question": "Why?", "response": "So."})
+    result, endpoint = run(text_of)
+    assert "no contexts" in str(result.exception)
+    assert endpoint.bodies == []
+
+
+def test_rows_without_texts_are_kept_apart_unpaid() -> None:
+    write_log(ROW | {"contexts": []}, ROW | {"response": " "}, ROW)
+    result, endpoint = run(text_of)
+    assert result.exit_code == 1
+    codes = [row["error"]["code"] for row in lines("out.rejected.jsonl")]
+    assert codes == ["empty_contexts", "empty_response"]
+    assert len(endpoint.bodies) == len(lines()) == 1
+
+
+def test_a_response_of_100_000_characters_is_labelled() -> None:
+    write_log(ROW | {"response": "It was built in 1790. " * 4_546})
+    result, endpoint = run(text_of)
+    assert result.exit_code == 0, result.output
+    assert lines()[0]["labels"]["adherent"] is True
+    assert endpoint.bodies[0]["max_tokens"] > 100_000
+
+
+def test_a_text_that_the_model_cannot_read_is_kept_apart() -> None:
+    write_log(ROW)
+    result, _ = run(lambda body: scripted.error(400, "the maximum context length is 8192 tokens"))
+    assert result.exit_code == 1
+    assert lines("out.rejected.jsonl")[0]["error"]["code"] == "too_long"
+
+
+def test_a_full_disk_keeps_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_log(*numbered(3))
+
+    def no_space(self: Output, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with ScriptedEndpoint(text_of) as endpoint:
+        with monkeypatch.context() as full:
+            full.setattr(Output, "append", no_space)
+            result = annotate(endpoint.url)
+        assert result.exit_code == 5
+        assert "No space left" in result.output
+        assert annotate(endpoint.url).exit_code == 0
+    assert len(endpoint.bodies) == len(lines()) == 3
+
+
+def test_files_that_are_not_of_this_run_are_not_overwritten() -> None:
+    write_log(*numbered(2))
+    with ScriptedEndpoint(text_of) as endpoint:
+        assert annotate(endpoint.url).exit_code == 0
+        other = annotate(endpoint.url, "--model", "other")
+        assert other.exit_code == 6
+        assert "models was ['scripted'], is ['other']" in other.output
+        with Path("out.jsonl").open("a", encoding="utf-8") as file:
+            file.write("corrected by hand\n")
+        mine = annotate(endpoint.url)
+        assert mine.exit_code == 6
+        assert "out.jsonl: is no result of this run" in mine.output
+        assert annotate(endpoint.url, "--restart").exit_code == 0
+    assert len(lines()) == len(endpoint.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--max-dollars", "1"),
+        ("--price", "1,2", "--price", "1,2"),
+        ("--model", "a", "--model", "b", "--annotators", "1"),
+        ("--annotators", "3"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: tuple[str, ...]) -> None:
+    write_log(ROW)
+    result, endpoint = run(text_of, *options)
+    assert result.exit_code == 2
+    assert endpoint.bodies == []
