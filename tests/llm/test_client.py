@@ -235,3 +235,12 @@ def test_a_request_is_foreseen_without_a_call(tmp_path: Path) -> None:
 def test_a_price_is_two_numbers(text: str) -> None:
     with pytest.raises(ConfigError, match="must be IN,OUT"):
         Price.parse(text)
+
+
+def test_further_parameters_are_sent_and_tell_requests_apart() -> None:
+    extra = {"documents": [{"doc_id": "0", "text": "It is old."}]}
+    with ScriptedEndpoint(lambda body: "yes") as endpoint, client_of(endpoint) as client:
+        client.ask_blocking(request(extra=extra))
+    assert endpoint.bodies[0]["documents"] == extra["documents"]
+    assert request(extra=extra).key("", "") != request().key("", "")
+    assert request(extra=extra).estimate_input_tokens() > request().estimate_input_tokens()

@@ -209,6 +209,8 @@ class ChatClient:
         if request.schema is not None:
             schema = {"name": "answer", "strict": True, "schema": dict(request.schema)}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.extra is not None:
+            parameters["extra_body"] = dict(request.extra)
         if request.top_logprobs:
             parameters |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         for name in self._refused & parameters.keys():
