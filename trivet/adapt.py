@@ -107,12 +107,12 @@ def adapt(
     _begin(out, rows, config)
     logger.info("rows and documents of each part: %s", count_parts(rows))
     spec = f"jsonl:{out / ROWS}"
-    before = measure_bundle(Evaluator(Path(config.encoder.name)), spec, TEST)
+    before = measure_bundle(Evaluator(Path(config.encoder.name)), [spec], TEST)
     trained = out / TRAINING / "bundle"
     if not _is_bundle(trained):
         train(config, resume=True, command=command)
     _write_bundle(trained, rows, config, spec, out)
-    after = measure_bundle(Evaluator(out / BUNDLE), spec, TEST)
+    after = measure_bundle(Evaluator(out / BUNDLE), [spec], TEST)
     changes = compare_bundles(before.rows, after.rows)
     measured = {change.measure for change in changes}
     found = Adapted(
