@@ -77,7 +77,7 @@ class Compared:
 def write_comparison(found: Compared, folder: Path) -> str:
     """Write ``comparison.md``, ``.json`` and ``.html``; return the Markdown."""
     title = f"{len(found.peers)} judges on {found.rows} rows"
-    sections = list(_sections(found))
+    sections = [section for section in _sections(found) if section.rows]
     text = render_markdown(title, sections)
     page = render("peers.html", title=title, sections=sections, rows=_disagreements(found.part))
     about = {name: vars(one.header) for name, one in found.peers.items()}
@@ -255,13 +255,8 @@ def _disagreements(part: Part) -> list[_Row]:
         ]
         label = "hallucinated" if part.positive[place] else "supported"
         one = row.example
-        rows.append(
-            _Row(
-                *(str(one.id), row.source, label, one.question, one.contexts),
-                _pieces(row),
-                scores,
-            )
-        )
+        texts = one.question, one.contexts, _pieces(row)
+        rows.append(_Row(str(one.id), row.source, label, *texts, scores))
     return rows
 
 
