@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import logging
 import threading
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_it_tries_again_after_a_fault_that_passes(fault: Reply) -> None:
 @pytest.mark.parametrize(
     ("reply", "code", "fatal"),
     [
-        (scripted.error(401, f"bad key {KEY}"), "unauthorized", True),
+        (scripted.error(401, f"bad key\x1b[31m {KEY}"), "unauthorized", True),
         (scripted.error(404, "no such model"), "unknown_model", True),
         (scripted.RATE_LIMITED, "rate_limited", True),
         (scripted.error(503, "starting"), "unreachable", True),
@@ -111,7 +112,7 @@ def test_every_failure_has_one_line_without_the_key(reply: Reply, code: str, fat
         client.ask_blocking(request())
     assert (caught.value.code, caught.value.fatal) == (code, fatal)
     assert KEY not in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable()
     assert caught.value.__cause__ is None
 
 
@@ -149,6 +150,24 @@ def test_parameters_that_an_endpoint_refuses_are_left_out(name: str) -> None:
     assert endpoint.bodies[-1].get("max_completion_tokens") == (
         50 if name == "max_tokens" else None
     )
+
+
+def test_a_text_that_is_too_long_is_no_refusal_of_a_parameter() -> None:
+    reply = scripted.error(400, "maximum context length is 9, you asked for 50 in max_tokens")
+    with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
+        with pytest.raises(LlmError, match="cannot read so much text"):
+            client.ask_blocking(request())
+        endpoint._script = last_text
+        client.ask_blocking(request())
+    assert [body["max_tokens"] for body in endpoint.bodies] == [50, 50]
+
+
+def test_tokens_that_an_endpoint_does_not_count_are_estimated() -> None:
+    raw = json.loads(Reply("yes indeed").body("m")) | {"usage": None}
+    reply = Reply(raw=json.dumps(raw).encode())
+    with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
+        answer = client.ask_blocking(request("x" * 400))
+    assert (answer.input_tokens, answer.output_tokens) == (108, 2)
 
 
 def test_a_refusal_and_a_cut_answer_are_marked() -> None:
