@@ -10,15 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from trivet.integrations.judge import (
-    Judge,
-    default_judge,
-    details,
-    import_tool,
-    reason,
-    score_of,
-    scores_of,
-)
+from trivet.integrations.judge import Judge, default_judge, details, import_tool, reason, score_of
 from trivet.integrations.rows import example
 
 
@@ -32,24 +24,9 @@ def __getattr__(name: str) -> Any:
 def _guardrail() -> Any:
     base: Any = import_tool("any_guardrail.base", "any-guardrail").Guardrail
     types = import_tool("any_guardrail.types", "any-guardrail")
-    hallucination = types.GuardrailCategory.HALLUCINATION
 
     class TrivetGuardrail(base):
         """Finds what passages do not support in an answer."""
-
-        METADATA = types.GuardrailMetadata(
-            description="Finds what passages do not support in an answer.",
-            display_name="Trivet",
-            categories=frozenset({hallucination}),
-            primary_category=hallucination,
-            stages=frozenset({types.GuardrailStage.OUTPUT, types.GuardrailStage.RAG_CONTEXT}),
-            output_shapes=frozenset(map(types.OutputShape, ("binary", "score", "span"))),
-            backend=types.BackendType.LIBRARY_WRAPPED,
-            required_validate_kwargs=frozenset({"context"}),
-            optional_validate_kwargs=frozenset({"question"}),
-            vendor="Trivet",
-            default_license="apache-2.0",
-        )
 
         def __init__(self, judge: Judge | None = None) -> None:
             self.judge = judge or default_judge()
@@ -75,22 +52,17 @@ def _guardrail() -> Any:
             risk = 1.0 - score_of(verdict, "faithfulness")
             valid = bool(verdict.adherent)
             spans = [
-                types.SpanResult(
-                    **{name: getattr(span, name) for name in ("start", "end", "text")},
-                    label="hallucination",
-                    score=span.probability,
-                )
-                for span in verdict.unsupported
+                types.SpanResult(start=s.start, end=s.end, text=s.text, score=s.probability)
+                for s in verdict.unsupported
             ]
+            found = types.CategoryResult(name="hallucination", triggered=not valid, score=risk)
             output = types.GuardrailOutput(
                 valid=valid,
                 explanation=reason(verdict, "faithfulness"),
                 score=risk,
-                categories=[
-                    types.CategoryResult(name="hallucination", triggered=not valid, score=risk)
-                ],
+                categories=[found],
                 spans=spans or None,
-                extra={**scores_of(verdict), **details(verdict)},
+                extra=details(verdict),
             )
             self._stamp_usage(output, 1000.0 * (time.perf_counter() - begun))
             return output

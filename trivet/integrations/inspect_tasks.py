@@ -23,6 +23,7 @@ __all__ = ["halubench", "ragbench", "ragtruth_qa", "scorer", "verdict"]
 
 scorer = scorer_factory()
 
+_VERDICTS = {True: "supported", False: "unsupported"}
 _PROMPT = """Question: {question}
 
 Passages:
@@ -36,30 +37,19 @@ if it is true. End with a line "Verdict: supported" or "Verdict: unsupported".""
 
 @task
 def ragtruth_qa(data: str = "ragtruth", split: str = "test") -> Task:
-    """Return the task of RAGTruth's answers to questions, labelled by people.
-
-    Args:
-        data: Folder of the publishers' files, or a name on the hub.
-        split: Name of a split, as in ``trivet test``.
-    """
+    """Return the task of RAGTruth's answers to questions, labelled by people."""
     return _task("ragtruth", data, split, only="ragtruth/qa")
 
 
 @task
 def ragbench(data: str = "ragbench", split: str = "test", only: str = "") -> Task:
-    """Return the task of RAGBench's answers; ``only`` names one of its sets, such as ``covidqa``.
-
-    Args:
-        data: Folder of the publishers' files, or a name on the hub.
-        split: Name of a split, as in ``trivet test``.
-        only: Name of a set, or the beginning of one; "" takes all.
-    """
+    """Return the task of RAGBench's answers; ``only`` names one of its sets, like ``covidqa``."""
     return _task("ragbench", data, split, only=f"ragbench/{only}")
 
 
 @task
 def halubench(data: str = "halubench", split: str = "test", only: str = "") -> Task:
-    """Return the task of HaluBench's answers; arguments as of ``ragbench``."""
+    """Return the task of HaluBench's answers; ``only`` names one of its sources."""
     return _task("halubench", data, split, only=f"halubench/{only}")
 
 
@@ -73,20 +63,24 @@ def verdict(bundle: str | None = None) -> Solver:
         found = await batcher.evaluate_async(*fields)
         if found.adherent is None:
             raise ExampleError("there is no verdict without a response or without a support head")
-        state.output.completion = f"Verdict: {_verdict_name(found.adherent)}"
+        state.output.completion = f"Verdict: {_VERDICTS[found.adherent]}"
         return state
 
     return solve
 
 
 def _task(kind: str, data: str, split: str, only: str) -> Task:
+    """Return the task of the rows with a verdict; ``data`` and ``split`` as in ``trivet test``."""
     rows, _ = load_source(f"{kind}:{data}", split)
-    samples = [_sample(row) for row in rows if row.source.startswith(only)]
-    labelled = [sample for sample in samples if sample is not None]
-    if not labelled:
+    samples = [
+        _sample(row, _VERDICTS[row.labels.adherent])
+        for row in rows
+        if row.labels.adherent is not None and row.source.startswith(only)
+    ]
+    if not samples:
         raise DataError(f"{kind}:{data} has no row of {only!r} with a verdict in split {split!r}")
     return Task(
-        dataset=MemoryDataset(labelled, name=only.rstrip("/"), location=data),
+        dataset=MemoryDataset(samples, name=only.rstrip("/"), location=data),
         solver=generate(),
         scorer=pattern(r"verdict:\W*(supported|unsupported)"),
         metrics=[
@@ -98,25 +92,17 @@ def _task(kind: str, data: str, split: str, only: str) -> Task:
     )
 
 
-def _sample(row: LabelledExample) -> Sample | None:
-    """Return a labelled row as a sample; ``None`` if nobody said whether it is supported."""
+def _sample(row: LabelledExample, label: str) -> Sample:
     example = row.example
-    if row.labels.adherent is None:
-        return None
     fields: dict[str, Any] = {
         "question": example.question,
         "contexts": list(example.contexts),
         "response": example.response,
     }
     passages = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(example.contexts, start=1))
-    label = _verdict_name(row.labels.adherent)
     facts = {"source": row.source, "group": row.group, "generator": row.generator, "id": example.id}
     return Sample(
         input=_PROMPT.format(**fields, passages=passages),
         target=label,
         metadata={**fields, **facts, "label": label},
     )
-
-
-def _verdict_name(adherent: bool) -> str:
-    return "supported" if adherent else "unsupported"

@@ -48,10 +48,3 @@ def test_texts_that_cannot_be_checked_are_refused(
 ) -> None:
     with pytest.raises(ExampleError, match=message):
         any_guardrail.TrivetGuardrail(judge).validate(**{**arguments(rows[0]), **change})
-
-
-def test_its_metadata_names_the_arguments_of_validate() -> None:
-    metadata = any_guardrail.TrivetGuardrail.METADATA
-    assert metadata.required_validate_kwargs == {"context"}
-    assert metadata.optional_validate_kwargs == {"question"}
-    assert metadata.primary_category in metadata.categories
