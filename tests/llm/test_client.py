@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import functools
 import json
 import logging
 import threading
@@ -13,6 +15,7 @@ import pytest
 
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text, sequence
+from trivet.llm import client as client_module
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import ChatRequest
@@ -263,3 +266,25 @@ def test_further_parameters_are_sent_and_tell_requests_apart() -> None:
     assert endpoint.bodies[0]["documents"] == extra["documents"]
     assert request(extra=extra).key("", "") != request().key("", "")
     assert request(extra=extra).estimate_input_tokens() > request().estimate_input_tokens()
+
+
+def test_the_first_calls_of_many_threads_share_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    new_loop, both = asyncio.new_event_loop, threading.Barrier(2)
+
+    def slow_loop() -> asyncio.AbstractEventLoop:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # met only by a second loop
+        made.append(new_loop())
+        return made[-1]
+
+    monkeypatch.setattr(asyncio, "new_event_loop", slow_loop)
+    monkeypatch.setattr(client_module, "_loop", functools.cache(client_module._loop.__wrapped__))
+    with (
+        ScriptedEndpoint(lambda body: "yes") as endpoint,
+        client_of(endpoint) as client,
+        concurrent.futures.ThreadPoolExecutor(4) as pool,
+    ):
+        answers = list(pool.map(client.ask_blocking, map(request, "abcd")))
+    assert [answer.text for answer in answers] == ["yes"] * 4
+    assert len(made) == 1

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_one_loop = threading.Lock()
+
 _RETRIES = 8
 _FIRST_RETRIES = 3  # until an endpoint has answered once: a wrong address should be said soon
 _SAFETY = 2  # tokens of rare text by the estimate, which is for English
@@ -313,4 +315,6 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _submit(task: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-    return asyncio.run_coroutine_threadsafe(task, _loop())
+    with _one_loop:  # the cache alone would let two threads make two loops
+        loop = _loop()
+    return asyncio.run_coroutine_threadsafe(task, loop)
