@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -123,12 +124,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(HTTPStatus.NOT_FOUND, "there is nothing here; use the printed address")
         if not name and self.command == "GET":
             return None
-        number = name.removeprefix("rows/")
-        if name == number or not (number.isascii() and number.isdigit()) or len(number) > 9:
+        found = re.fullmatch(r"rows/([0-9]{1,9})", name)
+        if found is None or int(found[1]) >= len(self.server.review.rows):
             raise _Refusal(HTTPStatus.NOT_FOUND, "there is no such row")
-        if int(number) >= len(self.server.review.rows):
-            raise _Refusal(HTTPStatus.NOT_FOUND, "there is no such row")
-        return int(number)
+        return int(found[1])
 
     def _read(self, place: int | None) -> tuple[str, str, str | None]:
         if place is None:
