@@ -141,6 +141,10 @@ def test_texts_cannot_change_the_page(server: ReviewServer, review: Review, tmp_
     assert "\u202e" not in text
 
 
+def test_the_address_without_its_last_slash_is_no_page(server: ReviewServer) -> None:
+    assert ask(server, f"/{server.secret}")[0] == 404  # rows would be looked for elsewhere
+
+
 def test_a_port_in_use_is_said_in_one_sentence(server: ReviewServer, review: Review) -> None:
     message = f"port {server.server_port} of 127.0.0.1 cannot be used: .*; choose another --port"
     with pytest.raises(ConfigError, match=message):

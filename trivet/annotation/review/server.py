@@ -119,8 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _place(self) -> int | None:
         """Return the place of the row that the address names; ``None`` for the page."""
-        secret, _, name = self.path.removeprefix("/").partition("/")
-        if not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
+        secret, slash, name = self.path.removeprefix("/").partition("/")
+        if not slash or not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
             raise _Refusal(HTTPStatus.NOT_FOUND, "there is nothing here; use the printed address")
         if not name and self.command == "GET":
             return None
