@@ -20,13 +20,14 @@ from trivet.commands.calibrate import calibrate
 from trivet.commands.compare import compare
 from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
+from trivet.commands.generate import generate
 from trivet.commands.info import info
 from trivet.commands.lightning import PASSED_ON, lightning
 from trivet.commands.mcp import mcp
 from trivet.commands.merge import merge
+from trivet.commands.perturb import perturb
 from trivet.commands.publish import publish
 from trivet.commands.report import report
-from trivet.commands.review import review
 from trivet.commands.serve import serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.show import show
@@ -56,12 +57,13 @@ app = typer.Typer(
 )
 app.command(cls=MapCommand)(evaluate)
 app.command(cls=MapCommand)(annotate)
+app.command(cls=MapCommand)(generate)
+app.command()(perturb)
 for command in (
     *(serve, merge, report, show, test, compare, train, ablate, calibrate, info, publish, mcp),
 ):
     app.command()(command)
 app.command()(adapt)
-app.command()(review)
 app.command(context_settings=PASSED_ON)(lightning)
 app.add_typer(export)
 

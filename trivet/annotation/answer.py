@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from trivet.annotation.sentence_keys import KeyedExample
 from trivet.data.labelled.ragbench_labels import bare_key, read_labels
@@ -23,13 +23,9 @@ SUPPORT_WORDS = frozenset(
 )
 """Words that replace the keys of supporting sentences."""
 
-_SHOWN = 8  # keys or errors in a message
+_SHOWN = 8  # keys in a message
 
-_Key = Annotated[str, BeforeValidator(lambda key: bare_key(str(key).strip("[]() ").lower()))]
-
-
-class AnswerError(ValueError):
-    """An answer fails its checks; the message lists all faults, for the annotator to read."""
+_Key = Annotated[str, BeforeValidator(lambda key: bare_key(str(key).strip("[]() ")))]
 
 
 class SentenceSupport(BaseModel):
@@ -77,24 +73,18 @@ def read_answer(text: str, keyed: KeyedExample) -> Answer:
     """Read an answer, with names of fields and small faults of JSON repaired, and check it.
 
     Raises:
-        AnswerError: It has not the form, or fails a check.
+        ValueError: It has another form, or fails a check; the message lists the faults.
     """
-    try:
-        value = rename_fields(read_object(text), Answer.model_fields)
-        support = value.get("sentence_support_information")
-        if isinstance(support, list):
-            names = SentenceSupport.model_fields
-            value["sentence_support_information"] = [
-                rename_fields(each, names) if isinstance(each, dict) else each for each in support
-            ]
-        answer = Answer.model_validate(_with_explanations(value))
-    except ValidationError as error:
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-        raise AnswerError("; ".join(faults[:_SHOWN])) from error
-    except ValueError as error:
-        raise AnswerError(str(error)) from error
+    value = rename_fields(read_object(text), Answer.model_fields)
+    support = value.get("sentence_support_information")
+    if isinstance(support, list):
+        names = SentenceSupport.model_fields
+        value["sentence_support_information"] = [
+            rename_fields(each, names) if isinstance(each, dict) else each for each in support
+        ]
+    answer = Answer.model_validate(_with_explanations(value))
     if faults := list(_faults(answer, keyed)):
-        raise AnswerError("; ".join(faults))
+        raise ValueError("; ".join(faults))
     return answer
 
 

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trivet.annotation.agreement import Agreement, agreement, pair_decisions, weight
-from trivet.annotation.annotator import Annotator, Provenance, RejectedError
+from trivet.annotation.annotator import Annotator
 from trivet.annotation.answer import Answer
+from trivet.annotation.asking import Provenance, RejectedError, result_or_error
 from trivet.annotation.in_order import work_in_order
 from trivet.annotation.results import ResultFiles
 from trivet.annotation.sentence_keys import KeyedExample
@@ -17,7 +18,6 @@ from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.labelled_jsonl import to_row
 from trivet.data.logs.column_mapping import LogRow
 from trivet.llm.budget import Usage
-from trivet.llm.errors import LlmError
 from trivet.records import ExampleError, LabelledExample, RagExample
 
 REVIEW, REJECTED = "review", "rejected"
@@ -72,19 +72,12 @@ async def annotate_rows(
     """
     tally = Tally()
 
-    async def work(row: LogRow) -> _Labelled | ExampleError:
-        try:
-            keyed = readable(row)
-            # One after the other: a row without one answer needs no other.
-            return keyed, [await annotator.annotate(keyed) for annotator in annotators]
-        except ExampleError as error:
-            return error
-        except LlmError as error:
-            if error.fatal:
-                raise
-            return ExampleError(str(error), error.code)
+    async def label(row: LogRow) -> _Labelled:
+        keyed = readable(row)
+        # One after the other: a row without one answer needs no other.
+        return keyed, [await annotator.annotate(keyed) for annotator in annotators]
 
-    results = work_in_order(rows, work, ahead)
+    results = work_in_order(rows, lambda row: result_or_error(label(row)), ahead)
     try:
         async for row, result in results:
             if isinstance(result, ExampleError):

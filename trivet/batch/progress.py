@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -21,21 +20,14 @@ _SHOWN = ("faithfulness", "relevance", "utilization", "completeness")
 @contextlib.contextmanager
 def show_progress(log: Log, quiet: bool = False) -> Iterator[OnBlock]:
     """Show the progress of a run over a log, unless ``quiet``; yields the callback for blocks."""
-    with show_line(quiet) as (show, every):
-        yield Reporter(log, show, every)
-
-
-@contextlib.contextmanager
-def show_line(quiet: bool) -> Iterator[tuple[Callable[[str], object], float]]:
-    """Yield what shows a line on stderr, and the least seconds from one line to the next."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if quiet:
-        yield lambda text: None, math.inf
+        yield lambda tally, rows: None
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield lambda text: live.update(Text(text), refresh=True), 0.1
+            yield Reporter(log, lambda text: live.update(Text(text), refresh=True), 0.1)
     else:
-        yield console.print, 10.0
+        yield Reporter(log, console.print, 10.0)
 
 
 class Reporter:

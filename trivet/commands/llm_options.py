@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from trivet.llm.cache import AnswerCache
     from trivet.llm.client import ChatClient
 
+_EVERY = 10.0  # seconds between two lines, where there is no terminal
+
 ModelOption = Annotated[
     list[str], typer.Option(metavar="NAME", help="Model, as the endpoint names it. Repeatable.")
 ]
@@ -59,13 +61,14 @@ def open_clients(
     from trivet.llm.budget import Budget, Price
     from trivet.llm.client import ChatClient
 
-    given = [Price.parse(text) for text in prices or ("0,0",)]
-    if max_dollars is not None and not prices:
+    given = [Price.parse(text) for text in prices or ()]
+    if max_dollars is not None and not given:
         raise typer.BadParameter("--max-dollars needs --price IN,OUT")
-    if len(given) not in (1, len(models)):
+    if len(given) not in (0, 1, len(models)):
         raise typer.BadParameter(f"{len(given)} --price for {len(models)} --model; give 1 or each")
-    priced = list(zip(models, given * (len(models) // len(given)), strict=True))
-    spent = sum(price.cost(*cache.tokens(model)) for model, price in dict(priced).items())
+    each = given if len(given) == len(models) else [*given, Price()][:1] * len(models)
+    known = dict(zip(models, each, strict=True))
+    spent = sum(price.cost(*cache.tokens(model)) for model, price in known.items())
     budget = Budget(max_dollars, spent)
     with contextlib.ExitStack() as stack:
         yield [
@@ -79,29 +82,35 @@ def open_clients(
                     concurrency=concurrency,
                 )
             )
-            for model, price in priced
+            for model, price in zip(models, each, strict=True)
         ]
 
 
 @contextlib.contextmanager
 def show_llm_progress(
-    log: Log, clients: Sequence[ChatClient], quiet: bool
+    log: Log | None, clients: Sequence[ChatClient], quiet: bool
 ) -> Iterator[Callable[[object], None]]:
     """Show a state with the calls and dollars so far on stderr; yields what takes the state."""
-    from trivet.batch.progress import show_line
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    columns = BarColumn(20), TimeRemainingColumn(), TextColumn("{task.description}")
+    is_drawn = console.is_terminal and not quiet
     shown = time.monotonic()
-    with show_line(quiet) as (show, every):
+    with Progress(*columns, console=console, transient=True, disable=not is_drawn) as bar:
+        task = bar.add_task("", total=1.0 if log else None)
 
-        def show_state(state: object) -> None:
+        def show(state: object) -> None:
             nonlocal shown
-            if time.monotonic() - shown >= every:
+            line = f"{state} | {usage_of(clients)}"
+            share = log.share_read() if log else None
+            bar.update(task, completed=share or 0.0, description=line)
+            if not is_drawn and not quiet and time.monotonic() - shown > _EVERY:
                 shown = time.monotonic()
-                share = log.share_read()
-                read = "" if share is None else f" | {share:.0%} read"
-                show(f"{state} | {usage_of(clients)}{read}")
+                console.print(line)
 
-        yield show_state
+        yield show
 
 
 def usage_of(clients: Sequence[ChatClient]) -> str:

@@ -226,8 +226,7 @@ def run_evaluate(judge: Any, rows: Rows) -> Scores:
     return {score: computed[f"{score}_scores"] for score in SCORES}
 
 
-# They have tests of their own.
-NO_SCORES = {"any_guardrail", "deepeval_system_one", "lettucedetect", "ray", "spark"}
+NO_SCORES = {"deepeval_system_one", "lettucedetect", "ray", "spark"}  # have tests of their own
 
 
 @pytest.mark.parametrize("tool", sorted(TOOLS.keys() - NO_SCORES))

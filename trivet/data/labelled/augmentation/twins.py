@@ -51,13 +51,15 @@ MakeTwin = Callable[[LabelledExample, np.random.Generator], LabelledExample | No
 
 def make_twin(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
     """Make a twin of a random kind, or ``None`` if no kind is possible."""
+    twins = (TWINS[kind](labelled, random) for kind in draw_kinds(random))
+    return next((twin for twin in twins if twin is not None), None)
+
+
+def draw_kinds(random: np.random.Generator) -> list[str]:
+    """Return the kinds of twins in a random order, mostly with the rare ones first."""
     kinds, weights = list(TWINS), np.asarray(list(_WEIGHTS.values()))
     order = random.choice(len(kinds), len(kinds), replace=False, p=weights / weights.sum())
-    for place in order.tolist():
-        twin = TWINS[kinds[place]](labelled, random)
-        if twin is not None:
-            return twin
-    return None
+    return [kinds[place] for place in order.tolist()]
 
 
 def swap_value(
@@ -89,7 +91,7 @@ def swap_value(
         )
         if others:
             new = others[int(random.integers(len(others)))]
-            return _replace(labelled, value.span, new, supported=False)
+            return replace_words(labelled, value.span, new, supported=False)
     return None
 
 
@@ -110,7 +112,7 @@ def swap_unit(labelled: LabelledExample, random: np.random.Generator) -> Labelle
     line = next(line for line in UNITS if unit.normal in line)
     others = [other for other in line if other != unit.normal]
     new = others[int(random.integers(len(others)))]
-    return _replace(labelled, unit.span, new, supported=False)
+    return replace_words(labelled, unit.span, new, supported=False)
 
 
 def negate(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
@@ -122,7 +124,7 @@ def negate(labelled: LabelledExample, random: np.random.Generator) -> LabelledEx
     if not edits:
         return None
     span, new = edits[int(random.integers(len(edits)))]
-    return _replace(labelled, span, new, supported=False)
+    return replace_words(labelled, span, new, supported=False)
 
 
 def without_evidence(
@@ -173,7 +175,7 @@ def rewrite(labelled: LabelledExample, random: np.random.Generator) -> LabelledE
     if not edits:
         return None
     span, new = edits[int(random.integers(len(edits)))]
-    return _replace(labelled, span, new, supported=True)
+    return replace_words(labelled, span, new, supported=True)
 
 
 TWINS: dict[str, MakeTwin] = {
@@ -233,7 +235,7 @@ def _append(labelled: LabelledExample, sentence: str) -> LabelledExample:
     )
 
 
-def _replace(
+def replace_words(
     labelled: LabelledExample, span: Span, new: str, *, supported: bool
 ) -> LabelledExample:
     """Replace characters of the response; if the new ones are not ``supported``, mark them."""

@@ -1,0 +1,138 @@
+"""Responses to questions, written by language models after recipes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from trivet.annotation.asking import ask_checked
+from trivet.annotation.jobs import MOST_TOKENS, Row
+from trivet.annotation.prompt import Prompt
+from trivet.annotation.recipes import MIX, Mixture, Recipe
+from trivet.batch.errors import EmptyInputError
+from trivet.data.labelled.grouping import digest
+from trivet.data.logs.column_mapping import FIELD_NAMES, Columns, LogRow, read_rows
+from trivet.data.logs.log import Log, SourceRow
+from trivet.llm.chat import ChatRequest
+from trivet.llm.client import ChatClient
+from trivet.records import ExampleError, RagExample
+
+_THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # as open models write them
+_MARK = re.compile(r"^[ *#]*ANSWER:[ *]*", re.MULTILINE)
+
+
+def read_questions(log: Log, columns: Columns) -> Iterator[LogRow]:
+    """Return the rows of a log without their responses, which it need not have.
+
+    Raises:
+        EmptyInputError: The log has no rows.
+        DataError: None of the first rows has a question and contexts.
+    """
+    rows = read_rows(map(_without_response, log.rows()), columns)
+    if (first := next(rows, None)) is None:
+        raise EmptyInputError(f"{log.source}: is empty: there is no question to answer")
+    return itertools.chain([first], rows)
+
+
+def _without_response(row: SourceRow) -> SourceRow:
+    if isinstance(row.fields, ExampleError):
+        return row
+    names = FIELD_NAMES["response"]
+    kept = [(name, value) for name, value in row.fields if name.lower() not in names]
+    return replace(row, fields=[*kept, ("response", "")])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A response to write: the row of its question, and its number among those to it, from 0."""
+
+    row: LogRow
+    number: int
+
+
+def samples_of(rows: Iterable[LogRow], count: int) -> Iterator[tuple[Row, Sample]]:
+    """Yield ``count`` responses to write for each row, each with its place."""
+    for row in rows:
+        for number in range(count):
+            place = {"row": row.number, "id": row.example.id, "sample": number + 1}
+            yield place, Sample(row, number)
+
+
+class Generator:
+    """The job of writing responses."""
+
+    def __init__(self, clients: Sequence[ChatClient], mixture: Mixture) -> None:
+        """Take the clients of the models that the mixture names."""
+        self.made: Counter[str] = Counter()
+        self._clients = {client.model: client for client in clients}
+        self._mixture = mixture
+        self._prompts = {name: Prompt(f"answer-{name}-1") for name in MIX}
+
+    def plan(self, item: Sample) -> tuple[ChatClient, ChatRequest]:
+        """Return the request; refuses a row without question or contexts."""
+        example, recipe = self._recipe(item)
+        values = {"question": example.question, "contexts": _kept(example, recipe)}
+        request = ChatRequest(
+            messages=self._prompts[recipe.prompt].messages(values),
+            max_tokens=MOST_TOKENS,
+            temperature=recipe.temperature,
+            sample=item.number,
+        )
+        return self._clients[recipe.model], request
+
+    async def write(self, item: Sample) -> list[Row]:
+        """Return the response as one row of a log, with its recipe in the metadata."""
+        client, request = self.plan(item)
+        example, recipe = self._recipe(item)
+        prompt, reasons = self._prompts[recipe.prompt].version, recipe.prompt == "reasoning"
+        response, provenance = await ask_checked(
+            client, request, prompt, lambda text: read_response(text, reasons)
+        )
+        self.made[recipe.prompt] += 1
+        metadata = dict(item.row.metadata)
+        group = metadata.pop("group", None) or digest(*example.contexts)
+        metadata |= {
+            "recipe_prompt": prompt,
+            "recipe_model": recipe.model,
+            "recipe_temperature": recipe.temperature,
+            "recipe_contexts": recipe.contexts,
+        }
+        row = {
+            "id": f"{example.id}-{item.number + 1}",
+            "question": example.question,
+            "contexts": _kept(example, recipe),
+            "response": response,
+            "group": str(group),
+            "generator": provenance.model,
+        }
+        return [row | {"metadata": metadata, "generation": asdict(provenance)}]
+
+    def _recipe(self, item: Sample) -> tuple[RagExample, Recipe]:
+        example, place = item.row.example, item.row.place
+        if not isinstance(example, RagExample):
+            raise ExampleError(example.message, example.code)
+        if not example.question.strip():
+            raise ExampleError(f"{place}: the question holds no text", "empty_question")
+        if not any(text.strip() for text in example.contexts):
+            raise ExampleError(f"{place}: no context holds any text", "empty_contexts")
+        count = len(example.contexts)
+        return example, self._mixture.draw(item.row.number, item.number, count)
+
+
+def _kept(example: RagExample, recipe: Recipe) -> list[str]:
+    return [example.contexts[place] for place in recipe.kept]
+
+
+def read_response(text: str, reasons: bool) -> str:
+    """Return the response in an answer, without reasoning; without text ``ExampleError``."""
+    text = _THOUGHTS.sub("", text)
+    if reasons:
+        *thoughts, text = _MARK.split(text)
+        if not thoughts:
+            raise ExampleError("there is no line ANSWER: before the answer", "bad_answer")
+    if not text.strip():
+        raise ExampleError("it is empty", "empty_response")
+    return text.strip()
