@@ -55,7 +55,8 @@ class Usage:
 
     def __str__(self) -> str:
         tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
-        return f"{self.calls} calls ({self.cached} more cached), {tokens}, ${self.dollars:.4f}"
+        cost = f", ${self.dollars:.4f}" if self.dollars else ""
+        return f"{self.calls} calls ({self.cached} more cached), {tokens}{cost}"
 
 
 class Budget:
