@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import platform
+import signal
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ import torch
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from trivet.bundle.bundle import DataInfo
 from trivet.configs.schema import (
@@ -149,7 +151,10 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     with warnings.catch_warnings():
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message)
-        trainer.fit(training, data, ckpt_path=newest)
+        try:
+            trainer.fit(training, data, ckpt_path=newest)
+        except SIGTERMException:  # would end the process as if it had finished
+            raise SystemExit(128 + signal.SIGTERM) from None
     bundle = folder / "bundle"
     if not trainer.is_global_zero:
         return bundle  # written by the first device

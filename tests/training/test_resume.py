@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -159,6 +160,22 @@ def test_a_run_that_is_killed_while_it_writes_a_checkpoint_continues_from_the_pr
     assert (folder / "checkpoints" / "last.ckpt.half").read_bytes() == b"half of a checkpoint"
     assert not (folder / "bundle").exists()
     assert_same_to_the_bit(train(config, resume=True), whole)
+
+
+def test_a_run_that_is_told_to_end_does_not_end_as_if_it_had_finished(
+    config_of: ConfigOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = RagTraining.training_step
+
+    def end(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(RagTraining, "training_step", end)
+    with pytest.raises(SystemExit) as caught:
+        train(config_of(tmp_path / "run"))
+    assert caught.value.code == 143
+    assert not (tmp_path / "run" / "bundle").exists()
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
