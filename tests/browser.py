@@ -76,7 +76,7 @@ class Tab:
         self.send("Runtime.evaluate", expression=look, awaitPromise=True)
 
     def press(self, key: str, *, control: bool = False) -> None:
-        text = "\r" if key == "Enter" else key
+        text = "\r" if key == "Enter" else key if len(key) == 1 else ""
         about = {"key": key, "modifiers": 2 if control else 0}
         if key == "Enter":
             about["windowsVirtualKeyCode"] = 13

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -30,11 +31,13 @@ from trivet.bundle.bundle import (
     add_files,
     write_bundle,
 )
+from trivet.commands.test import render_figures
 from trivet.data.labelled.leaks import text_digests
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
+from trivet.measures.figures import Figure
 from trivet.model.aggregate import Outputs
 
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
@@ -240,6 +243,32 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
     assert code == 1
     assert "1 evaluated, 1 failed" in err
+
+
+def test_several_sources_are_measured_together(call: Call, bundle: Path, tmp_path: Path) -> None:
+    row = {**GOOD, "labels": {"unsupported": []}, "group": "a"}
+    words = ["test", "--bundle", bundle, "--json", tmp_path / "figures.json"]
+    for name in ("one", "two"):
+        file = write_rows(tmp_path / f"{name}.jsonl", {**row, "source": name}, {"question": 1})
+        words += ["--data", f"jsonl:{file}"]
+    code, out, err = call(*words)
+    assert code == 0, err
+    assert "2 evaluated, 0 failed" in err
+    assert "one\n" in out
+    assert "two\n" in out
+    report = json.loads((tmp_path / "figures.json").read_bytes())["report"]
+    assert (report["rows"], report["kept"], sum(report["dropped"].values())) == (4, 2, 2)
+    assert all(len(places) == 2 for places in report["places"].values())
+
+
+def test_a_long_measure_name_leaves_room_for_its_value() -> None:
+    name = "hallucination_precision_common_threshold"
+    figure = Figure(name, "mine", 0.123, 0.101, 0.145, n=1234, positives=567, groups=890, failed=12)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render_figures([figure]))
+    shown = console.export_text()
+    for cell in ("0.123", "0.101 to 0.145", "1234", "567", "890", "12"):
+        assert cell in shown
 
 
 def test_rows_that_share_no_text_with_training_are_also_measured_alone(

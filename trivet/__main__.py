@@ -28,6 +28,7 @@ from trivet.commands.merge import merge
 from trivet.commands.perturb import perturb
 from trivet.commands.publish import publish
 from trivet.commands.report import report
+from trivet.commands.review import review
 from trivet.commands.serve import serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.show import show
@@ -64,6 +65,7 @@ for command in (
 ):
     app.command()(command)
 app.command()(adapt)
+app.command()(review)
 app.command(context_settings=PASSED_ON)(lightning)
 app.add_typer(export)
 

@@ -31,7 +31,7 @@ from trivet.adaptation.document_split import (
     count_shared,
     split_by_document,
 )
-from trivet.bundle.bundle import Thresholds, add_files, check_folder, read_bundle
+from trivet.bundle.bundle import add_files, read_bundle
 from trivet.calibrate import calibrate
 from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
 from trivet.data.labelled.labelled_jsonl import to_row
@@ -45,11 +45,7 @@ from trivet.train import train
 logger = logging.getLogger(__name__)
 
 ROWS, TRAINING, BUNDLE, RESULT = "rows.jsonl", "training", "bundle", "adapt.json"
-_HEADS = {
-    "faithfulness": "hallucination_",
-    "relevance": "relevance_",
-    "utilization": "utilization_",
-}
+_SCORES = {"faithfulness": "hallucination", "relevance": "relevance", "utilization": "utilization"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,6 @@ class Adapted:
         parts: Numbers of rows and of documents of each part.
         shared: Test rows that share a passage or a question with the other parts.
         changes: Measures on the test part before and after.
-        unmeasured: Scores for which the test part has no labels.
         minutes: Minutes that the adaptation took.
         peak_bytes: Largest resident memory of the process; ``None`` where it is not known.
     """
@@ -72,9 +67,14 @@ class Adapted:
     parts: Mapping[str, tuple[int, int]]
     shared: int
     changes: Sequence[Change]
-    unmeasured: Sequence[str]
     minutes: float
     peak_bytes: int | None
+
+    @property
+    def unmeasured(self) -> list[str]:
+        """Scores for which the test part has no labels."""
+        measured = {change.measure.partition("_")[0] for change in self.changes}
+        return [score for score, name in _SCORES.items() if name not in measured]
 
     @property
     def better(self) -> bool:
@@ -107,25 +107,19 @@ def adapt(
     _begin(out, rows, config)
     logger.info("rows and documents of each part: %s", count_parts(rows))
     spec = f"jsonl:{out / ROWS}"
-    before = measure_bundle(Evaluator(Path(config.encoder.name)), spec, TEST)
+    before = measure_bundle(Evaluator(Path(config.encoder.name)), [spec], TEST)
     trained = out / TRAINING / "bundle"
     if not _is_bundle(trained):
         train(config, resume=True, command=command)
-    _write_bundle(trained, rows, config, spec, out)
-    after = measure_bundle(Evaluator(out / BUNDLE), spec, TEST)
+    _write_bundle(trained, config.encoder.name, spec, out)
+    after = measure_bundle(Evaluator(out / BUNDLE), [spec], TEST)
     changes = compare_bundles(before.rows, after.rows)
-    measured = {change.measure for change in changes}
     found = Adapted(
         bundle=out / BUNDLE,
         start=config.encoder.name,
         parts=count_parts(rows),
         shared=count_shared(rows),
         changes=changes,
-        unmeasured=[
-            head
-            for head, prefix in _HEADS.items()
-            if not any(name.startswith(prefix) for name in measured)
-        ],
         minutes=(time.monotonic() - began) / 60,
         peak_bytes=_peak_bytes(),
     )
@@ -162,11 +156,13 @@ def _is_bundle(folder: Path) -> bool:
     return (folder / "MANIFEST.json").exists()
 
 
-def _write_bundle(
-    trained: Path, rows: Sequence[LabelledExample], config: TrainConfig, spec: str, out: Path
-) -> None:
+def _write_bundle(trained: Path, start: str, spec: str, out: Path) -> None:
     """Calibrate the trained bundle on the validation part, and export it to int8."""
-    _keep_unlabelled_thresholds(trained, rows, read_bundle(config.encoder.name).info.thresholds)
+    info, old = read_bundle(trained).info, read_bundle(start).info.thresholds
+    choosing = load_source(spec, VALIDATION)[0]
+    if old != info.thresholds and all(row.labels.adherent is None for row in choosing):
+        # No label could choose these thresholds.
+        add_files(trained, {}, info.model_copy(update={"thresholds": old}))
     with tempfile.TemporaryDirectory(dir=out) as scratch:
         calibrated = Path(scratch) / "calibrated"
         try:
@@ -174,31 +170,13 @@ def _write_bundle(
         except DataError as error:
             logger.warning("not calibrated: %s", error)
             calibrated = trained
-        check_folder(out / BUNDLE)
         export_onnx(calibrated, out / BUNDLE)
 
 
-def _keep_unlabelled_thresholds(
-    trained: Path, rows: Sequence[LabelledExample], old: Thresholds | None
-) -> None:
-    """Give a trained bundle the thresholds that it started from, if no label can choose others."""
-    labelled = any(row.split == VALIDATION and row.labels.adherent is not None for row in rows)
-    info = read_bundle(trained).info
-    if not labelled and old is not None and info.thresholds not in (None, old):
-        add_files(trained, {}, info.model_copy(update={"thresholds": old}))
-
-
 def _write_result(found: Adapted, path: Path, command: str) -> None:
-    record = {
-        "command": command,
-        "date": date.today().isoformat(),
-        **dataclasses.asdict(found),
-        "better": found.better,
-        "bundle": str(found.bundle),
-        "changes": [
-            {**dataclasses.asdict(change), "outcome": change.outcome} for change in found.changes
-        ],
-    }
+    changes = [dataclasses.asdict(one) | {"outcome": one.outcome} for one in found.changes]
+    about = {"command": command, "date": date.today().isoformat(), "better": found.better}
+    record = about | vars(found) | {"bundle": str(found.bundle), "changes": changes}
     path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 

@@ -124,9 +124,7 @@ def test_the_command_says_whether_to_keep_the_old_model(
 ) -> None:
     area = Change("hallucination_auroc", 0.7, 0.8, *change, 90, 30, 40)
     parts = {"train": (99, 50), "validation": (30, 9), "test": (90, 40)}
-    found = adapt_module.Adapted(
-        Path("mine/bundle"), "embedded", parts, 3, [area], ["relevance"], 7.25, 3 * 2**29
-    )
+    found = adapt_module.Adapted(Path("mine/bundle"), "embedded", parts, 3, [area], 7.25, 3 * 2**29)
     monkeypatch.setattr(adapt_module, "adapt", lambda *_: found)
     monkeypatch.setattr(sys, "argv", ["trivet", "adapt", "rows.jsonl", "--out", "mine"])
     with pytest.raises(SystemExit) as caught:
@@ -138,7 +136,7 @@ def test_the_command_says_whether_to_keep_the_old_model(
     for line in (
         "train: 99 rows of 50 documents; validation: 30 rows of 9 documents; test: 90 rows of 40",
         "3 of 90 test rows share a passage or a question with other parts",
-        "not measured, because no test row has a label: relevance",
+        "not measured, because no test row has a label: relevance, utilization;",
         "took 7.2 minutes, peak memory 1.5 GiB",
     ):
         assert line in shown.out

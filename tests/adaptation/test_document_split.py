@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -72,6 +73,21 @@ def test_rows_of_the_publishers_test_split_are_the_test_part() -> None:
     assert {row.example.question for row in found if row.split == "test"} == {
         row.example.question for row in own
     }
+    assert len(found) == 64
+
+
+def test_rows_of_the_documents_of_the_publishers_test_split_are_left_out() -> None:
+    own = rows_of(12, split="test", start=100)
+    other = replace(own[0], split="train", example=replace(own[0].example, question="Other?"))
+    found = split_by_document([*rows_of(20), *own, other], "mine")
+    assert "Other?" not in {row.example.question for row in found}
+
+
+def test_a_part_of_large_documents_has_its_share_of_the_rows() -> None:
+    rows = [*rows_of(40, each=1), *rows_of(20, each=20, start=100)]
+    counts = count_parts(split_by_document(rows, "mine"))
+    assert counts["test"][0] >= 0.3 * len(rows)
+    assert counts["validation"][0] >= 0.15 * len(rows)
 
 
 def test_rows_that_share_passages_with_other_parts_are_counted() -> None:

@@ -55,7 +55,9 @@ def test_explanations_come_before_verdicts_in_the_schema() -> None:
     assert set(schema["required"]) == set(names)
 
 
-@pytest.mark.parametrize("form", ["```json\n{}\n```", "Here it is: {} I hope this helps!"])
+@pytest.mark.parametrize(
+    "form", ["```json\n{}\n```", "Here it is: {} I hope this helps!", "<think>Is {it}?</think>{}"]
+)
 def test_without_structured_output_the_json_is_found_in_the_text(form: str) -> None:
     write_log(ROW)
     result, endpoint = run(lambda body: form.replace("{}", text_of(body)), structured=False)

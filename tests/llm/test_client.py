@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import functools
+import json
 import logging
 import threading
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text, sequence
+from trivet.llm import client as client_module
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import ChatRequest
@@ -89,7 +93,7 @@ def test_it_tries_again_after_a_fault_that_passes(fault: Reply) -> None:
 @pytest.mark.parametrize(
     ("reply", "code", "fatal"),
     [
-        (scripted.error(401, f"bad key {KEY}"), "unauthorized", True),
+        (scripted.error(401, f"bad key\x1b[31m {KEY}"), "unauthorized", True),
         (scripted.error(404, "no such model"), "unknown_model", True),
         (scripted.RATE_LIMITED, "rate_limited", True),
         (scripted.error(503, "starting"), "unreachable", True),
@@ -111,7 +115,7 @@ def test_every_failure_has_one_line_without_the_key(reply: Reply, code: str, fat
         client.ask_blocking(request())
     assert (caught.value.code, caught.value.fatal) == (code, fatal)
     assert KEY not in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable()
     assert caught.value.__cause__ is None
 
 
@@ -149,6 +153,24 @@ def test_parameters_that_an_endpoint_refuses_are_left_out(name: str) -> None:
     assert endpoint.bodies[-1].get("max_completion_tokens") == (
         50 if name == "max_tokens" else None
     )
+
+
+def test_a_text_that_is_too_long_is_no_refusal_of_a_parameter() -> None:
+    reply = scripted.error(400, "maximum context length is 9, you asked for 50 in max_tokens")
+    with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
+        with pytest.raises(LlmError, match="cannot read so much text"):
+            client.ask_blocking(request())
+        endpoint._script = last_text
+        client.ask_blocking(request())
+    assert [body["max_tokens"] for body in endpoint.bodies] == [50, 50]
+
+
+def test_tokens_that_an_endpoint_does_not_count_are_estimated() -> None:
+    raw = json.loads(Reply("yes indeed").body("m")) | {"usage": None}
+    reply = Reply(raw=json.dumps(raw).encode())
+    with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
+        answer = client.ask_blocking(request("x" * 400))
+    assert (answer.input_tokens, answer.output_tokens) == (108, 2)
 
 
 def test_a_refusal_and_a_cut_answer_are_marked() -> None:
@@ -235,3 +257,34 @@ def test_a_request_is_foreseen_without_a_call(tmp_path: Path) -> None:
 def test_a_price_is_two_numbers(text: str) -> None:
     with pytest.raises(ConfigError, match="must be IN,OUT"):
         Price.parse(text)
+
+
+def test_further_parameters_are_sent_and_tell_requests_apart() -> None:
+    extra = {"documents": [{"doc_id": "0", "text": "It is old."}]}
+    with ScriptedEndpoint(lambda body: "yes") as endpoint, client_of(endpoint) as client:
+        client.ask_blocking(request(extra=extra))
+    assert endpoint.bodies[0]["documents"] == extra["documents"]
+    assert request(extra=extra).key("", "") != request().key("", "")
+    assert request(extra=extra).estimate_input_tokens() > request().estimate_input_tokens()
+
+
+def test_the_first_calls_of_many_threads_share_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    new_loop, both = asyncio.new_event_loop, threading.Barrier(2)
+
+    def slow_loop() -> asyncio.AbstractEventLoop:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # met only by a second loop
+        made.append(new_loop())
+        return made[-1]
+
+    monkeypatch.setattr(asyncio, "new_event_loop", slow_loop)
+    monkeypatch.setattr(client_module, "_loop", functools.cache(client_module._loop.__wrapped__))
+    with (
+        ScriptedEndpoint(lambda body: "yes") as endpoint,
+        client_of(endpoint) as client,
+        concurrent.futures.ThreadPoolExecutor(4) as pool,
+    ):
+        answers = list(pool.map(client.ask_blocking, map(request, "abcd")))
+    assert [answer.text for answer in answers] == ["yes"] * 4
+    assert len(made) == 1

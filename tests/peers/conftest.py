@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
 import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
-from tests.conftest import LETTERS, MARKS, WORDS, filled
+from tests.conftest import LETTERS, MARKS, TINY, WORDS, deberta_config, filled
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +66,75 @@ def hhem_checkpoint(t5_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     }
     (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
     return folder
+
+
+def tokenizer_of(specials: list[str], pair: str, **names: str) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of the tests' words with some special tokens, which have the first ids."""
+    scored = dict.fromkeys(specials, 0.0) | {"▁": -3.0} | {f"▁{word}": -4.0 for word in WORDS}
+    for character in LETTERS + LETTERS[:26].upper() + MARKS + "\n":
+        scored.setdefault(character, -9.0)
+    tokenizer = tokenizers.Tokenizer(
+        models.Unigram(list(scored.items()), unk_id=specials.index(names["unk_token"]))
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.add_special_tokens(specials)
+    cls, sep = names["cls_token"], names["sep_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=pair,
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in (cls, sep)],
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+def roberta_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer with RoBERTa's special tokens."""
+    names = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
+    pair = "<s> $A </s> </s> $B </s>"
+    return tokenizer_of(["<s>", "<pad>", "</s>", "<unk>"], pair, eos_token="</s>", **names)
+
+
+def roberta_config(**settings: Any) -> transformers.RobertaConfig:
+    """Return a two-layer RoBERTa, whose positions begin at 2."""
+    vocabulary = len(roberta_tokenizer())
+    sizes = TINY | {"max_position_embeddings": 514, "type_vocab_size": 1}
+    return transformers.RobertaConfig(vocab_size=vocabulary, **sizes, **settings)
+
+
+@pytest.fixture(scope="session")
+def minicheck_checkpoints(
+    t5_folder: Path, unigram_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """Save a tiny MiniCheck of each kind."""
+    saved: dict[str, tuple[Any, Any]] = {
+        "roberta": (
+            transformers.RobertaForSequenceClassification(roberta_config()),
+            roberta_tokenizer(),
+        ),
+        "deberta": (
+            transformers.DebertaV2ForSequenceClassification(deberta_config(unigram_file)),
+            PreTrainedTokenizerFast(
+                tokenizer_file=str(unigram_file),
+                pad_token="[PAD]",
+                cls_token="[CLS]",
+                sep_token="[SEP]",
+                eos_token="[SEP]",
+                unk_token="[UNK]",
+            ),
+        ),
+        "flan-t5": (
+            transformers.T5ForConditionalGeneration(
+                transformers.AutoConfig.from_pretrained(t5_folder)
+            ),
+            transformers.AutoTokenizer.from_pretrained(t5_folder),
+        ),
+    }
+    folders = {}
+    for kind, (model, tokenizer) in saved.items():
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        filled(model).save_pretrained(folders[kind])
+        tokenizer.save_pretrained(folders[kind])
+    return folders
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.llm.scripted_endpoint import ScriptedEndpoint
 from trivet.__main__ import app
 from trivet.peers import evaluator_peer
 
@@ -92,3 +93,32 @@ def test_a_limit_draws_the_same_rows_by_its_seed(data: str, tmp_path: Path) -> N
     files = [(tmp_path / out / "always-yes.jsonl").read_bytes() for out in ("one", "two")]
     ids = [[json.loads(line).get("id") for line in file.splitlines()] for file in files]
     assert ids[0] == ids[1] and len(ids[0]) == 11
+
+
+def test_an_llm_peer_stops_at_the_budget_and_goes_on_without_asking_twice(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with ScriptedEndpoint(lambda _: "Explanation: fine. Score: 4") as endpoint:
+        arguments = (
+            *("--split", "first", "--peers", "likert:tiny", "--base-url", endpoint.url),
+            *("--concurrency", "1", "--price", "tiny=1000,5000"),  # $0.15 a row
+        )
+        code, text = compare(data, tmp_path / "out", *arguments, "--budget", "6")
+        assert code == 2 and "of at most $6.0000 are spent" in text
+        scored = (tmp_path / "out" / "likert_tiny.jsonl").read_bytes().splitlines()[1:]
+        assert 0 < len(scored) < 12 and len(endpoint.bodies) == len(scored)
+        code, text = compare(data, tmp_path / "out", *arguments)
+        assert code == 0, text
+        assert len(endpoint.bodies) == 12
+    costs = text.partition("## Costs and failures")[2]
+    assert "| likert:tiny | 12 | - |" in costs and "| 150 (150 to 150) |" in costs
+    code, text = compare(data, tmp_path / "out", *arguments[:6])
+    assert code == 0 and "dollars" not in text  # without a price
+
+
+def test_an_llm_peer_without_model_or_price_is_refused(data: str, tmp_path: Path) -> None:
+    code, text = compare(data, tmp_path / "out", "--peers", "likert")
+    assert code != 0 and "name it with --model, or PEER:MODEL" in text
+    code, text = compare(data, tmp_path / "out", "--peers", "likert:tiny", "--budget", "1")
+    assert code != 0 and "--price tiny=IN,OUT" in text

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from trivet.peers.hhem import NAME, PROMPT, load_hhem, make_peer
+from trivet.peers.hhem import NAME, PROMPT, Hhem, make_peer
 from trivet.peers.peer import PeerSetup
 from trivet.records import ConfigError, ExampleError, RagExample
 
@@ -31,11 +31,11 @@ def test_the_first_position_of_the_published_prompt_is_the_score(
     assert encoded["input_ids"][0, 0] == config.pad_token_id
     with torch.no_grad():
         expected = model(**encoded).logits[0, 0].softmax(-1)[1].item()
-    assert load_hhem(str(hhem_checkpoint)).read([PAIR])[0] == pytest.approx(expected, abs=1e-6)
+    assert Hhem(str(hhem_checkpoint)).read([PAIR])[0] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_batch_scores_as_its_singles_do(hhem_checkpoint: Path) -> None:
-    hhem = load_hhem(str(hhem_checkpoint))
+    hhem = Hhem(str(hhem_checkpoint))
     pairs = [PAIR, ("one " * 50, "two"), ("", "")]
     singles = [hhem.read([pair])[0] for pair in pairs]
     assert hhem.read(pairs) == pytest.approx(singles, abs=1e-6)
@@ -46,7 +46,7 @@ def test_the_premise_is_the_passages_and_the_question(hhem_checkpoint: Path) -> 
         RagExample("What is old?", ("It is red.", "It is old."), "The mill.")
     )
     pair = ("It is red.\nIt is old.\nWhat is old?", "The mill.")
-    assert score.faithfulness == load_hhem(str(hhem_checkpoint)).read([pair])[0]
+    assert score.faithfulness == Hhem(str(hhem_checkpoint)).read([pair])[0]
     assert score.faithfulness is not None
     assert score.hallucinated is (score.faithfulness < 0.5)
 
@@ -60,13 +60,13 @@ def test_no_response_is_refused(hhem_checkpoint: Path) -> None:
 def test_other_weights_are_refused(hhem_checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((hhem_checkpoint / "config.json").read_bytes())
     safetensors.torch.save_file({"bert.weight": torch.ones(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(ConfigError, match=r"is not HHEM-2\.1-open"):
-        load_hhem(str(tmp_path))
+    with pytest.raises(ConfigError, match="is no T5ForTokenClassification"):
+        Hhem(str(tmp_path))
 
 
 def test_a_missing_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be loaded"):
-        load_hhem(str(tmp_path / "nothing"))
+        Hhem(str(tmp_path / "nothing"))
 
 
 @pytest.mark.network
@@ -80,4 +80,4 @@ def test_a_missing_model_is_refused(tmp_path: Path) -> None:
 )
 def test_the_scores_of_the_model_card(pair: tuple[str, str], published: float) -> None:
     assert PROMPT.startswith("<pad> ")
-    assert load_hhem(NAME).read([pair])[0] == pytest.approx(published, abs=1e-3)
+    assert Hhem(NAME).read([pair])[0] == pytest.approx(published, abs=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ TRAIN, VALIDATION, TEST = "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)
 LEAST_DOCUMENTS = {TRAIN: 10, VALIDATION: 5, TEST: 10}
 """Fewest documents of each part."""
-_SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the documents
+_SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the rows
 _LARGEST_SHARE = 0.1  # of the rows that documents with common passages may bring together
 
 
@@ -25,7 +26,8 @@ def split_by_document(
     """Return the labelled rows, each with its document as group and its part as split.
 
     Groups that share a passage become one document, unless it would hold more than a tenth of the
-    rows. Documents with a row whose split is already ``test`` are the test part, if there are any.
+    rows. Rows whose split is already ``test`` are the test part, if there are any; other rows of
+    their documents are left out.
 
     Args:
         rows: Labelled rows; those without any label are left out.
@@ -44,8 +46,8 @@ def split_by_document(
     own_test = {
         document for row, document in zip(rows, documents, strict=True) if row.split == TEST
     }
-    parts = _deal(sorted(set(documents) - own_test), not own_test, seed)
-    parts |= dict.fromkeys(own_test, TEST)
+    sizes = Counter(document for document in documents if document not in own_test)
+    parts = _deal(sizes, not own_test, seed) | dict.fromkeys(own_test, TEST)
     counts = {part: list(parts.values()).count(part) for part in PARTS}
     if any(counts[part] < least for part, least in LEAST_DOCUMENTS.items()):
         needed = ", ".join(f"{least} {part}" for part, least in LEAST_DOCUMENTS.items())
@@ -58,19 +60,22 @@ def split_by_document(
     return [
         replace(row, group=document, split=parts[document])
         for row, document in zip(rows, documents, strict=True)
+        if document not in own_test or row.split == TEST
     ]
 
 
-def _deal(documents: Sequence[str], hold_out: bool, seed: int) -> dict[str, str]:
-    """Return the part of each document."""
-    order = np.random.default_rng(seed).permutation(len(documents))
+def _deal(sizes: Mapping[str, int], hold_out: bool, seed: int) -> dict[str, str]:
+    """Return the part of each document, given its number of rows."""
+    order = np.random.default_rng(seed).permutation(sorted(sizes)).tolist()
     parts: dict[str, str] = {}
-    start = 0
     for part in (TEST, VALIDATION) if hold_out else (VALIDATION,):
-        count = max(LEAST_DOCUMENTS[part], round(_SHARES[part] * len(documents)))
-        parts |= {documents[place]: part for place in order[start : start + count]}
-        start += count
-    return parts | {documents[place]: TRAIN for place in order[start:]}
+        documents = rows = 0
+        while order and (
+            documents < LEAST_DOCUMENTS[part] or rows < _SHARES[part] * sum(sizes.values())
+        ):
+            parts[order[-1]] = part
+            documents, rows = documents + 1, rows + sizes[order.pop()]
+    return parts | dict.fromkeys(order, TRAIN)
 
 
 def count_parts(rows: Sequence[LabelledExample]) -> Mapping[str, tuple[int, int]]:

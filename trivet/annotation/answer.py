@@ -25,7 +25,7 @@ SUPPORT_WORDS = frozenset(
 
 _SHOWN = 8  # keys in a message
 
-_Key = Annotated[str, BeforeValidator(lambda key: bare_key(str(key).strip("[]() ")))]
+_Key = Annotated[str, BeforeValidator(lambda key: bare_key(str(key).strip("[]() ").lower()))]
 
 
 class SentenceSupport(BaseModel):

@@ -18,7 +18,7 @@ from trivet.annotation.edits import KINDS, LONGEST, SHORTEST, Edits, Perturbatio
 from trivet.annotation.jobs import MOST_TOKENS, Row
 from trivet.annotation.prompt import Prompt
 from trivet.data.labelled.augmentation.twins import TWINS, draw_kinds
-from trivet.data.labelled.labelled_jsonl import read_rows, to_row
+from trivet.data.labelled.labelled_jsonl import read_pairs, to_row
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.llm.json_answer import read_object
@@ -45,12 +45,12 @@ def originals_of(path: Path, share: float, seed: int) -> Iterator[tuple[Row, Ori
     Raises:
         DataError: The file cannot be read, or no response in it can be perturbed.
     """
-    raws, rows, report = read_rows(path)
+    pairs, report = read_pairs(path)
     report.log()
-    fit = [_can_perturb(labelled) for labelled in rows]
+    fit = [_can_perturb(labelled) for _, labelled in pairs]
     if not any(fit):
         raise DataError(f"{path}: none of {report.rows} rows has a response that is all supported")
-    for number, (raw, labelled) in enumerate(zip(raws, rows, strict=True)):
+    for number, (raw, labelled) in enumerate(pairs):
         place = {"row": number + 1, "id": labelled.example.id}
         yield place, Original(raw, labelled)
         twin_seed = seed, number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -20,14 +21,21 @@ _SHOWN = ("faithfulness", "relevance", "utilization", "completeness")
 @contextlib.contextmanager
 def show_progress(log: Log, quiet: bool = False) -> Iterator[OnBlock]:
     """Show the progress of a run over a log, unless ``quiet``; yields the callback for blocks."""
+    with show_line(quiet) as (show, every):
+        yield Reporter(log, show, every)
+
+
+@contextlib.contextmanager
+def show_line(quiet: bool) -> Iterator[tuple[Callable[[str], object], float]]:
+    """Yield what shows a line on stderr, and the least seconds from one line to the next."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if quiet:
-        yield lambda tally, rows: None
+        yield lambda text: None, math.inf
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield Reporter(log, lambda text: live.update(Text(text), refresh=True), 0.1)
+            yield lambda text: live.update(Text(text), refresh=True), 0.1
     else:
-        yield Reporter(log, console.print, 10.0)
+        yield console.print, 10.0
 
 
 class Reporter:

@@ -58,24 +58,14 @@ def render_changes(found: Adapted) -> Table:
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("measure", no_wrap=True)
-    for name in ("before", "after", "95 % interval of the difference", "n", "positives"):
+    for name in ("before", "after", "95 % of the difference", "n", "positives", "documents"):
         table.add_column(name, justify="right")
-    table.add_column("documents", justify="right")
     table.add_column("outcome")
     for one in found.changes:
-        interval = "-"
-        if one.low is not None and one.high is not None:
-            interval = f"{one.low:+.3f} to {one.high:+.3f}"
-        table.add_row(
-            one.measure,
-            number(one.before),
-            number(one.after),
-            interval,
-            str(one.n),
-            "-" if one.positives is None else str(one.positives),
-            str(one.documents),
-            one.outcome,
-        )
+        interval = "-" if one.low is None else f"{one.low:+.3f} to {one.high:+.3f}"
+        counts = (one.n, "-" if one.positives is None else one.positives, one.documents)
+        values = (one.measure, number(one.before), number(one.after), interval)
+        table.add_row(*values, *map(str, counts), one.outcome)
     return table
 
 
@@ -85,11 +75,8 @@ def describe(found: Adapted) -> str:
         f"{part}: {rows} rows of {documents} documents"
         for part, (rows, documents) in found.parts.items()
     )
-    held_out = found.parts["test"][0]
-    lines = [
-        parts,
-        f"{found.shared} of {held_out} test rows share a passage or a question with other parts",
-    ]
+    of = f"of {found.parts['test'][0]} test rows"
+    lines = [parts, f"{found.shared} {of} share a passage or a question with other parts"]
     if found.unmeasured:
         lines.append(
             f"not measured, because no test row has a label: {', '.join(found.unmeasured)}; "

@@ -104,9 +104,11 @@ def annotate(
                 good, bad, usage = foresee(rows, chosen)
                 print(f"{good} rows to label, {bad} that cannot be read; at most {usage}")
                 return
-            source, ahead = Path(file).name.split(".", 1)[0] or "log", 4 * concurrency
+            source = "stdin" if file == "-" else Path(file).name.split(".", 1)[0]
             with show_llm_progress(log, clients, quiet) as show:
-                tally = asyncio.run(annotate_rows(rows, chosen, files, source, ahead, show))
+                tally = asyncio.run(
+                    annotate_rows(rows, chosen, files, source, 4 * concurrency, show)
+                )
             files.summary["usage"] = usage_of(clients)
     if not quiet:
         print(f"{tally}\n{usage_of(clients)}", file=sys.stderr)

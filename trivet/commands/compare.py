@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trivet.commands.shared import USAGE, ThreadsOption, end, run_exits, what_was_typed
+from trivet.peers.peer import PEERS
 
 if TYPE_CHECKING:
     from trivet.peers.peer import Peer, PeerScore, PeerSetup
@@ -26,7 +27,7 @@ def compare(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the predictions and the comparison.")],
     peers: Annotated[
-        str, typer.Option(help="Peers with commas between, such as trivet,overlap,tfidf.")
+        str, typer.Option(help=f"Peers with commas between, of {', '.join(sorted(PEERS))}.")
     ] = "",
     split: Annotated[str, typer.Option(help="Split of ROWS.")] = "all",
     predictions: Annotated[

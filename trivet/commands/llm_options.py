@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trivet.llm.cache import AnswerCache
     from trivet.llm.client import ChatClient
 
-_EVERY = 10.0  # seconds between two lines, where there is no terminal
-
 ModelOption = Annotated[
     list[str], typer.Option(metavar="NAME", help="Model, as the endpoint names it. Repeatable.")
 ]
@@ -61,14 +59,13 @@ def open_clients(
     from trivet.llm.budget import Budget, Price
     from trivet.llm.client import ChatClient
 
-    given = [Price.parse(text) for text in prices or ()]
-    if max_dollars is not None and not given:
+    given = [Price.parse(text) for text in prices or ("0,0",)]
+    if max_dollars is not None and not prices:
         raise typer.BadParameter("--max-dollars needs --price IN,OUT")
-    if len(given) not in (0, 1, len(models)):
+    if len(given) not in (1, len(models)):
         raise typer.BadParameter(f"{len(given)} --price for {len(models)} --model; give 1 or each")
-    each = given if len(given) == len(models) else [*given, Price()][:1] * len(models)
-    known = dict(zip(models, each, strict=True))
-    spent = sum(price.cost(*cache.tokens(model)) for model, price in known.items())
+    priced = list(zip(models, given * (len(models) // len(given)), strict=True))
+    spent = sum(price.cost(*cache.tokens(model)) for model, price in dict(priced).items())
     budget = Budget(max_dollars, spent)
     with contextlib.ExitStack() as stack:
         yield [
@@ -82,7 +79,7 @@ def open_clients(
                     concurrency=concurrency,
                 )
             )
-            for model, price in zip(models, each, strict=True)
+            for model, price in priced
         ]
 
 
@@ -91,26 +88,20 @@ def show_llm_progress(
     log: Log | None, clients: Sequence[ChatClient], quiet: bool
 ) -> Iterator[Callable[[object], None]]:
     """Show a state with the calls and dollars so far on stderr; yields what takes the state."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from trivet.batch.progress import show_line
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = BarColumn(20), TimeRemainingColumn(), TextColumn("{task.description}")
-    is_drawn = console.is_terminal and not quiet
     shown = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not is_drawn) as bar:
-        task = bar.add_task("", total=1.0 if log else None)
+    with show_line(quiet) as (show, every):
 
-        def show(state: object) -> None:
+        def show_state(state: object) -> None:
             nonlocal shown
-            line = f"{state} | {usage_of(clients)}"
-            share = log.share_read() if log else None
-            bar.update(task, completed=share or 0.0, description=line)
-            if not is_drawn and not quiet and time.monotonic() - shown > _EVERY:
+            if time.monotonic() - shown >= every:
                 shown = time.monotonic()
-                console.print(line)
+                share = log and log.share_read()
+                read = "" if share is None else f" | {share:.0%} read"
+                show(f"{state} | {usage_of(clients)}{read}")
 
-        yield show
+        yield show_state
 
 
 def usage_of(clients: Sequence[ChatClient]) -> str:

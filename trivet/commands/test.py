@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 def test(
     data: Annotated[
-        str,
+        list[str],
         typer.Option(
             metavar="SPEC",
-            help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE.",
+            help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE. "
+            "Repeatable.",
         ),
     ],
     split: Annotated[str, typer.Option(help="all, fit, dev, or a split of the publisher.")] = "all",
@@ -101,7 +102,7 @@ def render_figures(figures: Iterable[Figure]) -> RenderableType:
     parts: list[RenderableType] = []
     for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("measure", no_wrap=True)
+        table.add_column("measure", overflow="fold")  # long names give way to the values
         for name in ("value", "95 % interval", "n", "positives", "groups", "fail"):
             table.add_column(name, justify="right", no_wrap=True)
         notes = []

@@ -19,7 +19,7 @@ from trivet.measures.lengths import count_buckets, count_tokens, measure_by_leng
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
 from trivet.measures.published import measure_published
-from trivet.records import DataError, FailedEvaluation
+from trivet.records import DataError, FailedEvaluation, LabelledExample
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
 
@@ -53,30 +53,36 @@ def check_files(*files: Path | None) -> None:
 
 def measure_bundle(
     evaluator: Evaluator,
-    data: str,
+    data: Sequence[str],
     split: str,
     by_length: bool = False,
     published: bool = False,
 ) -> MeasuredBundle:
-    """Evaluate the rows of a source and measure the verdicts, with a progress bar on stderr.
+    """Evaluate the rows of sources and measure the verdicts, with a progress bar on stderr.
 
     Args:
         evaluator: Evaluator with the bundle.
-        data: Source, as `trivet.data.labelled.sources` takes it.
-        split: Split of the source.
+        data: Sources, as `trivet.data.labelled.sources` takes them.
+        split: Split of each source.
         by_length: Whether to measure each range of lengths as well.
-        published: Whether to measure the scores of other judges that the source holds as well.
+        published: Whether to measure the scores of other judges that the sources hold as well.
 
     Raises:
-        DataError: The source is refused, no row is left to evaluate, or none has scores of other
+        DataError: A source is refused or has no row to evaluate, or no row has scores of other
             judges.
     """
-    examples, report = load_source(data, split)
-    if not examples:
-        raise DataError(f"{data}: no row in split {split!r} is left to evaluate")
+    examples: list[LabelledExample] = []
+    reports = []
+    for spec in data:
+        found, report = load_source(spec, split)
+        if not found:
+            raise DataError(f"{spec}: no row in split {split!r} is left to evaluate")
+        examples += found
+        reports.append(report)
+    names = ", ".join(data)
     if published and not any(example.published for example in examples):
         raise DataError(
-            f"{data}: no row in split {split!r} has published scores of other judges; RAGBench's "
+            f"{names}: no row in split {split!r} has published scores of other judges; RAGBench's "
             "files have them in part of their rows"
         )
     results = evaluator.evaluate_many(example.example for example in examples)
@@ -106,8 +112,8 @@ def measure_bundle(
         figures += measure_by_length(rows, tokens)
         lengths = count_buckets(tokens)
     about = {"bundle": evaluator.bundle.info.name, "backend": evaluator.backend_name}
-    about |= {"data": data, "split": split, "leaks": leaks}
-    return MeasuredBundle(rows, figures, report, about, lengths)
+    about |= {"data": names, "split": split, "leaks": leaks}
+    return MeasuredBundle(rows, figures, SourceReport.total(reports), about, lengths)
 
 
 def write_measures(

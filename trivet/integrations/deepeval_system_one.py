@@ -10,51 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
 from trivet.integrations.judge import Judge, import_tool
 from trivet.records import Evaluation, ExampleError
 
+Answer = Callable[[Evaluation], float | None]
 
-class Reading(NamedTuple):
-    """An answer to one question of DeepEval.
-
-    Attributes:
-        contexts: Field of the passages.
-        response: Field of the text that they must support; "" judges the passages alone, for the
-            question in the field ``input``.
-        value: Function from the verdict to the answer in [0, 1].
-    """
-
-    contexts: str
-    response: str
-    value: Callable[[Evaluation], float | None]
-
-
-def _faithfulness(verdict: Evaluation) -> float | None:
-    return verdict.faithfulness
+_faithfulness, _relevance = attrgetter("faithfulness"), attrgetter("relevance")
 
 
 def _mean_support(verdict: Evaluation) -> float | None:
-    supports = [sentence.support for sentence in verdict.sentences]
-    return fmean(supports) if supports else None
-
-
-def _relevance(verdict: Evaluation) -> float | None:
-    return verdict.relevance
+    return fmean(s.support for s in verdict.sentences) if verdict.sentences else None
 
 
 def _all_relevant(verdict: Evaluation) -> float | None:
-    """Return the relevance of the least relevant sentence."""
-    values = [own for context in _relevances(verdict) for own in context]
-    return min(values, default=None)
+    return min((value for own in _relevances(verdict) for value in own), default=None)
 
 
 def _each_context_relevant(verdict: Evaluation) -> float | None:
-    """Return the least of the contexts' best sentences; a context without words has none."""
     return min((max(own, default=0.0) for own in _relevances(verdict)), default=None)
 
 
@@ -63,54 +42,34 @@ def _relevances(verdict: Evaluation) -> list[list[float]]:
     return [[value for value in own if value is not None] for own in contexts]
 
 
-READINGS: Mapping[str, Reading] = {
-    # FaithfulnessMetric: two statements, a scale, and one question a claim (eval mode hybrid).
-    "Every factual claim in `actual_output` is supported by the facts in `retrieval_context`.": (
-        Reading("retrieval_context", "actual_output", _faithfulness)
+# In DeepEval's words. Where it asks for contradictions, lacking support counts as one.
+_QUESTIONS: Mapping[Answer, tuple[str, ...]] = {
+    _faithfulness: (
+        "Every factual claim in `actual_output` is supported by the facts in `retrieval_context`.",
+        "No claim in `actual_output` contradicts the facts in `retrieval_context`.",
+        "Is `claim` supported by the facts in `retrieval_context`? Answer no if it contradicts "
+        "them.",
+        "`actual_output` agrees with every document in `context`.",
+        "No statement in `actual_output` contradicts a document in `context`.",
+        "Every sentence in `expected_output` can be attributed to the facts in "
+        "`retrieval_context`.",
+        "Can `sentence` be attributed to the facts in `retrieval_context`?",
     ),
-    "No claim in `actual_output` contradicts the facts in `retrieval_context`.": (
-        Reading("retrieval_context", "actual_output", _faithfulness)
+    _mean_support: (
+        "How much of `actual_output` is grounded in the facts in `retrieval_context`?",
+        "How much of `actual_output` is consistent with the documents in `context`?",
+        "`retrieval_context` contains the key facts needed to write `expected_output`.",
+        "How much of `expected_output` can be attributed to the facts in `retrieval_context`?",
     ),
-    "How much of `actual_output` is grounded in the facts in `retrieval_context`?": (
-        Reading("retrieval_context", "actual_output", _mean_support)
+    _all_relevant: ("Every statement in `retrieval_context` is relevant to addressing `input`.",),
+    _each_context_relevant: (
+        "Every node in `retrieval_context` contains at least one statement relevant to addressing "
+        "`input`.",
     ),
-    "Is `claim` supported by the facts in `retrieval_context`? Answer no if it contradicts them.": (
-        Reading("retrieval_context", "claim", _faithfulness)
-    ),
-    # HallucinationMetric, whose passages are the field `context`.
-    "`actual_output` agrees with every document in `context`.": (
-        Reading("context", "actual_output", _faithfulness)
-    ),
-    "No statement in `actual_output` contradicts a document in `context`.": (
-        Reading("context", "actual_output", _faithfulness)
-    ),
-    "How much of `actual_output` is consistent with the documents in `context`?": (
-        Reading("context", "actual_output", _mean_support)
-    ),
-    # ContextualRecallMetric: what the expected answer says must be in the passages.
-    "Every sentence in `expected_output` can be attributed to the facts in `retrieval_context`.": (
-        Reading("retrieval_context", "expected_output", _faithfulness)
-    ),
-    "`retrieval_context` contains the key facts needed to write `expected_output`.": (
-        Reading("retrieval_context", "expected_output", _mean_support)
-    ),
-    "How much of `expected_output` can be attributed to the facts in `retrieval_context`?": (
-        Reading("retrieval_context", "expected_output", _mean_support)
-    ),
-    "Can `sentence` be attributed to the facts in `retrieval_context`?": (
-        Reading("retrieval_context", "sentence", _faithfulness)
-    ),
-    # ContextualRelevancyMetric
-    "Every statement in `retrieval_context` is relevant to addressing `input`.": (
-        Reading("retrieval_context", "", _all_relevant)
-    ),
-    "Every node in `retrieval_context` contains at least one statement relevant to addressing "
-    "`input`.": Reading("retrieval_context", "", _each_context_relevant),
-    "How much of `retrieval_context` is relevant to addressing `input`?": (
-        Reading("retrieval_context", "", _relevance)
-    ),
+    _relevance: ("How much of `retrieval_context` is relevant to addressing `input`?",),
 }
-"""Readings by DeepEval's words. Where it asks for contradictions, lacking support counts as one."""
+ANSWERS = {text: answer for answer, texts in _QUESTIONS.items() for text in texts}
+"""Functions from the verdict to the answer in [0, 1], by the question."""
 
 
 def __getattr__(name: str) -> Any:
@@ -122,10 +81,9 @@ def __getattr__(name: str) -> Any:
 @functools.cache
 def _model() -> Any:
     base: Any = import_tool("deepeval.models", "deepeval").DeepEvalBaseSystemOneModel
-    refusal: Any = import_tool("deepeval.errors", "deepeval").DeepEvalError
 
     class TrivetSystemOne(base):
-        """Decides by the verdicts of a judge; each test case is evaluated once for all metrics."""
+        """Decides by the verdicts of a judge, one for each text that is asked about."""
 
         def __init__(self, judge: Judge | None = None) -> None:
             self._batcher = RequestBatcher(judge)
@@ -138,52 +96,49 @@ def _model() -> Any:
             return str(self.name)
 
         def decide(self, state: Any, questions: Mapping[str, Any]) -> tuple[Any, float]:
-            asked = [_asked(state, one, refusal) for one in questions.values()]
-            verdicts = [self._batcher.evaluate(*texts) for _, texts in asked]
-            return _answers(questions, asked, verdicts), 0.0
+            texts = [_texts(state, one) for one in questions.values()]
+            return _answers(questions, [self._batcher.evaluate(*each) for each in texts]), 0.0
 
         async def a_decide(self, state: Any, questions: Mapping[str, Any]) -> tuple[Any, float]:
-            asked = [_asked(state, one, refusal) for one in questions.values()]
-            begun = (self._batcher.evaluate_async(*texts) for _, texts in asked)
-            return _answers(questions, asked, await asyncio.gather(*begun)), 0.0
+            texts = [_texts(state, one) for one in questions.values()]
+            begun = (self._batcher.evaluate_async(*each) for each in texts)
+            return _answers(questions, await asyncio.gather(*begun)), 0.0
 
     return TrivetSystemOne
 
 
-_Asked = tuple[Reading, tuple[Any, Any, Any]]
+def _item(question: Any) -> Any:
+    """Return the fields of a question: its words, and a claim or sentence that they are about."""
+    given = question.instructions
+    return given if isinstance(given, dict) else {"question": given}
 
 
-def _asked(state: Mapping[str, Any], question: Any, refusal: type[Exception]) -> _Asked:
-    """Return the reading of a question, and the question, contexts and response to evaluate."""
-    instructions = question.instructions
-    item = instructions if isinstance(instructions, dict) else {"question": instructions}
-    fields = {**state, **state.get("test_case", {}), **item}
-    reading = READINGS.get(item.get("question", ""))
-    if reading is None:
-        raise refusal(
+def _texts(state: Mapping[str, Any], question: Any) -> tuple[Any, Any, Any]:
+    """Return the question, contexts and response that a question is about."""
+    item = _item(question)
+    if item.get("question") not in ANSWERS:
+        raise import_tool("deepeval.errors", "deepeval").DeepEvalError(
             f"Trivet answers no question {item.get('question')!r}; it decides for "
             "FaithfulnessMetric, HallucinationMetric, ContextualRecallMetric and "
             'ContextualRelevancyMetric; use eval_mode="llm" for others'
         )
-    names = (reading.contexts, reading.response or "input")
-    for name in names:
-        if name not in fields:
-            raise ExampleError(f"the test case has no {name}", code="missing_field")
-    contexts, text = (fields[name] for name in names)
+    fields = {**state, **state.get("test_case", {}), **item}
+    names = re.findall(r"`(\w+)`", item["question"])
+    if missing := [name for name in names if name not in fields]:
+        raise ExampleError(f"the test case has no {', '.join(missing)}", code="missing_field")
+    first, second = sorted(names, key=lambda name: not name.endswith("context"))
+    contexts, text = fields[first], fields[second]
     if isinstance(contexts, list):  # DeepEval's own objects have the text under `context`
         contexts = [one.get("context", one) if isinstance(one, dict) else one for one in contexts]
-    return reading, (("", contexts, text) if reading.response else (text, contexts, ""))
+    return (text, contexts, "") if second == "input" else ("", contexts, text)
 
 
-def _answers(
-    questions: Mapping[str, Any], asked: Sequence[_Asked], verdicts: Sequence[Evaluation]
-) -> Any:
+def _answers(questions: Mapping[str, Any], verdicts: list[Evaluation]) -> Any:
     """Return ``SystemOneAnswers``: probabilities of statements, and expected levels of scales."""
     schema = import_tool("deepeval.models.system_one.schema", "deepeval")
     answers = schema.SystemOneAnswers()
-    rows = zip(questions.items(), asked, verdicts, strict=True)
-    for (key, question), (reading, _), verdict in rows:
-        value = reading.value(verdict)
+    for (key, question), verdict in zip(questions.items(), verdicts, strict=True):
+        value = ANSWERS[_item(question)["question"]](verdict)
         if value is None:
             raise ExampleError(f"there is no answer to {question.instructions!r}: a text is empty")
         if isinstance(question, schema.NoulQuestion):
@@ -196,6 +151,6 @@ def _answers(
         probabilities = dict.fromkeys(range(top + 1), 0.0) | {below: 1 - above, below + 1: above}
         confidence = ((top + 1) * max(probabilities.values()) - 1) / top
         answers.scores[key] = schema.ScoreAnswer(
-            score=value * top, probabilities=probabilities, confidence=max(0.0, confidence)
+            score=value * top, probabilities=probabilities, confidence=confidence
         )
     return answers

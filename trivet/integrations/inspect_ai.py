@@ -5,6 +5,7 @@ Example: ``Task(dataset=samples, solver=replay(), scorer=scorer())``
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
@@ -18,12 +19,19 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
     The sample's input is the question; ``contexts`` is the key of the passages in its metadata.
     Concurrent samples are evaluated together.
     """
+    return scorer_factory()(judge, contexts)
+
+
+@functools.cache
+def scorer_factory() -> Any:
+    """Return the function that makes scorers, registered with Inspect as ``trivet/scorer``."""
     inspect = import_tool("inspect_ai.scorer", "inspect-ai")
-    batcher = RequestBatcher(judge)
     metrics = {score: [inspect.mean(), inspect.stderr()] for score in SCORES}
 
-    @inspect.scorer(metrics=metrics, name="trivet")
-    def make() -> Any:
+    @inspect.scorer(metrics=metrics, name="scorer")
+    def make(judge: Judge | None = None, contexts: str = "contexts") -> Any:
+        batcher = RequestBatcher(judge)
+
         async def score(state: Any, target: Any) -> Any:
             if contexts not in state.metadata:
                 found = ", ".join(state.metadata) or "nothing"
@@ -46,7 +54,7 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
 
         return score
 
-    return make()
+    return make
 
 
 def replay(response: str = "response") -> Any:

@@ -7,8 +7,6 @@ answered meanwhile; an example that cannot be evaluated is an error of the tool'
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Generator
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -44,8 +42,10 @@ def build_server(evaluator: Evaluator) -> MCPServer:
     )
 
     async def judge(*texts: Any, threshold: float | None = None) -> Evaluation:
-        with _errors_of_the_tool():
+        try:
             return await evaluator.aevaluate(*texts, threshold=threshold)
+        except (ExampleError, BackendError, WindowError) as error:
+            raise ToolError(str(error)) from error  # of others the client is told no message
 
     @server.tool()
     async def evaluate(
@@ -81,19 +81,12 @@ def build_server(evaluator: Evaluator) -> MCPServer:
     ) -> str:
         """Say which sentences of an answer are supported, and what is near in the contexts."""
         verdict = await judge(question, contexts, response, threshold=threshold)
-        with _errors_of_the_tool():
+        try:
             return await asyncio.to_thread(explanation, verdict)
+        except BackendError as error:
+            raise ToolError(str(error)) from error
 
     return server
-
-
-@contextlib.contextmanager
-def _errors_of_the_tool() -> Generator[None]:
-    """Tell the client what is wrong; of other errors it is told no message."""
-    try:
-        yield
-    except (ExampleError, BackendError, WindowError) as error:
-        raise ToolError(str(error)) from error
 
 
 def explanation(verdict: Evaluation) -> str:

@@ -1,4 +1,4 @@
-"""Provides RAGAS metrics, for ``ragas.evaluate`` and for single samples.
+"""Provides RAGAS metrics: for experiments and single samples, and for ``ragas.evaluate``.
 
 Needs the extra ``ragas``. Example: ``ragas.evaluate(dataset, metrics=metrics())``
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, score_of
+from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason, score_of
 
 
 def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -> list[Any]:
@@ -35,5 +35,35 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
         async def _single_turn_ascore(self, sample: Any, callbacks: Any) -> float:
             texts = (sample.user_input, sample.retrieved_contexts, sample.response)
             return score_of(await batcher.evaluate_async(*texts), self._score)
+
+    return [TrivetMetric(score) for score in scores]
+
+
+def collection_metrics(
+    judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)
+) -> list[Any]:
+    """Return the same as metrics of ``ragas.metrics.collections``, which experiments use.
+
+    ``await metric.ascore(user_input=..., response=..., retrieved_contexts=[...])`` returns a
+    ``MetricResult`` with value and reason. ``ragas.evaluate``, which RAGAS 0.4 calls deprecated,
+    takes those of ``metrics``.
+    """
+    base: Any = import_tool("ragas.metrics.collections.base", "trivet[ragas]").BaseMetric
+    result: Any = import_tool("ragas.metrics.result", "trivet[ragas]").MetricResult
+    batcher = RequestBatcher(judge)
+
+    class TrivetMetric(base):
+        def __init__(self, score: str) -> None:
+            field_of(score)
+            super().__init__(name=f"trivet_{score}")
+            self._score = score
+
+        async def ascore(
+            self, user_input: str, response: str, retrieved_contexts: Sequence[str]
+        ) -> Any:
+            texts = (user_input, retrieved_contexts, response)
+            verdict = await batcher.evaluate_async(*texts)
+            value = score_of(verdict, self._score)
+            return result(value=value, reason=reason(verdict, self._score))
 
     return [TrivetMetric(score) for score in scores]

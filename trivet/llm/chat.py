@@ -26,6 +26,7 @@ class ChatRequest:
             prompt must describe the form too.
         top_logprobs: Number of alternatives whose log probabilities are asked for with those of
             each token of the answer; 0 asks for none.
+        extra: Further parameters of the body that an endpoint knows, such as ``documents``.
     """
 
     messages: Sequence[Mapping[str, str]]
@@ -34,6 +35,7 @@ class ChatRequest:
     sample: int = 0
     schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
+    extra: Mapping[str, Any] | None = None
 
     def key(self, model: str, base_url: str) -> str:
         """Return the digest under which a cache keeps the answer of a model at an endpoint."""
@@ -43,8 +45,7 @@ class ChatRequest:
     def estimate_input_tokens(self) -> int:
         """Return about how many tokens the model reads, from the bytes of the texts."""
         texts = [message["content"] for message in self.messages]
-        if self.schema is not None:
-            texts.append(json.dumps(self.schema))
+        texts += [json.dumps(each) for each in (self.schema, self.extra) if each is not None]
         size = sum(len(text.encode("utf-8", "replace")) for text in texts)
         return size // _BYTES_PER_TOKEN + _MESSAGE_TOKENS * len(self.messages)
 

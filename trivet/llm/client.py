@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_one_loop = threading.Lock()
+
 _RETRIES = 8
 _FIRST_RETRIES = 3  # until an endpoint has answered once: a wrong address should be said soon
 _SAFETY = 2  # tokens of rare text by the estimate, which is for English
 _GONE = (502, 503, 504)
+_TOO_LONG = "context"  # in the refusals of requests that are too long: "maximum context length"
+_NAMED = 300  # characters of a refusal in which a parameter is looked for
 # Parameters that some models or endpoints refuse, and what is sent instead.
 _FALLBACK = {"max_tokens": "max_completion_tokens"}
 _OPTIONAL = ("response_format", "max_tokens", "temperature", "top_logprobs", "logprobs")
@@ -209,6 +213,8 @@ class ChatClient:
         if request.schema is not None:
             schema = {"name": "answer", "strict": True, "schema": dict(request.schema)}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.extra is not None:
+            parameters["extra_body"] = dict(request.extra)
         if request.top_logprobs:
             parameters |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         for name in self._refused & parameters.keys():
@@ -219,7 +225,10 @@ class ChatClient:
 
     def _drop_refused(self, error: Any, parameters: dict[str, Any]) -> bool:
         """Remember an optional parameter that a refusal names; tell whether there is one."""
-        named = f"{error.param or ''} {error.message}".replace("json_schema", "response_format")
+        said = str(error.message)[:_NAMED]  # some repeat the whole request after that
+        named = f"{error.param or ''} {said}".replace("json_schema", "response_format")
+        if _TOO_LONG in named:  # which names max_tokens as well
+            return False
         found = next((name for name in _OPTIONAL if name in parameters and name in named), None)
         if found:
             self._refused.add(found)
@@ -246,7 +255,7 @@ class ChatClient:
                 code, text = "unreachable", f"{where} is not available: {said}"
             case openai.APIStatusError() if status is not None and status >= 500:
                 code, text = "server_error", f"{where} failed: {said}"
-            case openai.APIStatusError() if status == 413 or "context" in said.lower():
+            case openai.APIStatusError() if status == 413 or _TOO_LONG in said:
                 code, text = "too_long", f"{self.model} cannot read so much text: {said}"
             case openai.APIStatusError():
                 code, text = "bad_request", f"{where} refuses the request: {said}"
@@ -272,8 +281,9 @@ class ChatClient:
                 text=text,
                 model=str(completion.model or self.model),
                 time=now,
-                input_tokens=usage.prompt_tokens if usage else request.estimate_input_tokens(),
-                output_tokens=usage.completion_tokens if usage else len(text.encode()) // 4,
+                # Some local servers count nothing.
+                input_tokens=(usage and usage.prompt_tokens) or request.estimate_input_tokens(),
+                output_tokens=(usage and usage.completion_tokens) or len(text.encode()) // 4,
                 seconds=time.perf_counter() - began,
                 refused=bool(message.refusal) or choice.finish_reason == "content_filter",
                 is_cut=choice.finish_reason == "length",
@@ -288,7 +298,8 @@ class ChatClient:
 
     def _clean(self, said: object) -> str:
         """Return what an endpoint said on one short line, without the key."""
-        return self._redact(" ".join(str(said).split()))[:300]
+        plain = "".join(letter if letter.isprintable() else " " for letter in str(said))
+        return self._redact(" ".join(plain.split()))[:300]
 
     def _redact(self, text: str) -> str:
         """Remove the key, which an endpoint may repeat."""
@@ -304,4 +315,6 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _submit(task: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-    return asyncio.run_coroutine_threadsafe(task, _loop())
+    with _one_loop:  # the cache alone would let two threads make two loops
+        loop = _loop()
+    return asyncio.run_coroutine_threadsafe(task, loop)

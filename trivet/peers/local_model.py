@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils.hub import cached_file
 
 from trivet.bundle.hub import HUB_NAME
 from trivet.records import ConfigError
@@ -25,13 +29,95 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _POSITIONS = 8192  # of one batch, padding included
 
 
-def load_pretrained(auto: Any, name: str, **settings: Any) -> tuple[Any, str]:
+class TextModel:
+    """A model that gives a vector for each text or pair of texts.
+
+    Attributes:
+        about: Name of the model, with revision or digest.
+        config: Its configuration.
+        tokenizer: Its tokenizer.
+    """
+
+    def __init__(self, model: Any, about: str, tokenizer: Any, head: Head, longest: int) -> None:
+        """Take a loaded model; ``longest`` is the maximum number of tokens that it reads."""
+        self.about, self.tokenizer, self.config = about, tokenizer, model.config
+        self._model, self._head, self._longest = model, head, longest
+
+    def read(self, texts: Sequence[Text]) -> FloatArray:
+        """Return the head's output for each text. *Shape:* [n, ...].
+
+        Of a text that is too long the end is cut; of a pair the end of the first text, unless the
+        second alone is too long.
+        """
+        encoded = [self._encode(text) for text in texts]
+        order = sorted(range(len(encoded)), key=lambda at: len(encoded[at]["input_ids"]))
+        found: dict[int, FloatArray] = {}
+        while order:
+            size = max(1, _POSITIONS // len(encoded[order[-1]]["input_ids"]))
+            order, chosen = order[:-size], order[-size:]
+            batch = self.tokenizer.pad([encoded[at] for at in chosen], return_tensors="pt")
+            out = run(self._model, self._head, batch)
+            found |= dict(zip(chosen, out, strict=True))
+        return np.stack([found[at] for at in range(len(found))])
+
+    def _encode(self, text: Text) -> Mapping[str, Any]:
+        texts = (text,) if isinstance(text, str) else text
+        cut = "only_first"
+        if len(texts) == 2:
+            second = len(self.tokenizer(texts[1], add_special_tokens=False)["input_ids"])
+            fixed = second + self.tokenizer.num_special_tokens_to_add(pair=True)
+            cut = "only_first" if fixed < self._longest else "longest_first"
+        encoded: Mapping[str, Any] = self.tokenizer(
+            *texts, truncation=cut, max_length=self._longest
+        )
+        return encoded
+
+
+def run(model: Any, head: Head, batch: Mapping[str, Tensor]) -> FloatArray:
+    """Return the head's output for a batch, on the device of the model. *Shape:* [n, ...]."""
+    with torch.inference_mode():
+        out = head(model, {key: value.to(model.device) for key, value in batch.items()})
+    array: FloatArray = out.double().cpu().numpy()
+    return array
+
+
+def class_probs(model: Any, batch: dict[str, Tensor]) -> Tensor:
+    """Return the probabilities of a classifier, by softmax. *Shape:* [n, ..., classes]."""
+    probs: Tensor = model(**batch).logits.softmax(dim=-1)
+    return probs
+
+
+def sigmoid_score(model: Any, batch: dict[str, Tensor]) -> Tensor:
+    """Return the score of a model with a single logit, in [0, 1]. *Shape:* [n]."""
+    score: Tensor = model(**batch).logits[:, 0].sigmoid()
+    return score
+
+
+def mean_embedding(model: Any, batch: dict[str, Tensor]) -> Tensor:
+    """Return the mean of the hidden states, of length 1. *Shape:* [n, H]."""
+    mask = batch["attention_mask"][..., None].float()
+    hidden = (model(**batch).last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    return torch.nn.functional.normalize(hidden, dim=-1)
+
+
+def load_classifier(name: str, longest: int = 512, head: Head = class_probs) -> TextModel:
+    """Load a sequence classifier. Errors as in ``load_pretrained``."""
+    model, about = load_pretrained(AutoModelForSequenceClassification, name)
+    return TextModel(model, about, load_tokenizer(name), head, longest)
+
+
+def load_embedder(name: str, longest: int = 256) -> TextModel:
+    """Load an encoder as a sentence encoder by mean pooling. Errors as in ``load_pretrained``."""
+    model, about = load_pretrained(AutoModel, name)
+    return TextModel(model, about, load_tokenizer(name), mean_embedding, longest)
+
+
+def load_pretrained(auto: Any, name: str) -> tuple[Any, str]:
     """Load a model in eval mode, on a GPU if there is one.
 
     Args:
         auto: Class with ``from_pretrained``.
         name: Folder, ``org/name`` or ``org/name@revision``.
-        settings: Further arguments of ``from_pretrained``.
 
     Returns:
         The model, and its name with the commit of the hub or the digest of the weights.
@@ -40,7 +126,7 @@ def load_pretrained(auto: Any, name: str, **settings: Any) -> tuple[Any, str]:
         ConfigError: The weights cannot be read, are no safetensors, or lack a tensor.
     """
     folder, revision = find_source(name)
-    try:
+    with _refusing(name):
         model, loading = auto.from_pretrained(
             folder,
             revision=revision,
@@ -48,34 +134,54 @@ def load_pretrained(auto: Any, name: str, **settings: Any) -> tuple[Any, str]:
             use_safetensors=True,
             output_loading_info=True,
             dtype=torch.float32,
-            **settings,
         )
-    except (OSError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"peer model {name!r} cannot be loaded: {said}") from error
     # The library fills missing tensors with random numbers; mean pooling reads no pooler.
     spare = "pooler" if auto is AutoModel else "\0"
-    missing = sorted(key for key in loading["missing_keys"] if spare not in key)
-    if missing:
-        raise ConfigError(
-            f"peer model {name!r} lacks {len(missing)} tensors, first {missing[0]}: it is another "
-            f"kind of model than {type(model).__name__}"
-        )
-    model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
-    return (
-        model,
-        f"{name} {getattr(model.config, '_commit_hash', None) or revision_of(Path(folder))}",
-    )
+    _check(name, model, (key for key in loading["missing_keys"] if spare not in key))
+    commit = getattr(model.config, "_commit_hash", None)
+    return _ready(model), f"{name} {commit or revision_of(Path(folder))}"
+
+
+def load_renamed(name: str, model: Any, rename: Callable[[str], str | None]) -> tuple[Any, str]:
+    """Fill a model with weights whose tensors have other names than its own.
+
+    Args:
+        name: As in ``load_pretrained``, also the result and the errors.
+        model: Model with any weights.
+        rename: Returns the name of a tensor in the model; ``None`` leaves it out.
+    """
+    folder, revision = find_source(name)
+    with _refusing(name):
+        file = Path(str(cached_file(folder, "model.safetensors", revision=revision)))
+        state = {rename(key): value for key, value in load_file(file).items()}
+        state.pop(None, None)
+        loaded = model.load_state_dict(state, strict=False)
+    # The embedding of T5 has two names, of which a file holds one.
+    missing = [key for key in loaded.missing_keys if "embed_tokens" not in key]
+    _check(name, model, [*missing, *loaded.unexpected_keys])
+    return _ready(model), f"{name} {revision_of(file.parent)}"
+
+
+def read_json(name: str, file: str) -> Any:
+    """Read a JSON file of a model, or raise a ``ConfigError``."""
+    folder, revision = find_source(name)
+    with _refusing(name):
+        path = Path(str(cached_file(folder, file, revision=revision)))
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def load_config(name: str) -> Any:
+    """Load a model's configuration, or raise a ``ConfigError``."""
+    folder, revision = find_source(name)
+    with _refusing(name):
+        return AutoConfig.from_pretrained(folder, revision=revision, trust_remote_code=False)
 
 
 def load_tokenizer(name: str) -> Any:
-    """Load a fast tokenizer, or raise a ``ConfigError``."""
+    """Load a tokenizer, or raise a ``ConfigError``."""
     folder, revision = find_source(name)
-    try:
+    with _refusing(name):
         return AutoTokenizer.from_pretrained(folder, revision=revision, trust_remote_code=False)
-    except (ImportError, OSError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"peer model {name!r} has no readable tokenizer: {said}") from error
 
 
 def find_source(name: str) -> tuple[str, str | None]:
@@ -104,79 +210,22 @@ def revision_of(folder: Path) -> str:
     return whole.hexdigest()[:12]
 
 
-def class_probs(model: Any, batch: dict[str, Tensor]) -> Tensor:
-    """Return the probabilities of a classifier, by softmax. *Shape:* [n, classes]."""
-    probs: Tensor = model(**batch).logits.softmax(dim=-1)
-    return probs
+def _ready(model: Any) -> Any:
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def sigmoid_score(model: Any, batch: dict[str, Tensor]) -> Tensor:
-    """Return the score of a model with a single logit, in [0, 1]. *Shape:* [n]."""
-    score: Tensor = model(**batch).logits[:, 0].sigmoid()
-    return score
-
-
-def mean_embedding(model: Any, batch: dict[str, Tensor]) -> Tensor:
-    """Return the mean of the hidden states, of length 1. *Shape:* [n, H]."""
-    mask = batch["attention_mask"][..., None].float()
-    hidden = (model(**batch).last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    return torch.nn.functional.normalize(hidden, dim=-1)
-
-
-class TextModel:
-    """A model that gives a vector for each text or pair of texts.
-
-    Attributes:
-        about: Name of the model, with revision or digest.
-        config: Its configuration.
-        tokenizer: Its tokenizer.
-    """
-
-    def __init__(self, model: Any, about: str, tokenizer: Any, head: Head, longest: int) -> None:
-        """Take a loaded model; ``longest`` is the maximum number of tokens that it reads."""
-        self.about, self.tokenizer, self.config = about, tokenizer, model.config
-        self._model, self._head, self._longest = model, head, longest
-
-    def read(self, texts: Sequence[Text]) -> FloatArray:
-        """Return the head's output for each text. *Shape:* [n, ...].
-
-        Of a text that is too long the end is cut; of a pair the end of the first text, unless the
-        second alone is too long.
-        """
-        encoded = [self._encode(text) for text in texts]
-        order = sorted(range(len(encoded)), key=lambda at: len(encoded[at]["input_ids"]))
-        found: dict[int, FloatArray] = {}
-        while order:
-            longest = len(encoded[order[-1]]["input_ids"])
-            size = max(1, _POSITIONS // longest)
-            order, chosen = order[:-size], order[-size:]
-            batch = self.tokenizer.pad([encoded[at] for at in chosen], return_tensors="pt")
-            batch = {key: value.to(self._model.device) for key, value in batch.items()}
-            with torch.inference_mode():
-                out = self._head(self._model, batch)
-            found |= dict(zip(chosen, out.double().cpu().numpy(), strict=True))
-        return np.stack([found[at] for at in range(len(found))])
-
-    def _encode(self, text: Text) -> Mapping[str, Any]:
-        texts = (text,) if isinstance(text, str) else text
-        cut = "only_first"
-        if len(texts) == 2:
-            second = len(self.tokenizer(texts[1], add_special_tokens=False)["input_ids"])
-            fixed = second + self.tokenizer.num_special_tokens_to_add(pair=True)
-            cut = "only_first" if fixed < self._longest else "longest_first"
-        encoded: Mapping[str, Any] = self.tokenizer(
-            *texts, truncation=cut, max_length=self._longest
+def _check(name: str, model: Any, wrong: Iterator[str] | Sequence[str]) -> None:
+    if wrong := sorted(wrong):
+        raise ConfigError(
+            f"peer model {name!r} is no {type(model).__name__}: {len(wrong)} tensors are missing "
+            f"or left over, first {wrong[0]}"
         )
-        return encoded
 
 
-def load_classifier(name: str, longest: int = 512, head: Head = class_probs) -> TextModel:
-    """Load a sequence classifier. Errors as in ``load_pretrained``."""
-    model, about = load_pretrained(AutoModelForSequenceClassification, name)
-    return TextModel(model, about, load_tokenizer(name), head, longest)
-
-
-def load_embedder(name: str, longest: int = 256) -> TextModel:
-    """Load an encoder as a sentence encoder by mean pooling. Errors as in ``load_pretrained``."""
-    model, about = load_pretrained(AutoModel, name)
-    return TextModel(model, about, load_tokenizer(name), mean_embedding, longest)
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"peer model {name!r} cannot be loaded: {said}") from error

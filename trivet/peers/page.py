@@ -15,7 +15,7 @@ from trivet.peers.columns import Part, family
 from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample
 from trivet.report.pages import Section, render, render_markdown
-from trivet.report.plots import interval_svg, roc_svg, scatter_svg
+from trivet.report.plots import roc_svg, scatter_svg
 
 _SHOWN = 30  # rows on which peers disagree
 _CURVES = 5  # in one plot, as it has five colours
@@ -33,6 +33,14 @@ _THRESHOLD = {
     "balanced_accuracy": "balanced accuracy",
     "true_positive_rate": "true positives",
     "true_negative_rate": "true negatives",
+}
+_COMPARED = {
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "f1": "own F1",
+    "balanced_accuracy": "own balanced accuracy",
+    "f1_fitted": "fitted F1",
+    "balanced_accuracy_fitted": "fitted balanced accuracy",
 }
 _COST = {
     "seconds_p50": "seconds, p50",
@@ -69,7 +77,7 @@ class Compared:
 def write_comparison(found: Compared, folder: Path) -> str:
     """Write ``comparison.md``, ``.json`` and ``.html``; return the Markdown."""
     title = f"{len(found.peers)} judges on {found.rows} rows"
-    sections = list(_sections(found))
+    sections = [section for section in _sections(found) if section.rows]
     text = render_markdown(title, sections)
     page = render("peers.html", title=title, sections=sections, rows=_disagreements(found.part))
     about = {name: vars(one.header) for name, one in found.peers.items()}
@@ -99,7 +107,9 @@ def _sections(found: Compared) -> Iterator[Section]:
                 yield _table(f"{title}: at the own threshold", figures, names, _THRESHOLD)
                 fitted = {f"{name}_fitted": words for name, words in _THRESHOLD.items()}
                 yield _table(f"{title}: at the fitted threshold", figures, names, fitted)
-                yield from _differences(title, figures, names[0])
+                changes = {f"{name}_difference": words for name, words in _COMPARED.items()}
+                title = f"{title}: less {names[0]}, on the same rows"
+                yield _table(title, figures, names, changes, form="+z.3f")
         yield from _agreement(source, [f for f in plain if f.source == source], names)
     costs = [f for f in plain if f.source in ("all rows", "labelled rows")]
     failures = [
@@ -167,25 +177,6 @@ def _table(
             rows.append([name, *counts, *(_cell(found.get((name, m)), form) for m in kept)])
     header = ("peer", "n", "hallucinated", *(columns[m] for m in kept))
     return Section(title, notes, header, rows, drawings)
-
-
-def _differences(title: str, figures: Sequence[Figure], first: str) -> Iterator[Section]:
-    found = [f for f in figures if f.measure.endswith("_difference")]
-    rows = [
-        [f.judge or "", f.measure.removesuffix("_difference"), str(f.n), _cell(f, "+z.3f")]
-        for f in found
-    ]
-    points = [
-        (f.judge or "", f.value, f.low, f.high)
-        for f in found
-        if f.measure == "auroc_difference" and f.value is not None
-    ]
-    drawings = (
-        [interval_svg(points, f"AUROC less that of {first}", "difference", 0.0)] if points else []
-    )
-    if rows:
-        header = ("peer", "measure", "n", f"difference to {first}")
-        yield Section(f"{title}: against {first}, on the same rows", (), header, rows, drawings)
 
 
 def _agreement(source: str, figures: Sequence[Figure], names: Sequence[str]) -> Iterator[Section]:
@@ -264,13 +255,8 @@ def _disagreements(part: Part) -> list[_Row]:
         ]
         label = "hallucinated" if part.positive[place] else "supported"
         one = row.example
-        rows.append(
-            _Row(
-                *(str(one.id), row.source, label, one.question, one.contexts),
-                _pieces(row),
-                scores,
-            )
-        )
+        texts = one.question, one.contexts, _pieces(row)
+        rows.append(_Row(str(one.id), row.source, label, *texts, scores))
     return rows
 
 

@@ -144,6 +144,14 @@ PEERS: dict[str, tuple[str, str]] = {
     "longtracer-labels": ("longtracer", "compare"),
     "longtracer-documented": ("longtracer", "compare"),
     "provenance": ("provenance", "compare"),
+    "lettucedetect": ("lettucedetect", "compare"),
+    "minicheck": ("minicheck", "compare"),
+    "alignscore": ("alignscore", "compare"),
+    "factcg": ("factcg", "compare"),
+    **dict.fromkeys(["ragas", "deepeval", "trulens", "selfcheck"], ("llm_claims", "compare")),
+    **dict.fromkeys(["likert", "chainpoll", "lynx"], ("llm_ratings", "compare")),
+    **dict.fromkeys(["prometheus", "guardian", "glider"], ("llm_ratings", "compare")),
+    **dict.fromkeys(["tlm", "tlm-high"], ("tlm", "compare")),
 }
 
 

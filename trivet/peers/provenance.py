@@ -11,6 +11,7 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
+from trivet.peers import hhem
 from trivet.peers.claims import context_sentences, read_options
 from trivet.peers.entailment import load_entailment
 from trivet.peers.local_model import FloatArray, load_classifier, load_embedder, sigmoid_score
@@ -23,7 +24,6 @@ Relevance = Callable[[str, Sequence[str]], FloatArray]
 Support = Callable[[Sequence[tuple[str, str]]], FloatArray]
 
 RERANKER = "mixedbread-ai/mxbai-rerank-base-v1"
-VERIFIER = "vectara/hallucination_evaluation_model"
 TOP_K = 5
 TOP_P = 0.9
 
@@ -114,7 +114,7 @@ def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
         {
             "reranker": RERANKER,
             "encoder": "",
-            "verifier": VERIFIER,
+            "verifier": hhem.NAME,
             "nli": "",
             "select": "top_k",
             "aggregate": "max",
@@ -134,10 +134,8 @@ def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
         nli = load_entailment(options["nli"], setup)
         support, verified_by = lambda pairs: nli.relate(pairs).entailment, nli.about
     else:
-        from trivet.peers.hhem import load_hhem
-
-        hhem = load_hhem(options["verifier"])
-        support, verified_by = hhem.read, hhem.about
+        verifier = hhem.Hhem(options["verifier"])
+        support, verified_by = verifier.read, verifier.about
     return Provenance(
         relevance,
         support,

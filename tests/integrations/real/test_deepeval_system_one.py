@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import CountingJudge, Rows
-from trivet.integrations.deepeval_system_one import READINGS
+from trivet.integrations.deepeval_system_one import ANSWERS
 from trivet.records import Evaluation, ExampleError
 
 library = pytest.importorskip("deepeval")
@@ -95,7 +95,7 @@ def test_the_questions_are_those_of_the_installed_version(judge: CountingJudge) 
         metric_of(name, judge)._get_prompt("_experimental_system_one_verdict").strip()
         for name in ("Faithfulness", "ContextualRecall")
     }
-    assert found == set(READINGS)
+    assert found == set(ANSWERS)
 
 
 def test_claims_that_an_llm_extracted_are_decided_one_by_one(judge: CountingJudge) -> None:
@@ -130,6 +130,6 @@ def test_a_question_without_its_texts_is_refused(
     judge: CountingJudge, state: dict[str, Any], message: str
 ) -> None:
     metric = metric_of("Faithfulness", judge)
-    question = library.models.system_one.schema.NoulQuestion(instructions=next(iter(READINGS)))
+    question = library.models.system_one.schema.NoulQuestion(instructions=next(iter(ANSWERS)))
     with pytest.raises(ExampleError, match=message):
         metric.system_one_model.decide(state, {"only": question})

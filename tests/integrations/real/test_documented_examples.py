@@ -24,6 +24,7 @@ TOOLS = {  # title of the section and module that it needs
     "mlflow": ("MLflow", "mlflow.genai"),
     "phoenix": ("Phoenix", "phoenix.evals"),
     "inspect_ai": ("Inspect", "inspect_ai"),
+    "any_guardrail": ("any-guardrail", "any_guardrail"),
     "trulens": ("TruLens", "trulens.core"),
     "evaluate": ("Hugging Face evaluate", "evaluate"),
     "lettucedetect": ("LettuceDetect", "trivet"),

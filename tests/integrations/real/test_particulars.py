@@ -26,6 +26,24 @@ def test_ragas_gets_an_error_for_a_sample_without_contexts(judge: Any, rows: Row
         faithfulness.single_turn_score(sample)
 
 
+def test_ragas_collection_metrics_give_value_and_reason(
+    judge: Any, rows: Rows, verdicts: list[Evaluation]
+) -> None:
+    pytest.importorskip("ragas")
+    faithfulness, relevance = ragas.collection_metrics(judge, ["faithfulness", "context_relevance"])
+    names = {"question": "user_input", "contexts": "retrieved_contexts", "response": "response"}
+    inputs = [{names[name]: value for name, value in row.items()} for row in rows]
+    found = faithfulness.batch_score(inputs)
+    expected = [verdict.faithfulness for verdict in verdicts]
+    assert [each.value for each in found] == pytest.approx(expected, abs=0.02)
+    assert found[1].reason.startswith("unsupported: ")
+    value = relevance.score(**inputs[0]).value
+    assert value == pytest.approx(verdicts[0].relevance, abs=0.02)
+    assert sum(judge.calls) == 3  # each row once for both metrics
+    with pytest.raises(ValueError, match="there are no contexts"):
+        faithfulness.score(**{**inputs[0], "retrieved_contexts": []})
+
+
 def test_deepeval_asserts_thresholds(judge: Any, rows: Rows) -> None:
     library = pytest.importorskip("deepeval")
     names = {"question": "input", "contexts": "retrieval_context", "response": "actual_output"}

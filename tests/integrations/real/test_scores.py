@@ -226,7 +226,8 @@ def run_evaluate(judge: Any, rows: Rows) -> Scores:
     return {score: computed[f"{score}_scores"] for score in SCORES}
 
 
-NO_SCORES = {"deepeval_system_one", "lettucedetect", "ray", "spark"}  # have tests of their own
+# They have tests of their own.
+NO_SCORES = {"any_guardrail", "deepeval_system_one", "lettucedetect", "ray", "spark"}
 
 
 @pytest.mark.parametrize("tool", sorted(TOOLS.keys() - NO_SCORES))

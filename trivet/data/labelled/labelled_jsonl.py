@@ -43,23 +43,27 @@ def read_jsonl(path: Path) -> tuple[list[LabelledExample], SourceReport]:
     Raises:
         DataError: The file does not exist, or its compression is damaged.
     """
-    _, examples, report = read_rows(path)
-    return examples, report
+    pairs, report = read_pairs(path)
+    return [example for _, example in pairs], report
 
 
-def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[LabelledExample], SourceReport]:
-    """Read a labelled JSONL file as ``read_jsonl`` does, and keep the objects of the rows."""
+def read_pairs(path: Path) -> tuple[list[tuple[dict[str, Any], LabelledExample]], SourceReport]:
+    """Read the rows of a labelled JSONL file, each as it is written and as an example.
+
+    Raises:
+        DataError: As by ``read_jsonl``.
+    """
     report = SourceReport(source=f"jsonl:{path}")
-    objects: list[dict[str, Any]] = []
+    lines = ((f"line {number}", row) for number, row in read_json_lines(path))
+    written: list[dict[str, Any]] = []
 
     def read(row: dict[str, Any], place: str) -> LabelledExample:
-        example = _labelled(row, place, path.name.split(".", 1)[0], report)
-        objects.append(row)
+        example = parse_row(row, path.name.split(".", 1)[0], place, report)
+        written.append(row)
         return example
 
-    lines = ((f"line {number}", row) for number, row in read_json_lines(path))
     examples = report.collect(lines, read)
-    return objects, examples, report
+    return list(zip(written, examples, strict=True)), report
 
 
 def to_row(labelled: LabelledExample) -> dict[str, Any]:
@@ -102,9 +106,17 @@ def _lists(spans: Iterable[ContextSpan]) -> list[list[int]]:
     return [[span.context, span.start, span.end] for span in spans]
 
 
-def _labelled(
-    row: Mapping[str, Any], place: str, default_source: str, report: SourceReport
+def parse_row(
+    row: Mapping[str, Any], default_source: str, place: str, report: SourceReport
 ) -> LabelledExample:
+    """Return the example of a row; ``RowError`` if it cannot be trusted.
+
+    Args:
+        row: Object of a line.
+        default_source: Source of a row that names none.
+        place: Place of the row, for the report and for the name of a row without ``id``.
+        report: Report of oddities.
+    """
     contexts = row.get("contexts")
     if not isinstance(contexts, list) or not all(isinstance(text, str) for text in contexts):
         raise RowError("contexts is not a list of strings")

@@ -56,6 +56,23 @@ class SourceReport:
     noted: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
 
+    @classmethod
+    def total(cls, reports: Iterable[SourceReport]) -> SourceReport:
+        """Return the counts of several sources together."""
+        whole = cls("")
+        for one in reports:
+            whole.source = f"{whole.source}, {one.source}" if whole.source else one.source
+            whole.rows += one.rows
+            whole.kept += one.kept
+            whole.outside_split += one.outside_split
+            for counts, more in ((whole.dropped, one.dropped), (whole.noted, one.noted)):
+                for reason, count in more.items():
+                    counts[reason] = counts.get(reason, 0) + count
+            for reason, places in one.places.items():
+                for place in places:
+                    whole._remember(reason, place)
+        return whole
+
     def collect(
         self, rows: Iterable[tuple[str, T | RowError]], read: Callable[[T, str], LabelledExample]
     ) -> list[LabelledExample]:

@@ -1,0 +1,157 @@
+"""MiniCheck, FactCG and AlignScore: the inputs and heads of their published code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+from tests.conftest import filled
+from tests.peers.conftest import roberta_config, roberta_tokenizer
+from trivet.peers import alignscore, factcg, minicheck
+from trivet.peers.alignscore import chunks_of
+from trivet.peers.minicheck import MiniCheck
+from trivet.peers.peer import PeerSetup, load_peer
+from trivet.records import ConfigError, RagExample
+
+DOC, CLAIM = "The mill is old. It was built of stone.", "The mill is wide."
+EXAMPLE = RagExample("", (DOC,), f"{CLAIM} It is old.")
+kinds = pytest.mark.parametrize("kind", ["roberta", "deberta", "flan-t5"])
+
+
+def minicheck_of(folders: dict[str, Path], kind: str) -> MiniCheck:
+    peer = minicheck.make_peer("minicheck", str(folders[kind]), PeerSetup())
+    assert isinstance(peer, MiniCheck)
+    return peer
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("roberta", f"{DOC}</s>{CLAIM}"),
+        ("deberta", f"{DOC}[SEP]{CLAIM}"),
+        ("flan-t5", f"predict: {DOC}</s>{CLAIM}"),
+    ],
+)
+def test_minicheck_reads_chunk_and_claim_as_one_sequence(
+    minicheck_checkpoints: dict[str, Path], kind: str, text: str
+) -> None:
+    folder = minicheck_checkpoints[kind]
+    encoded = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    with torch.no_grad():
+        if kind == "flan-t5":
+            t5 = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+            start = torch.zeros((1, 1), dtype=torch.long)
+            logits = t5(**encoded, decoder_input_ids=start).logits.squeeze(1)[:, [3, 209]]
+        else:
+            auto = transformers.AutoModelForSequenceClassification
+            logits = auto.from_pretrained(folder).eval()(**encoded).logits
+    peer = minicheck_of(minicheck_checkpoints, kind)
+    expected = logits.softmax(-1)[0, 1].item()
+    assert peer.support([(DOC, CLAIM)])[0] == pytest.approx(expected, abs=1e-6)
+
+
+@kinds
+def test_minicheck_takes_the_best_chunk_of_the_weakest_sentence(
+    minicheck_checkpoints: dict[str, Path], kind: str
+) -> None:
+    peer = minicheck_of(minicheck_checkpoints, kind)
+    long = " ".join(["The old mill is red."] * 130)
+    example = RagExample("", (long, DOC), EXAMPLE.response)
+    chunks = peer.chunks(example.contexts)
+    assert len(chunks) > 1
+    best = [peer.support([(c, claim) for c in chunks]).max() for claim in (CLAIM, "It is old.")]
+    score = peer.score(example)
+    assert score.faithfulness == pytest.approx(min(best), abs=1e-6)
+    assert score.hallucinated is bool(min(best) < 0.5)
+
+
+def test_minicheck_keeps_line_breaks_and_drops_empty_lines(
+    minicheck_checkpoints: dict[str, Path],
+) -> None:
+    peer = minicheck_of(minicheck_checkpoints, "flan-t5")
+    assert peer.chunks(["It is old. It is red.", "It is new."]) == [
+        "It is old. It is red.\nIt is new."
+    ]
+    assert peer.chunks(["", " "]) == []
+
+
+def test_factcg_asks_its_question(minicheck_checkpoints: dict[str, Path]) -> None:
+    folder = str(minicheck_checkpoints["deberta"])
+    peer: Any = factcg.make_peer("factcg", folder, PeerSetup())
+    text = (
+        f"{DOC}\n\nChoose your answer: based on the paragraph above can we conclude that "
+        f'"{CLAIM}"?\n\nOPTIONS:\n- Yes\n- No\nI think the answer is '
+    )
+    encoded = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    auto = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = auto(**encoded).logits.softmax(-1)[0, 1].item()
+    assert peer.support([(DOC, CLAIM)])[0] == pytest.approx(expected, abs=1e-6)
+    score = peer.score(EXAMPLE)
+    chunk = DOC.replace(". It", ".\nIt")
+    both = peer.support([(chunk, CLAIM), (chunk, "It is old.")])
+    assert score.faithfulness == pytest.approx(min(both), abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    """Save a tiny AlignScore under the names of its checkpoint; return its encoder and head too."""
+    folder = tmp_path_factory.mktemp("alignscore")
+    encoder = filled(transformers.RobertaModel(roberta_config()))
+    head = filled(torch.nn.Linear(16, 3))
+    state = {f"base_model.{name}": value for name, value in encoder.state_dict().items()}
+    state |= {f"tri_layer.{name}": value for name, value in head.state_dict().items()}
+    state |= {"bin_layer.bias": torch.zeros(2), "mlm_head.bias": torch.zeros(9)}
+    safetensors.torch.save_file(state, folder / "model.safetensors")
+    roberta_config().save_pretrained(folder)
+    roberta_tokenizer().save_pretrained(folder)
+    return folder, encoder, head
+
+
+def test_alignscore_is_the_mean_of_the_first_class_over_sentences(
+    published: tuple[Path, Any, Any],
+) -> None:
+    folder, encoder, head = published
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    expected = []
+    for claim in (CLAIM, "It is old."):
+        with torch.no_grad():
+            pooled = encoder(**tokenizer(DOC, claim, return_tensors="pt")).pooler_output
+            expected.append(head(pooled).softmax(-1)[0, 0].item())
+    score = alignscore.make_peer("alignscore", str(folder), PeerSetup()).score(EXAMPLE)
+    assert score.faithfulness == pytest.approx(sum(expected) / 2, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "words", "sizes"), [(4, 10, [4]), (4, 100, [2, 2]), (5, 100, [2, 2, 1])]
+)
+def test_alignscore_groups_equally_many_sentences(
+    sentences: int, words: int, sizes: list[int]
+) -> None:
+    sentence = " ".join(["Word", *["word"] * (words - 2), "word."])
+    chunks = chunks_of(" ".join([sentence] * sentences))
+    assert [chunk.count(".") for chunk in chunks] == sizes
+
+
+def test_alignscore_without_a_folder_says_what_it_needs() -> None:
+    with pytest.raises(ConfigError, match="alignscore:FOLDER"):
+        load_peer("alignscore", PeerSetup())
+
+
+def test_weights_of_another_model_are_refused(published: tuple[Path, Any, Any]) -> None:
+    with pytest.raises(ConfigError, match="is no RobertaForSequenceClassification"):
+        factcg.make_peer("factcg", str(published[0]), PeerSetup())
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(("claim", "supported"), [("The group went home.", False)])
+def test_the_published_minicheck(claim: str, supported: bool) -> None:
+    peer = minicheck.make_peer("minicheck", "", PeerSetup())
+    document = "A group of students gather in the school library to study for their exams."
+    score = peer.score(RagExample("", (document,), claim))
+    assert score.hallucinated is not supported

@@ -1,0 +1,1 @@
+"""A local page in which a person accepts or corrects labels: ``trivet review``."""

@@ -1,0 +1,112 @@
+"""Judges of whole responses: prompts for any model, and models that were trained as judges."""
+
+from __future__ import annotations
+
+import re
+
+from trivet.peers.llm_peer import (
+    Conversation,
+    find,
+    llm_peer,
+    probability,
+    texts_of,
+    unparsable,
+)
+from trivet.peers.peer import Peer, PeerScore, PeerSetup
+from trivet.records import replace_surrogates
+
+POLLS = 5
+"""Answers that ChainPoll takes the mean of."""
+
+_TOP = 20  # alternatives of a token, the most that endpoints give
+_WORDS = "one", "two", "three", "four", "five"
+# prometheus_eval.parser: a mark, the digits, and nothing more than "/5" after them.
+_RESULT = re.compile(
+    r"(?:\[RESULT\]:?|\[SCORE\]|score:?|result:?|score\s+of)[\s(\[]*(\d+)"
+    r"(?:[)\]\s]|/\s*5|\s*out\s*of\s*5)?\s*$",
+    re.IGNORECASE,
+)
+
+
+def likert(talk: Conversation) -> PeerScore:
+    """Return the rating from 1 to 5 of the benchmark "Real-Time Evaluation Models for RAG"."""
+    said = find(rf"(?:^|\n)\s*score:?\s*\(?({'|'.join(_WORDS)}|[1-5])\b", talk.ask("likert").text)[
+        1
+    ].lower()
+    return _rating(_WORDS.index(said) + 1 if said in _WORDS else int(said))
+
+
+def chainpoll(talk: Conversation) -> PeerScore:
+    """Return the share of five sampled verdicts that find no hallucination, flagged below .5."""
+    polls = [talk.ask("chainpoll", temperature=1.0, sample=each).text for each in range(POLLS)]
+    found = [find(r"verdict:?\W*(yes|no)\b", text)[1].lower() == "yes" for text in polls]
+    return PeerScore.at(0.5, 1 - sum(found) / POLLS)
+
+
+def lynx(talk: Conversation) -> PeerScore:
+    """Return Lynx's probability of PASS, flagged by its verdict."""
+    answer = talk.ask("lynx", top_logprobs=_TOP)
+    verdict = find(r'"score":\s*"?(pass|fail)\b', answer.text)
+    return PeerScore(
+        probability(answer, verdict.start(1), "PASS", "FAIL"),
+        hallucinated=verdict[1].lower() == "fail",
+    )
+
+
+def prometheus(talk: Conversation) -> PeerScore:
+    """Return the grade of Prometheus 2, from 1 to 5, by a rubric of faithfulness."""
+    text = talk.ask("prometheus").text
+    found = _RESULT.search(text)
+    if found is None or not 1 <= int(found[1]) <= len(_WORDS):
+        raise unparsable(text)
+    return _rating(int(found[1]))
+
+
+def guardian(talk: Conversation) -> PeerScore:
+    """Return the probability that Granite Guardian finds nothing ungrounded ("yes" is ungrounded).
+
+    The contexts are the ``documents`` of the chat template, as vLLM takes them.
+    """
+    texts = texts_of(talk.example)
+    contexts = [replace_surrogates(text)[0] for text in texts["contexts"]]
+    documents = [{"doc_id": str(number), "text": text} for number, text in enumerate(contexts)]
+    answer = talk.ask(
+        "guardian",
+        max_tokens=48,
+        top_logprobs=_TOP,
+        history=[
+            {"role": "user", "content": texts["question"]},
+            {"role": "assistant", "content": texts["response"]},
+        ],
+        extra={"documents": documents},
+    )
+    verdict = find(r"<score>\s*(yes|no)\s*</score>", answer.text)
+    return PeerScore(
+        probability(answer, verdict.start(1), "no", "yes"),
+        hallucinated=verdict[1].lower() == "yes",
+    )
+
+
+def glider(talk: Conversation) -> PeerScore:
+    """Return GLIDER's grade, from 1 to 5, by a rubric of faithfulness."""
+    text = talk.ask("glider", max_tokens=2048).text
+    return _rating(int(find(r"<score>\s*([1-5])\s*</score>", text)[1]))
+
+
+def _rating(grade: int) -> PeerScore:
+    return PeerScore((grade - 1) / (len(_WORDS) - 1))
+
+
+JUDGES = {
+    "likert": likert,
+    "chainpoll": chainpoll,
+    "lynx": lynx,
+    "prometheus": prometheus,
+    "guardian": guardian,
+    "glider": glider,
+}
+
+
+def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
+    """Return the judge of a kind; the argument names another model than that of the run."""
+    return llm_peer(kind, JUDGES[kind], argument, setup)
