@@ -119,6 +119,31 @@ def test_every_failure_has_one_line_without_the_key(reply: Reply, code: str, fat
     assert caught.value.__cause__ is None
 
 
+def test_a_wait_of_an_hour_is_an_error_at_once() -> None:
+    later = Reply(status=429, raw=b"{}", headers={"retry-after": "3600"})
+    with (
+        ScriptedEndpoint(lambda body: later) as endpoint,
+        client_of(endpoint) as client,
+        pytest.raises(LlmError, match="allows no more calls now"),
+    ):
+        client.ask_blocking(request())
+    assert len(endpoint.bodies) == 1
+
+
+def test_an_endpoint_that_is_too_slow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trivet.llm.client._FIRST_RETRIES", 0)
+    gate = threading.Event()
+    slow = Reply("late", wait=gate)
+    with ScriptedEndpoint(lambda body: slow) as endpoint:
+        with (
+            client_of(endpoint, timeout=0.1) as client,
+            pytest.raises(LlmError, match=r"did not answer in 0\.1 s") as caught,
+        ):
+            client.ask_blocking(request())
+        gate.set()
+    assert (caught.value.code, caught.value.fatal) == ("timeout", False)
+
+
 def test_an_endpoint_that_is_not_there_is_named() -> None:
     with ScriptedEndpoint(last_text) as endpoint:
         url = endpoint.url
