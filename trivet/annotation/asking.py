@@ -13,6 +13,7 @@ from trivet.llm.client import ChatClient
 from trivet.llm.errors import LlmError
 from trivet.records import ExampleError
 
+_Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
 
 SENT_BACK = 3
@@ -101,14 +102,16 @@ async def ask_checked(
     )
 
 
-async def result_or_error(work: Awaitable[_Result]) -> _Result | ExampleError:
-    """Return the result of work on one row, or the error that concerns that row alone.
+async def result_or_error(
+    work: Callable[[_Row], Awaitable[_Result]], row: _Row
+) -> _Result | ExampleError:
+    """Return the result of work on a row, or the error that concerns that row alone.
 
     Raises:
         LlmError: Further calls would fail too, or the budget is used up.
     """
     try:
-        return await work
+        return await work(row)
     except ExampleError as error:
         return error
     except LlmError as error:

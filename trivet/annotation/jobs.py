@@ -82,7 +82,7 @@ async def run_job(
     tally = JobTally(job.made)
 
     def work(item: tuple[Row, Item]) -> Awaitable[Sequence[Row] | ExampleError]:
-        return result_or_error(job.write(item[1]))
+        return result_or_error(job.write, item[1])
 
     try:
         async with contextlib.aclosing(work_in_order(items, work, ahead)) as results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from trivet.annotation.agreement import Agreement, agreement, pair_decisions, weight
@@ -77,7 +78,7 @@ async def annotate_rows(
         # One after the other: a row without one answer needs no other.
         return keyed, [await annotator.annotate(keyed) for annotator in annotators]
 
-    results = work_in_order(rows, lambda row: result_or_error(label(row)), ahead)
+    results = work_in_order(rows, partial(result_or_error, label), ahead)
     try:
         async for row, result in results:
             if isinstance(result, ExampleError):
