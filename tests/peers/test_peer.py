@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +105,14 @@ def test_overlap_is_higher_for_words_of_the_context() -> None:
 def test_a_row_that_cannot_be_judged_is_an_example_error() -> None:
     with pytest.raises(ExampleError):
         load_peer("trivet", PeerSetup()).score(RagExample("q", (), "answer"))
+
+
+def test_a_local_model_runs_on_the_threads_of_the_setup(nli_checkpoint: Path) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        load_peer(f"nli:{nli_checkpoint}", PeerSetup(threads=before + 1))
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trivet.data.sentences import split_sentences
-from trivet.peers.local_model import FloatArray
 from trivet.peers.peer import PeerScore, SentenceScore
 from trivet.records import ConfigError, ExampleError, RagExample, Span
+
+if TYPE_CHECKING:  # it imports torch, which peers that ask an LLM do without
+    from trivet.peers.local_model import FloatArray
 
 Join = Literal["weakest", "mean"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -177,6 +178,8 @@ def load_peer(name: str, setup: PeerSetup) -> Peer:
     module, extra = PEERS[kind]
     try:
         found = importlib.import_module(f"trivet.peers.{module}")
+        if setup.threads and (torch := sys.modules.get("torch")):
+            torch.set_num_threads(setup.threads)
         peer: Peer = found.make_peer(kind, argument, setup)
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
