@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 
 from tests.annotation.annotate_run import lines
 from tests.annotation.job_commands import run, write
+from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text
 from trivet.__main__ import app
 from trivet.batch.output import Output
+from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.logs.column_mapping import Columns, read_rows
 from trivet.data.logs.log import Log
 from trivet.records import DataError, RagExample
@@ -91,6 +93,19 @@ def test_the_output_is_a_log_that_is_read_with_its_recipe() -> None:
     rows = list(read_rows(Log("out.jsonl").rows(), Columns()))
     assert all(isinstance(row.example, RagExample) for row in rows)
     assert {"recipe_prompt", "recipe_contexts", "group", "generator"} <= rows[0].metadata.keys()
+
+
+def test_labelled_responses_keep_group_generator_and_recipe() -> None:
+    write("log.jsonl", *asked(2, group=0))
+    run(lambda _: ANSWER, "generate", "log.jsonl")
+    Path("out.jsonl").rename("responses.jsonl")
+    Path("out.jsonl.run.json").unlink()
+    result, _ = run(text_of, "annotate", "responses.jsonl")
+    assert result.exit_code == 0, result.output
+    examples, report = read_jsonl(Path("out.jsonl"))
+    assert [(each.group, each.generator) for each in examples] == [("0", "scripted")] * 2
+    assert not report.dropped
+    assert lines()[0]["metadata"]["recipe_temperature"] == 1.0
 
 
 def test_a_response_in_the_log_is_neither_needed_nor_read() -> None:

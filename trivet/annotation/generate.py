@@ -93,7 +93,7 @@ class Generator:
         )
         self.made[recipe.prompt] += 1
         metadata = dict(item.row.metadata)
-        group = metadata.pop("group", None) or digest(*example.contexts)
+        group = metadata.pop("group", None)
         metadata |= {
             "recipe_prompt": prompt,
             "recipe_model": recipe.model,
@@ -105,7 +105,7 @@ class Generator:
             "question": example.question,
             "contexts": _kept(example, recipe),
             "response": response,
-            "group": str(group),
+            "group": digest(*example.contexts) if group is None else str(group),
             "generator": provenance.model,
         }
         return [row | {"metadata": metadata, "generation": asdict(provenance)}]

@@ -128,7 +128,7 @@ def _write(row: LogRow, result: _Labelled, files: ResultFiles, source: str, tall
     """Write a labelled row: to review if two annotators disagree on its support."""
     keyed, ((answer, provenance), *others) = result
     annotation: dict[str, Any] = asdict(provenance)
-    group = str(row.metadata.get("group") or digest(*keyed.example.contexts))
+    group, generator = row.metadata.get("group"), row.metadata.get("generator")
     share, kind = 1.0, ""
     for other, its_provenance in others:
         pairs = pair_decisions(answer, other, keyed)
@@ -141,7 +141,8 @@ def _write(row: LogRow, result: _Labelled, files: ResultFiles, source: str, tall
         example=keyed.example,
         labels=answer.labels(keyed),
         source=source,
-        group=group,
+        group=digest(*keyed.example.contexts) if group is None else str(group),
+        generator=None if generator is None else str(generator),
         weight=share,
     )
     if kind:
