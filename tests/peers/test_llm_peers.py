@@ -19,8 +19,8 @@ from trivet.llm.client import ChatClient
 from trivet.llm.errors import LlmError
 from trivet.peers import llm_claims, llm_ratings, tlm
 from trivet.peers.llm_peer import Judge, LlmPeer, probability, render, texts_of
-from trivet.peers.peer import PeerScore
-from trivet.records import RagExample
+from trivet.peers.peer import PeerScore, PeerSetup, load_peer
+from trivet.records import ConfigError, RagExample
 
 EXAMPLE = RagExample(
     "When was the mill built?",
@@ -158,6 +158,15 @@ def test_a_refusal_fails(kind: str) -> None:
 def test_a_row_that_the_endpoint_cannot_answer_fails_alone(kind: str) -> None:
     too_long = scripted.error(400, "This model's maximum context length is 10 tokens")
     assert judged(kind, lambda body: too_long).failed == "too_long"
+
+
+@kinds
+def test_a_judge_needs_a_model_and_takes_the_one_after_the_colon(kind: str) -> None:
+    with pytest.raises(ConfigError, match="name its model with --model"):
+        load_peer(kind, PeerSetup())
+    peer = load_peer(f"{kind}:judge-8b", PeerSetup(open_llm=ChatClient))
+    assert (peer.model, peer.concurrent) == ("judge-8b", True)
+    assert peer.about.startswith(f"{kind}, prompts ")
 
 
 def test_a_wrong_key_stops_the_run() -> None:
