@@ -4,7 +4,7 @@ Files in the folder of an adaptation:
 
 - ``rows.jsonl``: the labelled rows, with their documents as groups and their parts as splits
 - ``training/``: configuration, logs and trained bundle of ``trivet train``
-- ``bundle/``: the adapted model, calibrated, in int8
+- ``bundle/``: the adapted model, calibrated, in fp32
 - ``adapt.json``: figures before and after
 """
 
@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import cast
 
 from trivet.adaptation.comparison import Change, compare_bundles, is_better
 from trivet.adaptation.document_split import (
@@ -32,13 +33,15 @@ from trivet.adaptation.document_split import (
     split_by_document,
 )
 from trivet.bundle.bundle import add_files, read_bundle
-from trivet.calibrate import calibrate
+from trivet.calibrate import Choices, calibrate
+from trivet.calibration.measures import PartError
 from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
 from trivet.data.labelled.labelled_jsonl import to_row
 from trivet.data.labelled.sources import load_source
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.measured_bundle import measure_bundle
 from trivet.export import export_onnx
+from trivet.model.architecture import HeadName
 from trivet.records import BundleError, ConfigError, DataError, LabelledExample, to_json_text
 from trivet.train import train
 
@@ -157,20 +160,42 @@ def _is_bundle(folder: Path) -> bool:
 
 
 def _write_bundle(trained: Path, start: str, spec: str, out: Path) -> None:
-    """Calibrate the trained bundle on the validation part, and export it to int8."""
+    """Calibrate the trained bundle on the validation part, and export it in fp32.
+
+    A few steps with small learning rates move weights by less than the rounding to int8, which
+    would give back the trunk of the first bundle under heads that are fitted to another.
+    """
     info, old = read_bundle(trained).info, read_bundle(start).info.thresholds
     choosing = load_source(spec, VALIDATION)[0]
     if old != info.thresholds and all(row.labels.adherent is None for row in choosing):
         # No label could choose these thresholds.
         add_files(trained, {}, info.model_copy(update={"thresholds": old}))
     with tempfile.TemporaryDirectory(dir=out) as scratch:
-        calibrated = Path(scratch) / "calibrated"
-        try:
-            calibrate(trained, [spec], VALIDATION, out=calibrated)
-        except DataError as error:
-            logger.warning("not calibrated: %s", error)
-            calibrated = trained
-        export_onnx(calibrated, out / BUNDLE)
+        export_onnx(_calibrate(trained, spec, Path(scratch)), out / BUNDLE, keep=("fp32",))
+
+
+def _calibrate(trained: Path, spec: str, scratch: Path) -> Path:
+    """Return a bundle in which the heads are calibrated whose cross-fitted error falls by it."""
+    try:
+        found = calibrate(trained, [spec], VALIDATION, out=scratch / "all")
+        fitted = [one for one in found.reports if one.found is not None]
+        helped = [one for one in fitted if _helps(one.errors[0])]
+        if helped == fitted:
+            return scratch / "all"
+        logger.warning("calibrated: %s; it harms the others", [one.name for one in helped])
+        if not helped:
+            return trained
+        choices = Choices(heads=tuple(cast(HeadName, one.name) for one in helped))
+        calibrate(trained, [spec], VALIDATION, choices, scratch / "helped")
+        return scratch / "helped"
+    except DataError as error:
+        logger.warning("not calibrated: %s", error)
+        return trained
+
+
+def _helps(error: PartError) -> bool:
+    before, after = error.before, error.after
+    return before is not None and after is not None and after < before
 
 
 def _write_result(found: Adapted, path: Path, command: str) -> None:

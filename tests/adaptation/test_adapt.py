@@ -51,7 +51,7 @@ def test_a_model_is_trained_calibrated_exported_and_tested(
         change.measure for change in found.changes
     }
     info = read_bundle(found.bundle).info
-    assert [graph.precision for graph in info.graphs] == ["int8"]
+    assert [graph.precision for graph in info.graphs] == ["fp32"]
     assert info.calibration.split == "validation"
     assert Evaluator(found.bundle).evaluate("What?", ["The mill is old."], "It is.").adherent in (
         True,

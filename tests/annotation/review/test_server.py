@@ -76,6 +76,37 @@ def test_a_row_shows_its_proposed_marks(server: ReviewServer) -> None:
     assert "they agree on 0 % of support, 100 % of relevant." in text
 
 
+def test_a_row_shows_what_the_annotators_said(server: ReviewServer, review: Review) -> None:
+    def answer(supported: bool) -> dict[str, Any]:
+        said = {
+            "response_sentence_key": "b",
+            "explanation": f"The year is <{supported}>.",
+            "supporting_sentence_keys": [],
+            "fully_supported": supported,
+        }
+        return {
+            "relevance_explanation": "",
+            "all_relevant_sentence_keys": [],
+            "overall_supported_explanation": "",
+            "overall_supported": supported,
+            "sentence_support_information": [said],
+            "all_utilized_sentence_keys": [],
+        }
+
+    annotation = {"answer": answer(False), "other": {"answer": answer(True)}}
+    object.__setattr__(review.rows[0], "raw", {**review.rows[0].raw, "annotation": annotation})
+    text = ask(server, "rows/0")[2]
+    shown = re.findall(r"annotator (\d): (\w+)</b> (.*)</p>", text)
+    assert shown == [
+        ("1", "unsupported", "The year is &lt;False&gt;."),
+        ("2", "supported", "The year is &lt;True&gt;."),
+    ]
+    unknown: list[object] = [None, 1, {"answer": 1}, {"answer": {}, "other": []}]
+    for broken in unknown:
+        object.__setattr__(review.rows[0], "raw", {**review.rows[0].raw, "annotation": broken})
+        assert "annotator 1" not in ask(server, "rows/0")[2]
+
+
 def test_a_saved_row_is_on_the_disk_when_the_answer_comes(server: ReviewServer, out: Path) -> None:
     status, _, text = ask(server, "rows/0", SAME)
     assert (status, json.loads(text)) == (200, {"left": [1, 2, 3]})
