@@ -233,8 +233,7 @@ class OptimConfig:
     clip: float = 1.0  # largest norm of the gradient
     epochs: int = 3
     max_steps: int = -1  # -1: no limit but the epochs
-    # Decay of averaged weights, which dev measures and the bundle gets; 0: the last weights.
-    ema_decay: float = 0.0
+    ema_decay: float = 0.0  # of averaged weights, which dev measures and the bundle gets; 0: none
     compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
     batch_windows: int = 16  # windows per batch; an example with more is one batch
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
