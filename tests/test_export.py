@@ -250,7 +250,7 @@ def test_random_windows_look_like_real_ones() -> None:
 
 
 def answer(value: float) -> dict[str, Any]:
-    return {info.name: np.full((2,) * len(info.dims), value, np.float32) for info in OUTPUTS}
+    return {info.name: np.full((2,) * len(info.dims), value, np.float32) for info in OUTPUTS[:-1]}
 
 
 def test_the_comparison_names_the_file_and_the_output() -> None:

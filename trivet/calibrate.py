@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from trivet.bundle.bundle import (
 )
 from trivet.bundle.schema import BundleInfo, CalibrationError, KnotsInfo, PlattInfo
 from trivet.bundle.weights import load_rag_model
+from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import (
     IDENTITY,
     HeadLogits,
@@ -74,7 +75,7 @@ class Choices:
 
     Attributes:
         method: ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``.
-        heads: Heads to fit; by default all with labels.
+        heads: Heads to fit, but evidence; by default all with labels, and the map of evidence.
         level: Unit that support is fitted on: sentences, whole responses, or both.
         weighing: Unit of equal weight in the fit.
         only: Prefixes of the sources to use; all by default.
@@ -148,6 +149,9 @@ def calibrate(
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
     with torch.autocast(device, torch.bfloat16, trained.get("precision") == "bf16"):
         logits = read_heads(model, items, tokenizer.special.pad, call_windows)
+        evidence = bundle.info.evidence
+        if not choices.heads:
+            evidence = choose_sources(model, items, tokenizer.special.pad, call_windows, evidence)
 
     old = {name: _map_in(model, name) for name in logits}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
@@ -164,7 +168,8 @@ def calibrate(
     for name, found in fitted.items():
         _put(model, name, found)
     info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
-    changed = {"calibration": info, "thresholds": chosen.thresholds, "scores": ()}
+    changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
+    changed |= {"thresholds": chosen.thresholds}
     changed |= {"graphs": (), "engines": (), "openvino": None}
     write_bundle(
         out or bundle.folder,

@@ -1,4 +1,4 @@
-"""Plain data: examples, labels, verdicts and errors. Imports the standard library alone.
+"""Plain data: examples, labels and verdicts. Imports the standard library and errors alone.
 
 Offsets count **characters** (Unicode code points) of the caller's own string, start included and
 end excluded.
@@ -11,6 +11,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
+
+from trivet.errors import BackendError as BackendError
+from trivet.errors import BundleError as BundleError
+from trivet.errors import ConfigError as ConfigError
+from trivet.errors import DataError as DataError
+from trivet.errors import DivergedError as DivergedError
+from trivet.errors import ExampleError as ExampleError
+from trivet.errors import ServerError as ServerError
+from trivet.errors import WindowError as WindowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +172,28 @@ class UnsupportedSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceSpan:
+    """A sentence of a context that supports a response sentence, with its probability to do so."""
+
+    context: int
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class SentenceVerdict:
-    """A sentence of the response, with its mean support probability and its verdict."""
+    """A sentence of the response, with its mean support probability and its verdict.
+
+    ``evidence`` is its sources, best first; ``None`` if the bundle has no evidence head.
+    """
 
     start: int
     end: int
     text: str
     support: float
     supported: bool
+    evidence: tuple[EvidenceSpan, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +232,7 @@ class CitationMark:
     """A citation mark of a response, such as ``[1]``.
 
     Attributes:
-        start: First character of the mark; one of several contexts is there for each of them.
-        end: One past the last character.
+        start, end: Characters of the mark; one of several contexts is there for each of them.
         context: Context that it names, counted from 0 (``[1]`` is 0); there may be none.
         supported: Whether its sentence is supported and has a source in this context.
     """
@@ -376,63 +398,3 @@ class FailedEvaluation:
     def of(cls, error: Exception, id: str | None = None) -> Self:  # noqa: A002
         """Return the failure for an error."""
         return cls(id=id, code=getattr(error, "code", "invalid_row"), message=str(error))
-
-
-class ExampleError(ValueError):
-    """The example cannot be evaluated; ``code`` names the reason for programs."""
-
-    def __init__(self, message: str, code: str = "invalid_row") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class DataError(ValueError):
-    """A data file or a data specification cannot be read."""
-
-
-class WindowError(ValueError):
-    """Window settings leave no room for context."""
-
-
-class ConfigError(ValueError):
-    """A configuration is refused; the message names the key."""
-
-
-class BundleError(ValueError):
-    """A bundle is refused; the message names the file."""
-
-
-class DivergedError(RuntimeError):
-    """A loss or a gradient is NaN or infinite; the message names the place."""
-
-
-class BackendError(RuntimeError):
-    """A backend failed, or answered with no probability; ``code`` names which."""
-
-    def __init__(self, message: str, code: str = "backend_failed") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class ServerError(RuntimeError):
-    """A server gave no verdict, for a reason that is not in an example.
-
-    Attributes:
-        status: HTTP status; ``None`` without an answer.
-        error_type: Reason as the server names it, such as ``overloaded`` or ``unauthorized``;
-            ``unreachable`` or ``timeout`` without an answer, and ``invalid_answer`` if the other
-            side is no Trivet server.
-        request_id: Id of the request in the server's log.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        status: int | None = None,
-        error_type: str = "invalid_answer",
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.error_type = error_type
-        self.request_id = request_id

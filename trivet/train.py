@@ -22,6 +22,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from trivet.bundle.bundle import DataInfo
+from trivet.calibration.evidence import choose_sources
 from trivet.configs.schema import (
     Faithfulness,
     Head,
@@ -44,6 +45,7 @@ from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even, checkpoint_layers, compile_layers
 from trivet.records import ConfigError, LabelledExample
+from trivet.training import trained_bundle
 from trivet.training.checkpoints import (
     WholeCheckpoints,
     checkpoint_callbacks,
@@ -167,10 +169,12 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
                 list(dev_scores(training, dev, tokenizer.special.pad))
             )
         thresholds = choose_on_dev(training, choosing, tokenizer.special.pad)
+    with trainer.precision_plugin.forward_context():
+        evidence = choose_sources(model, dev, tokenizer.special.pad, config.optim.batch_windows)
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))
-    write_trained(bundle, model, tokenizer, config, thresholds, training_info, texts)
+    write_trained(bundle, model, tokenizer, config, thresholds, training_info, texts, evidence)
     return bundle
 
 
@@ -262,6 +266,7 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         encoder.hidden_dropout,
         [name for name in HEAD_NAMES if Head(name) in config.heads],
         encoder.lora_rank,
+        trained_bundle.keeps_verdicts(config),
     )
     model.trunk.check_window(config.window.size)
     if config.optim.checkpoint_layers:

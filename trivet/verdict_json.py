@@ -19,6 +19,7 @@ from trivet.records import (
     ContextVerdict,
     DataError,
     Evaluation,
+    EvidenceSpan,
     SentenceVerdict,
     UnsupportedSpan,
 )
@@ -101,8 +102,15 @@ def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
 
 
 def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
-    supported = _truth_or_none(record, "supported")
-    return SentenceVerdict(*_place(record), _probability(record, "support"), supported is True)
+    supported = _truth_or_none(record, "supported") is True
+    named = record.get("evidence") is not None
+    evidence = _parts(record, "evidence", _source) if named else None
+    return SentenceVerdict(*_place(record), _probability(record, "support"), supported, evidence)
+
+
+def _source(record: Mapping[str, Any]) -> EvidenceSpan:
+    context, start, end = (_count(record, name) for name in ("context", "start", "end"))
+    return EvidenceSpan(context, start, end, _probability(record, "score"))
 
 
 def _citations(record: object) -> Citations | None:

@@ -15,7 +15,7 @@ from trivet.records import BundleError
 
 
 def answers(shift: float = 0.0) -> dict[str, Any]:
-    return {info.name: np.full((2,) * len(info.dims), 0.25 + shift) for info in OUTPUTS}
+    return {info.name: np.full((2,) * len(info.dims), 0.25 + shift) for info in OUTPUTS[:-1]}
 
 
 @pytest.fixture

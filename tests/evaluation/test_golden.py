@@ -18,7 +18,6 @@ from trivet.bundle.bundle import read_bundle
 from trivet.data.tokenization import tokenize_examples
 from trivet.data.windows import WindowSettings, collate, lay_out
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs
 from trivet.records import RagExample
 
 GOLDEN = Path(__file__).parent / "golden" / "evaluation.json"
@@ -57,7 +56,7 @@ def test_the_call_answers_as_the_weights_do_in_torch(
     import torch
 
     from trivet.bundle.weights import load_rag_model
-    from trivet.model.rag_model import as_tensors
+    from trivet.model.rag_model import as_tensors, to_numpy
 
     bundle = read_bundle(tiny_bundle)
     model, tokenizer = load_rag_model(bundle), load_tokenizer(bundle)
@@ -66,7 +65,7 @@ def test_the_call_answers_as_the_weights_do_in_torch(
     layouts = [lay_out(read, settings, tokenizer.special) for read in reads]
     with torch.inference_mode():
         answer = model(*as_tensors(collate(layouts, tokenizer.special.pad)))
-    expected = Outputs(*(tensor.numpy() for tensor in answer))
+    expected = to_numpy(answer)
     evaluator = Evaluator(tiny_bundle, threads=1, precision=precision)
     for number, verdict in enumerate(evaluator.evaluate_many(rag_examples)):
         for name in ("faithfulness", "relevance", "utilization", "completeness"):

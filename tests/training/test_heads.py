@@ -80,7 +80,7 @@ def test_a_bundle_gives_some_of_its_heads_and_no_others(
     ("overrides", "reason"),
     [
         (["heads=[]"], "at least one of support, relevance, utilization"),
-        (["heads=[support,support]"], "utilization, once"),
+        (["heads=[support,support]"], "evidence, once"),
         (["heads=[relevance]", "loss.relevance=0"], "loss .* above 0"),
     ],
 )

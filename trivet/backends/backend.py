@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs, heads_of, output_names, unread_inputs
-from trivet.model.architecture import HEAD_NAMES
+from trivet.model.architecture import DEFAULT_HEADS
 from trivet.records import BundleError
 
 # A core is fastest with one window of 512 at a time.
@@ -105,7 +105,7 @@ def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
     Raises:
         BundleError: An input or output is missing or unknown.
     """
-    heads = heads_of(outputs) or HEAD_NAMES
+    heads = heads_of(outputs) or DEFAULT_HEADS
     # The optimizer of a graph may drop an input that is not read; some encoders have no segments.
     optional = unread_inputs(heads) | {"segment_ids"}
     ends = (

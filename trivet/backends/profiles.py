@@ -19,6 +19,7 @@ from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.tensorrt_info import ShapeRange
 from trivet.data.windows import Windows
 from trivet.model.aggregate import Outputs
+from trivet.model.architecture import EVIDENCE_STATES
 from trivet.records import BackendError
 
 STEP = 64
@@ -66,7 +67,7 @@ def sizes_of(windows: Windows) -> Sizes:
 
 def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """Return the shape of every input and output by its name."""
-    by_letter = sizes._asdict()
+    by_letter = sizes._asdict() | {"P": EVIDENCE_STATES}
     return {info.name: tuple(by_letter[d] for d in info.dims) for info in (*INPUTS, *OUTPUTS)}
 
 

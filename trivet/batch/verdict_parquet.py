@@ -102,6 +102,8 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
     place = [("start", whole), ("end", whole), ("text", text)]
     scores = [("relevance", number), ("utilization", number)]
     context_sentences = pa.list_(pa.struct([*place, *scores]))
+    source = pa.struct([("context", whole), *place[:2], ("score", number)])
+    support = [("support", number), ("supported", truth)]
     mark = pa.struct([*place[:2], ("context", whole), ("supported", truth)])
     types = {
         "row": whole,
@@ -110,7 +112,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "adherent": truth,
         "language": text,
         "unsupported": pa.list_(pa.struct([*place, ("probability", number)])),
-        "sentences": pa.list_(pa.struct([*place, ("support", number), ("supported", truth)])),
+        "sentences": pa.list_(pa.struct([*place, *support, ("evidence", pa.list_(source))])),
         "contexts": pa.list_(pa.struct([*scores, ("sentences", context_sentences)])),
         "context_ids": pa.list_(text),
         "citations": pa.struct(

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import EvidenceFor, WindowSettings
@@ -258,6 +259,7 @@ OUTPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="relevance", dtype="float32", dims=("B",)),
     TensorInfo(name="utilization", dtype="float32", dims=("B",)),
     TensorInfo(name="completeness", dtype="float32", dims=("B",)),
+    TensorInfo(name="evidence_states", dtype="float32", dims=("N", "L", "P")),
 )
 
 
@@ -276,6 +278,7 @@ LABELS: dict[str, str] = {
     "relevance": "expected share of the context sentences that help to answer the question",
     "utilization": "expected share of the context sentences that the response drew on",
     "completeness": "share of the relevant context that the response drew on",
+    "evidence_states": "states of the window's positions, compared by dot products of sentences",
 }
 
 
@@ -285,7 +288,7 @@ class BundleInfo(_Part):
     Attributes:
         package_version: Version of the trivet that wrote the bundle.
         faithfulness: Unit of the minimum: the weakest token or the weakest sentence.
-        thresholds: ``None`` for a model without a support head.
+        thresholds, evidence: ``None`` without a support head, or an evidence head.
         outputs: Outputs of the heads.
         engines: TensorRT engines built from the graphs; the engines stay where they were built.
         openvino: Model for OpenVINO, if one was chosen.
@@ -312,12 +315,13 @@ class BundleInfo(_Part):
     engines: tuple[EngineInfo, ...] = ()
     openvino: OpenVinoInfo | None = None
     inputs: tuple[TensorInfo, ...] = INPUTS
-    outputs: tuple[TensorInfo, ...] = OUTPUTS
+    outputs: tuple[TensorInfo, ...] = OUTPUTS[:-1]
     labels: dict[str, str] = LABELS
     notes: tuple[str, ...] = ()
     trunk: TrunkKind = "shared"
     shared_layers: int | None = Field(default=None, gt=0)
     granularity: Granularity = "token"
+    evidence: EvidenceInfo | None = None
 
     @model_validator(mode="after")
     def _fits_this_package(self) -> Self:
@@ -341,11 +345,10 @@ class BundleInfo(_Part):
                 f"shared_layers ({self.shared_layers}) belongs to a partial trunk, and to no other "
                 f"(trunk: {self.trunk})"
             )
-        if (self.thresholds is None) == ("support" in self.heads):
-            raise ValueError(
-                f"thresholds ({self.thresholds}) belong to a support head (heads: "
-                f"{', '.join(self.heads)})"
-            )
+        for name, head in (("thresholds", "support"), ("evidence", "evidence")):
+            if ((part := getattr(self, name)) is None) == (head in self.heads):
+                heads = ", ".join(self.heads)
+                raise ValueError(f"{name} ({part}) must be with a {head} head (heads: {heads})")
         outputs = outputs_of(self.heads)
         if (self.inputs, self.outputs) != (INPUTS, outputs):
             given = (each.name for each in (*self.inputs, *self.outputs))

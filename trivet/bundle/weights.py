@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.int8_weights import read_int8_weights
-from trivet.model.rag_model import HEADS, RagModel
+from trivet.model.architecture import DEFAULT_HEADS
+from trivet.model.rag_model import RagModel
 from trivet.records import BundleError, ConfigError
 
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
@@ -96,7 +97,8 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
     knots = {name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()}
     # Either every head has a weight here, or none has.
     overlaps = {
-        name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0 for name in HEADS
+        name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
+        for name in DEFAULT_HEADS
     }
     overlaps = overlaps if any(overlaps.values()) else {}
     for name, said, found in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.tokenization import BoolArray, IntArray
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
-from trivet.model.architecture import HEAD_NAMES, HeadName
+from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
 
@@ -38,7 +38,7 @@ def read_heads(
 
     The encoder reads at most ``call_windows`` windows at once.
     """
-    rows: dict[HeadName, list[_Row]] = {name: [] for name in HEAD_NAMES if name in model.heads}
+    rows: dict[HeadName, list[_Row]] = {name: [] for name in DEFAULT_HEADS if name in model.heads}
     for item in items:
         for name, row in _read(model, item, pad, call_windows).items():
             rows[name].append(row)
@@ -58,7 +58,7 @@ def tokens_read(item: Item) -> int:
 
 def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[HeadName, _Row]:
     windows, is_evidence, *_ = collate_items([item], pad)
-    logits = _logits(model, windows[:3], call_windows)
+    logits = read_logits(model, windows[:3], call_windows, DEFAULT_HEADS)
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
     context_at = windows.context_at[0, : len(layout.context_row)]
     response_at = windows.response_at[0, : len(layout.response_row)]
@@ -97,11 +97,15 @@ def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[Head
     return found
 
 
-def _logits(model: RagModel, windows: Iterable[Tensor], call_windows: int) -> TokenLogits:
+def read_logits(
+    model: RagModel, windows: Iterable[Tensor], call_windows: int, heads: Collection[str]
+) -> TokenLogits:
+    """Return the logits of those heads that the model has, on the CPU."""
     device = next(model.parameters()).device
+    wanted = [name for name in model.heads if name in heads]
     with torch.inference_mode():
         parts = [
-            model.read(*(tensor.to(device) for tensor in some))
+            model.read(*(tensor.to(device) for tensor in some), heads=wanted)
             for some in zip(*(tensor.split(call_windows) for tensor in windows), strict=True)
         ]
         return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}

@@ -53,6 +53,7 @@ class Head(Enum):
     support = "support"
     relevance = "relevance"
     utilization = "utilization"
+    evidence = "evidence"
 
 
 class Granularity(Enum):
@@ -128,9 +129,8 @@ class WindowConfig:
         _check(rises, "window.sizes", self.sizes, f"rising, the last window.size ({self.size})")
         _check(min(self.sizes, default=32) >= 32, "window.sizes", self.sizes, "32 tokens or more")
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
-        shared = self.stride_overlap
+        shared, named = self.stride_overlap, self.evidence_sentences
         _check(0 <= shared < self.size, "window.stride_overlap", shared, "in [0, window.size)")
-        named = self.evidence_sentences
         _check(named >= 0, "window.evidence_sentences", named, "at least 0")
 
 
@@ -186,8 +186,7 @@ class DataConfig:
     thresholds_from: list[str] = field(default_factory=list)  # prefixes of dev sources; empty: all
     use_evidence: bool = True  # labels per window where the evidence is known
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # for data.train only
-    # Folder for prepared rows, which ranks and runs share; null: prepared anew, kept in memory.
-    cache: str | None = None
+    cache: str | None = None  # folder for prepared rows, which runs share; null: prepared anew
 
     def __post_init__(self) -> None:
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
@@ -204,6 +203,7 @@ class LossConfig:
     verdict_always: bool = False  # verdict loss also where tokens are known
     relevance: float = 1.0
     utilization: float = 1.0
+    evidence: float = 1.0  # pairs of sentences
     share: float = 0.0  # squared error of an example's relevance and utilization
     unsupported_weight: float = 1.0  # of an unsupported token relative to a supported one
     learned: bool = False  # further weight of each head, learned from its uncertainty
@@ -219,14 +219,14 @@ class LossConfig:
         """Return the sum of the weights of a head's losses."""
         if name == "support":
             return self.window + self.token + self.verdict
-        return float(getattr(self, name)) + self.share
+        return float(getattr(self, name)) + (0 if name == "evidence" else self.share)
 
 
 @dataclass
 class OptimConfig:
     """AdamW with linear warm-up and decay."""
 
-    encoder_lr: float = 5e-6
+    encoder_lr: float = 5e-6  # 0: the encoder stays as it is
     head_lr: float = 2e-5
     weight_decay: float = 0.01
     warmup_share: float = 0.06
@@ -241,12 +241,13 @@ class OptimConfig:
     compile: bool = False  # torch.compile of the encoder's layers
 
     def __post_init__(self) -> None:
-        for key in ("encoder_lr", "head_lr", "clip", "epochs", "batch_windows"):
+        for key in ("head_lr", "clip", "epochs", "batch_windows"):
             value = getattr(self, key)
             _check(value > 0, f"optim.{key}", value, "> 0")
         calls = self.call_windows
         _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
-        _check(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, ">= 0")
+        for key in ("encoder_lr", "weight_decay"):
+            _check(getattr(self, key) >= 0, f"optim.{key}", getattr(self, key), ">= 0")
         _check(0 <= self.ema_decay < 1, "optim.ema_decay", self.ema_decay, "in [0, 1)")
         steps = self.max_steps
         _check(steps == -1 or steps > 0, "optim.max_steps", steps, "-1 or > 0")
@@ -263,8 +264,7 @@ class RunConfig:
     precision: Precision = Precision.fp32
     accelerator: str = "auto"
     devices: int = 1  # each of several processes a share of the batches
-    # Memory of a device; a run that needs more is refused; null: the GPU's.
-    memory_gib: float | None = None
+    memory_gib: float | None = None  # of a device; larger runs are refused; null: the GPU's
     workers: int = 0  # processes that prepare batches; 0: the training process
     checks_per_epoch: int = 1  # validations per epoch
     checkpoint_minutes: float = 10.0
@@ -276,9 +276,8 @@ class RunConfig:
         for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps", "devices"):
             value = getattr(self, key)
             _check(value > 0, f"run.{key}", value, "> 0")
-        _check(self.workers >= 0, "run.workers", self.workers, ">= 0")
-        steps = self.gradient_cosine_steps
-        _check(steps >= 0, "run.gradient_cosine_steps", steps, ">= 0")
+        for key in ("workers", "gradient_cosine_steps"):
+            _check(getattr(self, key) >= 0, f"run.{key}", getattr(self, key), ">= 0")
 
 
 @dataclass
@@ -293,12 +292,12 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
     faithfulness: Faithfulness = Faithfulness.weakest_sentence
     granularity: Granularity = Granularity.token
-    heads: list[Head] = field(default_factory=lambda: list(Head))  # the verdict lacks the others
+    heads: list[Head] = field(default_factory=lambda: list(Head)[:3])  # all but evidence
 
     def __post_init__(self) -> None:
         named = [head.value for head in self.heads]
         once = 0 < len(named) == len(set(named))
-        _check(once, "heads", named, "at least one of support, relevance, utilization, once")
+        _check(once, "heads", named, f"at least one of {', '.join(Head.__members__)}, once")
         if self.optim.compute_of is Trunk.partial and self.encoder.shared_layers is None:
             raise ConfigError("optim.compute_of (partial) must be used with encoder.shared_layers")
         weights = {name: self.loss.of_head(name) for name in named}

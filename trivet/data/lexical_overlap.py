@@ -8,6 +8,7 @@ and strong baseline for selecting sentences (Yih et al., ACL 2013, P13-1171).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -106,6 +107,27 @@ def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
         context=found.astype(np.float32)[tokenized.response_sentence],
         sources=named,
     )
+
+
+def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:
+    """Yield for each response sentence the share of its words that each context sentence contains.
+
+    A word weighs log(1 + n / k), where k of the n context sentences contain it. *Shape:* [X] each.
+    """
+    count = len(tokenized.context_sentence_spans)
+    sentence, ids = np.zeros((2, 0), dtype=np.int64)
+    if count:
+        width = int(tokenized.context.ids.max()) + 1
+        pairs = _distinct(tokenized.context_sentence * width + tokenized.context.ids)
+        sentence, ids = np.divmod(pairs, width)
+    own_sentence = tokenized.response_sentence
+    for number in range(len(tokenized.response_sentence_spans)):
+        own = _distinct(tokenized.response.ids[own_sentence == number])
+        shared = np.flatnonzero(np.isin(ids, own, kind="table"))
+        place = np.searchsorted(own, ids[shared])
+        weight = np.log1p(count / np.maximum(np.bincount(place, minlength=len(own)), 1))
+        found = np.bincount(sentence[shared], weight[place], minlength=count)
+        yield (found / max(weight.sum(), _TINY)).astype(np.float32)
 
 
 def _distinct(numbers: IntArray) -> IntArray:

@@ -166,7 +166,9 @@ class Layout:
         question_overlap, response_overlap, context_overlap: As in ``Windows``, without padding.
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
+        context_sentence: Sentence of each context token. *Shape:* [C].
         row_context: Numbers of the context tokens that each row shows, rising.
+        row_columns: Columns of these tokens.
         row_is_evidence: Whether each row is an evidence window. It owns no context token, and has
             its own part in the joining (``model.aggregate``). *Shape:* [rows].
         cut_question_tokens: Number of question tokens that did not fit.
@@ -186,7 +188,9 @@ class Layout:
     context_overlap: FloatArray
     response_sentence: IntArray
     sentences: int
+    context_sentence: IntArray
     row_context: tuple[IntArray, ...]
+    row_columns: tuple[IntArray, ...]
     row_is_evidence: BoolArray
     cut_question_tokens: int
     response_chunks: int
@@ -254,7 +258,6 @@ def lay_out(
 
     rows: list[IntArray] = []
     segments: list[IntArray] = []
-    row_context: list[IntArray] = []
     response_row = np.full((answer, len(slices) + bool(evidence)), -1, dtype=np.int64)
     response_column = response_row.copy()
     context_row = np.full(count, -1, dtype=np.int64)
@@ -283,7 +286,6 @@ def lay_out(
         response_column[slice(*chunk), copy] = np.arange(begin, begin + len(ids))
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-        row_context.append(shown)
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]
@@ -301,7 +303,9 @@ def lay_out(
         context_overlap=overlaps.context,
         response_sentence=tokenized.response_sentence,
         sentences=len(tokenized.response_sentence_spans),
-        row_context=tuple(row_context),
+        context_sentence=tokenized.context_sentence,
+        row_context=tuple(shown for _, shown, _, _ in plans),
+        row_columns=tuple(columns for _, _, columns, _ in plans),
         row_is_evidence=np.arange(len(rows)) >= len(rows) - len(evidence),
         cut_question_tokens=plan.cut,
         response_chunks=len(chunks),

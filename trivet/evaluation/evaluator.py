@@ -24,6 +24,7 @@ from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
+from trivet.evaluation.evidence import with_sources
 from trivet.evaluation.job import (
     EvaluationJob,
     Reading,
@@ -356,10 +357,11 @@ class Evaluator:
                 outcomes.append(each)
                 continue
             try:
-                outputs = next(answers).join(info.faithfulness)
-                outcome = reading(each, outputs, thresholds)
-                if self.bundle.revision and isinstance(outcome, Evaluation):
+                answer = next(answers)
+                outcome = reading(each, answer.join(info.faithfulness), thresholds)
+                if isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
+                    outcome = with_sources(outcome, each.tokens, answer.evidence, info.evidence)
                 outcomes.append(outcome)
             except BackendError as error:
                 outcomes.append(error)

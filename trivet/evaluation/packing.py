@@ -12,10 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
+from trivet.data.evidence_pairs import window_sentences
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate
-from trivet.model.aggregate import Outputs, heads_of, join, join_evidence_probs, weakest
-from trivet.model.architecture import HEAD_NAMES, HeadName, Reduction
+from trivet.model.aggregate import (
+    Outputs,
+    evidence_logits,
+    heads_of,
+    join,
+    join_evidence_probs,
+    weakest,
+)
+from trivet.model.architecture import DEFAULT_HEADS, HeadName, Reduction
 from trivet.records import BackendError
 
 _BLOCK = 512  # response tokens that are joined at once; their sentence pool takes 1 MB at most
@@ -48,12 +56,13 @@ class WindowAccumulator:
         self.failed_call = math.inf  # number of the first call known to have failed
         self._lock = threading.Lock()
         # Before any window ran, nothing is supported, relevant or utilized.
-        self._heads: tuple[HeadName, ...] = HEAD_NAMES  # those of the answers
+        self._heads: tuple[HeadName, ...] = DEFAULT_HEADS  # those of the answers
         tokens = len(layout.context_row)
         self._support: FloatArray = np.zeros(len(layout.response_sentence), np.float32)
         self._evidence: FloatArray = np.full(len(layout.response_sentence), np.nan, np.float32)
         self._relevance: FloatArray = np.zeros(tokens, np.float32)
         self._utilization: FloatArray = np.zeros(tokens, np.float32)
+        self.evidence: FloatArray | None = None  # logits of pairs [S, X]; None without that head
 
     def take(self, rows: Sequence[int]) -> tuple[Layout, IntArray, IntArray]:
         """Return some windows, and the numbers of their response and context tokens.
@@ -78,9 +87,18 @@ class WindowAccumulator:
             self.error = self.error or error
 
     def add(
-        self, is_evidence: bool, response: IntArray, context: IntArray, answer: Outputs, b: int
+        self,
+        is_evidence: bool,
+        taken: tuple[Layout, IntArray, IntArray],
+        answer: Outputs,
+        b: int,
+        first: int,
     ) -> None:
-        """Add row ``b`` of an answer, for some response and context tokens, unless one failed."""
+        """Add row ``b`` of an answer, for what ``take`` returned, unless a call failed.
+
+        ``first`` is the number of its first window among those of the call.
+        """
+        part, response, context = taken
         support_of = self._evidence if is_evidence else self._support
         with self._lock:
             if self.error is not None:
@@ -98,6 +116,12 @@ class WindowAccumulator:
                 if "utilization" in self._heads:
                     probs = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
                     self._utilization[context] = probs
+                if "evidence" in self._heads:
+                    states = answer.evidence_states[first : first + len(part.rows)]
+                    own = self.layout.response_sentence[response]
+                    if self.evidence is None:
+                        self.evidence = no_pairs(self.layout)
+                    add_pairs(self.evidence, part, states, own)
             except BackendError as error:
                 self.error = error
 
@@ -155,7 +179,7 @@ class BackendCall:
         """Group windows by example and kind; ``number`` is the place among the calls of a job."""
         self.number = number
         self.answer: Outputs | BackendError | None = None  # none before the call and if skipped
-        self._tokens: list[tuple[IntArray, IntArray]] = []  # of the response, of the context
+        self._taken: list[tuple[Layout, IntArray, IntArray]] = []
         # By example, and whether they are evidence windows: the host joins the two kinds.
         self._rows: dict[tuple[WindowAccumulator, bool], list[int]] = {}
         for example, row in windows:
@@ -171,9 +195,8 @@ class BackendCall:
 
     def collate(self, pad: int) -> Windows:
         """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
-        parts = [example.take(sorted(rows)) for (example, _), rows in self._rows.items()]
-        self._tokens = [(response, context) for _, response, context in parts]
-        return collate([layout for layout, _, _ in parts], pad)
+        self._taken = [example.take(sorted(rows)) for (example, _), rows in self._rows.items()]
+        return collate([layout for layout, _, _ in self._taken], pad)
 
     def run(self, backend: Backend, pad: int, at_once: int) -> None:
         """Run the backend and keep its answer or error; ``at_once`` calls run, with this one."""
@@ -194,9 +217,11 @@ class BackendCall:
             for example, _ in self._rows:
                 example.fail(self.answer)
         elif self.answer is not None:
-            for b, (kind, tokens) in enumerate(zip(self._rows, self._tokens, strict=True)):
+            first = 0
+            for b, (kind, taken) in enumerate(zip(self._rows, self._taken, strict=True)):
                 example, is_evidence = kind
-                example.add(is_evidence, *tokens, self.answer, b)
+                example.add(is_evidence, taken, self.answer, b, first)
+                first += len(taken[0].rows)
 
 
 def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
@@ -247,9 +272,41 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
         question_overlap=layout.question_overlap[held],
         response_overlap=layout.response_overlap[held],
         row_context=tuple(layout.row_context[row] for row in chosen),
+        row_columns=tuple(layout.row_columns[row] for row in chosen),
         row_is_evidence=layout.row_is_evidence[chosen],
     )
     return part, held
+
+
+def no_pairs(layout: Layout) -> FloatArray:
+    """Return logits of pairs of sentences before any window. *Shape:* [S, X]."""
+    shape = layout.sentences, int(layout.context_sentence.max(initial=-1)) + 1
+    return np.full(shape, -np.inf, dtype=np.float32)
+
+
+def add_pairs(
+    found: FloatArray, part: Layout, states: FloatArray, response_sentence: IntArray
+) -> None:
+    """Add the pairs of sentences that some windows show.
+
+    Of several windows the best counts: a sentence that is cut in two has a pair in each.
+
+    Args:
+        found: Logits of the pairs of the windows before, changed in place. *Shape:* [S, X].
+        part: Windows, of which evidence windows are left out.
+        states: Their states, which may be padded. *Shape:* [N, L, P].
+        response_sentence: Sentence of each response token of the part. *Shape:* [R].
+
+    Raises:
+        BackendError: A state is not finite.
+    """
+    if not np.isfinite(states).all():
+        raise BackendError("the backend answered evidence_states that are not finite", "non_finite")
+    for n in np.flatnonzero(~part.row_is_evidence):
+        shown = window_sentences(part, int(n), states.shape[1], response_sentence)
+        at = np.ix_(shown.response, shown.context)
+        logits = evidence_logits(states[n], shown.response_pool, shown.context_pool)
+        found[at] = np.maximum(found[at], logits)
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:

@@ -29,7 +29,6 @@ from trivet.records import (
     UnsupportedSpan,
     WindowError,
 )
-from trivet.report.citations import check_citations
 
 T = TypeVar("T")
 
@@ -71,7 +70,7 @@ def to_evaluation(
     ):
         value = getattr(outputs, name) if known else None
         scores[name] = None if value is None else float(probabilities(value, name)[0])
-    verdict = Evaluation(
+    return Evaluation(
         id=example.id,
         faithfulness=scores["faithfulness"],
         supported_share=sum(s.supported for s in sentences) / len(sentences) if sentences else None,
@@ -90,7 +89,6 @@ def to_evaluation(
         threshold=thresholds.sentence if thresholds else None,
         language=foreign_language(example.response, example.contexts),
     )
-    return replace(verdict, citations=check_citations(verdict))
 
 
 def to_token_verdicts(

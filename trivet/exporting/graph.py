@@ -18,7 +18,7 @@ from torch import nn
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.bundle.schema import INPUTS, outputs_of
-from trivet.model.architecture import HEAD_NAMES
+from trivet.model.architecture import DEFAULT_HEADS
 from trivet.model.rag_model import as_tensors
 from trivet.records import BackendError
 
@@ -40,7 +40,7 @@ def trace(
     vocab: int,
     opset: int = OPSET,
     *,
-    heads: Collection[str] = HEAD_NAMES,
+    heads: Collection[str] = DEFAULT_HEADS,
     fuse_sums: bool = False,
 ) -> onnx.ModelProto:
     """Trace a model in eval mode from ``Windows`` to ``Outputs``.
@@ -102,8 +102,8 @@ def _strip_traces(graph: onnx.ModelProto) -> None:
         node.doc_string = ""
 
 
-def name_dimensions(graph: onnx.ModelProto, heads: Collection[str] = HEAD_NAMES) -> None:
-    """Name every dimension of the inputs and outputs by its letter.
+def name_dimensions(graph: onnx.ModelProto, heads: Collection[str] = DEFAULT_HEADS) -> None:
+    """Name every dimension of the inputs and outputs by its letter, but P, which is a constant.
 
     Raises:
         BackendError: The inputs or outputs are not those of ``bundle.json``, or a dimension of an
@@ -130,7 +130,8 @@ def name_dimensions(graph: onnx.ModelProto, heads: Collection[str] = HEAD_NAMES)
     for info in (*INPUTS, *outputs):
         sizes = ends[info.name].type.tensor_type.shape.dim
         for letter, size in zip(info.dims, sizes, strict=True):
-            size.dim_param = letter
+            if letter != "P":
+                size.dim_param = letter
 
 
 def _prevent_sum_fusion(graph: onnx.GraphProto) -> None:

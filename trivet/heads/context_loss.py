@@ -1,7 +1,8 @@
-"""Losses of the relevance and utilization heads: TRACe (arXiv 2407.11005), section 3.2.
+"""Losses of the heads on contexts; relevance and utilization: TRACe (arXiv 2407.11005), 3.2.
 
-Both heads have one logit per context token. Relevance: the token helps to answer the question.
-Utilization: the response draws on the token. Each loss is a sum over examples.
+Both have one logit per context token. Relevance: the token helps to answer the question.
+Utilization: the response draws on the token. Evidence has one logit per pair of a response sentence
+and a context sentence. Each loss is a sum over examples.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ def sentence_cross_entropy(
         logits, marks.clamp(min=0).float(), reduction="none"
     )
     return sum_of_means(loss, context_weight * (marks >= 0), weight)
+
+
+def evidence_cross_entropy(
+    logits: Tensor, supports: Tensor, share: Tensor, example: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the binary cross-entropy of pairs. *Shapes:* [N, S, X] x 3, [N], [B] -> [].
+
+    The arguments but the first and the last are fields of ``data.evidence_pairs.EvidencePairs``.
+    """
+    loss = nn.functional.binary_cross_entropy_with_logits(logits, supports, reduction="none")
+    return ((loss * share).sum(dim=(1, 2)) * weight[example]).sum()
 
 
 def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:

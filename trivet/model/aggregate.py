@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from trivet.model.architecture import HEAD_NAMES, HeadName, Reduction
+from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, HeadName, Reduction
 
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
@@ -25,8 +25,8 @@ _FINEST = 1e-7
 class Outputs(NamedTuple):
     """Outputs of the model and of backends; the field names are the ONNX output names.
 
-    All are probabilities in [0, 1]; entries of padding are undefined but finite. A field that needs
-    a head that the model lacks is None.
+    All but the last are probabilities in [0, 1]; entries of padding are undefined but finite. A
+    field that needs a head that the model lacks is None.
 
     Attributes:
         support_probs: Support of each response token. *Shape:* [B, R].
@@ -37,6 +37,8 @@ class Outputs(NamedTuple):
         relevance: Expected share of relevant context sentences. *Shape:* [B].
         utilization: Expected share of utilized context sentences. *Shape:* [B].
         completeness: Utilized share of what is relevant. *Shape:* [B].
+        evidence_states: States of all window positions, which ``evidence_logits`` compares.
+            *Shape:* [N, L, P].
     """
 
     support_probs: Array
@@ -47,6 +49,7 @@ class Outputs(NamedTuple):
     relevance: Array
     utilization: Array
     completeness: Array
+    evidence_states: Array = None
 
     def present(self) -> dict[str, Array]:
         """Return the fields that are not None by name."""
@@ -64,6 +67,7 @@ _NEEDED: dict[str, frozenset[HeadName]] = {
     "relevance": frozenset({"relevance"}),
     "utilization": frozenset({"utilization"}),
     "completeness": _CONTEXT_HEADS,
+    "evidence_states": frozenset({"evidence"}),
 }
 # Heads of which one reads the input; all other inputs are always read.
 _READERS: dict[str, frozenset[HeadName]] = {
@@ -89,7 +93,7 @@ def outputs_from(arrays: Mapping[str, Array]) -> Outputs:
 
 def heads_of(outputs: Collection[str]) -> tuple[HeadName, ...]:
     """Return the heads of a model with these fields of ``Outputs``, in order."""
-    return tuple(head for head in HEAD_NAMES if f"{head}_probs" in outputs)
+    return tuple(head for head in HEAD_NAMES if {f"{head}_probs", f"{head}_states"} & set(outputs))
 
 
 def unread_inputs(heads: Collection[str]) -> frozenset[str]:
@@ -163,6 +167,20 @@ def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:
     """Return the mean over each sentence's tokens. *Shapes:* [B, R], [B, S, R] -> [B, S]."""
     xp = _namespace(support_probs)
     return xp.sum(sentence_pool * support_probs[:, None, :], axis=-1)
+
+
+def evidence_logits(states: Array, response_pool: Array, context_pool: Array) -> Array:
+    """Return how well each context sentence of a window supports each response sentence.
+
+    A scaled dot product of the mean states of their tokens, of which the first half belongs to
+    responses and the second to contexts. The scale keeps the states small, so that rounding them
+    in int8 stays below the tolerance for probabilities.
+
+    *Shapes:* [N, L, P], [N, S, L], [N, X, L] -> [N, S, X].
+    """
+    half = EVIDENCE_STATES // 2
+    answered, read = response_pool @ states[..., :half], context_pool @ states[..., half:]
+    return half * (answered @ read.swapaxes(-1, -2))
 
 
 def weakest(probs: Array, real: Array) -> Array:

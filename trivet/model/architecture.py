@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-HeadName = Literal["support", "relevance", "utilization"]
+HeadName = Literal["support", "relevance", "utilization", "evidence"]
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
+DEFAULT_HEADS = HEAD_NAMES[:3]  # evidence needs labels that few data sets have
+EVIDENCE_STATES = 64  # width of the evidence head: a response's half, then a context's half
 TrunkKind = Literal["shared", "separate", "partial"]
 AnyTrunkKind = Literal["shared", "separate", "partial", "lora"]  # lora is for training alone
 Granularity = Literal["token", "example"]

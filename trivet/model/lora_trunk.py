@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.trunk import Trunk
 
@@ -53,7 +53,9 @@ class LoraTrunk(SeparateTrunk):
 
     kind: AnyTrunkKind = "lora"
 
-    def __init__(self, trunk: Trunk, heads: Collection[str] = HEAD_NAMES, rank: int = 16) -> None:
+    def __init__(
+        self, trunk: Trunk, heads: Collection[str] = DEFAULT_HEADS, rank: int = 16
+    ) -> None:
         nn.Module.__init__(self)
         self.rank, self.hidden = rank, trunk.hidden
         trunk.requires_grad_(False)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.trunk import Hidden, Trunk
 from trivet.records import ConfigError
 
@@ -27,7 +27,7 @@ class SeparateTrunk(nn.Module):
     kind: AnyTrunkKind = "separate"
     shared_layers: int | None = None
 
-    def __init__(self, trunk: Trunk, heads: Collection[str] = HEAD_NAMES) -> None:
+    def __init__(self, trunk: Trunk, heads: Collection[str] = DEFAULT_HEADS) -> None:
         super().__init__()
         first, *others = heads
         self.trunks = nn.ModuleDict({first: trunk})
@@ -92,7 +92,7 @@ class PartialTrunk(nn.Module):
     kind: AnyTrunkKind = "partial"
 
     def __init__(
-        self, trunk: Trunk, shared_layers: int, heads: Collection[str] = HEAD_NAMES
+        self, trunk: Trunk, shared_layers: int, heads: Collection[str] = DEFAULT_HEADS
     ) -> None:
         super().__init__()
         model_type = trunk.config.model_type

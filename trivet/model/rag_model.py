@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +17,31 @@ from trivet.model.aggregate import (
     split_evidence,
     supported_anywhere,
 )
-from trivet.model.architecture import HEAD_NAMES, Granularity, HeadName, Reduction
+from trivet.model.architecture import (
+    DEFAULT_HEADS,
+    EVIDENCE_STATES,
+    HEAD_NAMES,
+    Granularity,
+    HeadName,
+    Reduction,
+)
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
 from trivet.model.multi_trunk import AnyTrunk
 from trivet.model.trunk import Hidden, Trunk
 from trivet.model.trunk_kinds import make_trunk
 
-HEADS: dict[HeadName, int] = {"support": 3, "relevance": 1, "utilization": 1}
+HEADS: dict[HeadName, int] = {
+    "support": 3,
+    "relevance": 1,
+    "utilization": 1,
+    "evidence": EVIDENCE_STATES,
+}
 _NOWHERE = -1e4  # logit of the support of a token that is in no window
+_EVIDENCE_WEIGHT, _EVIDENCE_PRIOR = 0.2, 3.0  # factor on random weights, and minus the first logit
 
 
 # Logits by head at every position of every window. *Shapes:* [N, L, 3] for support (entailment,
-# neutral, contradiction), [N, L] for the others.
+# neutral, contradiction), [N, L, P] for evidence (states), [N, L] for the others.
 TokenLogits = dict[str, Tensor]
 
 
@@ -41,11 +54,12 @@ class RagModel(nn.Module):
         dropout: Dropout before each head's classifier.
         pooled_support: Whether the support head has the dense layer of an NLI checkpoint's head.
         granularity: ``token``: logits for each position. ``example``: the logits of the first
-            position hold for the whole window.
+            position hold for the whole window; evidence has states for each position all the same.
         calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
         lexical_overlap: Weights of lexical overlap in the logits, by head; 0 by default. Fitted in
             calibration, since the encoder knows the rows that it is trained on.
-        heads: Heads, those of the trunk. The outputs that need another are None.
+        heads: Heads, those of the trunk; by default all but evidence. The outputs that need
+            another are None.
     """
 
     def __init__(
@@ -57,7 +71,7 @@ class RagModel(nn.Module):
         granularity: Granularity = "token",
         calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         lexical_overlap: Mapping[str, float] | None = None,
-        heads: Collection[str] = HEAD_NAMES,
+        heads: Collection[str] = DEFAULT_HEADS,
     ) -> None:
         super().__init__()
         self.trunk = trunk
@@ -68,11 +82,10 @@ class RagModel(nn.Module):
         self.calibration = nn.ModuleDict(
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
-        self.lexical_overlap = dict.fromkeys(HEADS, 0.0) | dict(lexical_overlap or {})
+        self.lexical_overlap = dict.fromkeys(DEFAULT_HEADS, 0.0) | dict(lexical_overlap or {})
         self.heads = nn.ModuleDict()
         for name in (each for each in HEAD_NAMES if each in heads):
-            pooled = pooled_support and name == "support"
-            self.heads[name] = TokenHead(trunk.hidden, HEADS[name], dropout, pooled)
+            self.add_head(name)
 
     def architecture(self) -> dict[str, Any]:
         """Return the argument of ``from_architecture``, as JSON types."""
@@ -104,6 +117,14 @@ class RagModel(nn.Module):
         """Add the exact-match embedding to every encoder without one."""
         for part in self._encoders():
             part.add_exact_match()
+
+    def add_head(self, name: HeadName) -> None:
+        """Add a head with random weights, after the others."""
+        pooled = self.pooled_support and name == "support"
+        head = TokenHead(self.trunk.hidden, HEADS[name], self.dropout, pooled)
+        if name == "evidence":
+            start_evidence(head.classifier)
+        self.heads[name] = head
 
     def keep_heads(self, names: Collection[str]) -> None:
         """Remove all other heads, with the layers that only they have."""
@@ -160,13 +181,13 @@ class RagModel(nn.Module):
     def _apply_heads(self, hidden: Hidden) -> TokenLogits:
         logits = {name: self._decide(name, states) for name, states in hidden.items()}
         return {
-            name: values if name == "support" else values.squeeze(-1)
+            name: values.squeeze(-1) if HEADS[cast(HeadName, name)] == 1 else values
             for name, values in logits.items()
         }
 
     def _decide(self, name: str, hidden: Tensor) -> Tensor:
         """Return a head's logits. *Shapes:* [N, L, H] -> [N, L, classes]."""
-        each = self.granularity == "token"
+        each = self.granularity == "token" or name == "evidence"
         logits: Tensor = self.heads[name](hidden if each else hidden[:, :1])
         return logits if each else logits.expand(-1, hidden.shape[1], -1)
 
@@ -195,7 +216,7 @@ class RagModel(nn.Module):
             return self._calibrated("support", support)
 
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
-        probs: dict[str, Tensor | None] = dict.fromkeys(HEAD_NAMES)
+        probs: dict[str, Tensor | None] = dict.fromkeys(DEFAULT_HEADS)
         if "support" in logits:
             support = join_support(logits["support"], response_at, is_evidence, calibrated)
             probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
@@ -212,7 +233,7 @@ class RagModel(nn.Module):
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
-        )
+        )._replace(evidence_states=logits.get("evidence"))
 
     def with_overlap(
         self, name: str, logits: Tensor, context_at: Tensor, overlap: Tensor
@@ -276,6 +297,16 @@ def join_support(
     )
     joined: Tensor = join_evidence(ordinary, gathered, kinds[1].amax(dim=-1) >= 0)
     return joined
+
+
+def start_evidence(projection: nn.Linear) -> None:
+    """Start the projections of the evidence head small, with a probability of 5 % for any pair."""
+    half = EVIDENCE_STATES // 2
+    with torch.no_grad():
+        projection.weight.mul_(_EVIDENCE_WEIGHT)
+        projection.bias.zero_()
+        projection.bias[0] = (_EVIDENCE_PRIOR / half) ** 0.5
+        projection.bias[half] = -projection.bias[0]
 
 
 def to_numpy(outputs: Outputs) -> Outputs:

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.mpnet_layers import MPNetLayers
 from trivet.records import ConfigError, WindowError
@@ -147,7 +147,7 @@ class Trunk(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor,
         segment_ids: Tensor,
-        heads: Collection[str] = HEAD_NAMES,
+        heads: Collection[str] = DEFAULT_HEADS,
     ) -> Hidden:
         """Return the hidden states for each of the heads. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         return dict.fromkeys(heads, self.encode(input_ids, attention_mask, segment_ids))

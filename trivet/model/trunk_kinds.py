@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.lora_trunk import LoraTrunk
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk
 from trivet.model.trunk import Trunk
@@ -15,7 +15,7 @@ def make_trunk(
     trunk: Trunk,
     kind: AnyTrunkKind,
     shared_layers: int | None = None,
-    heads: Collection[str] = HEAD_NAMES,
+    heads: Collection[str] = DEFAULT_HEADS,
     lora_rank: int = 16,
 ) -> AnyTrunk:
     """Make a trunk of any kind for some heads from an encoder, which becomes part of it.

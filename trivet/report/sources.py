@@ -1,7 +1,7 @@
-"""Sources of response sentences: the context sentences that share most words with each.
+"""Sources of response sentences: by the evidence head, else those that share most words with each.
 
-Counted from the texts of a verdict alone. A source is where to look, not a proof: an unsupported
-sentence has sources too, and they often say something else.
+Read from a verdict alone. A source by words is where to look, not a proof: an unsupported sentence
+has such sources too, and they often say something else.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ MARK = re.compile(rf"\[\s*({_NUMBERS}(?:\s*[,;]\s*{_NUMBERS})*)\s*\]")
 
 
 class Source(NamedTuple):
-    """A context sentence, and the share of a response sentence's words that it contains."""
+    """A context sentence, as a source of a response sentence."""
 
     context: int  # index of the context
     sentence: int  # index of the sentence in the verdict on this context
-    share: float  # in [0, 1]; rare words count more
+    share: float  # its score, or the share of the response sentence's words that it contains
 
 
 def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
-    """Return up to two sources for each sentence of the response, best first.
+    """Return the sources of each sentence of the response, best first.
 
-    The second one contains words that the first one lacks. Each word weighs ``log(1 + n / k)``,
+    They are its evidence. A sentence without any has up to two sources by words, of which the
+    second one contains words that the first one lacks. Each word weighs ``log(1 + n / k)``,
     where k of the n context sentences contain it.
     """
     words = {
@@ -41,9 +42,22 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
         for number, context in enumerate(verdict.contexts)
         for place, sentence in enumerate(context.sentences)
     }
+    places = {
+        (number, sentence.start, sentence.end): place
+        for number, context in enumerate(verdict.contexts)
+        for place, sentence in enumerate(context.sentences)
+    }
     counts = Counter(word for own in words.values() for word in own)
     found = []
     for sentence in verdict.sentences:
+        evidence = [
+            Source(one.context, places[at], one.score)
+            for one in sentence.evidence or ()
+            if (at := (one.context, one.start, one.end)) in places
+        ]
+        if evidence:
+            found.append(tuple(evidence))
+            continue
         left = set(_WORD.findall(MARK.sub(" ", sentence.text).casefold()))
         weights = {word: math.log(1 + len(words) / max(1, counts[word])) for word in left}
         total = math.fsum(weights.values())

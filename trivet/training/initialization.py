@@ -14,7 +14,7 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
-from trivet.model.architecture import HEAD_NAMES, AnyTrunkKind, Granularity, HeadName, Reduction
+from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind, Granularity, HeadName, Reduction
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, dropout_settings
 from trivet.model.trunk_kinds import make_trunk
@@ -36,13 +36,15 @@ def initial_model(
     exact_match: bool = False,
     split_digits: bool = False,
     hidden_dropout: float | None = None,
-    heads: Sequence[HeadName] = HEAD_NAMES,
+    heads: Sequence[HeadName] = DEFAULT_HEADS,
     lora_rank: int = 16,
+    keeps_verdicts: bool = False,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
     The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
-    other kind, and a bundle keeps its exact-match embedding.
+    other kind, and a bundle keeps its exact-match embedding, and with ``keeps_verdicts`` its
+    calibration. It gets an evidence head if it has none.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
@@ -54,21 +56,23 @@ def initial_model(
         changed: dict[str, Any] = {
             "faithfulness": faithfulness,
             "granularity": granularity,
-            "calibration": {},  # fitted for the old weights, as the overlap's weights
-            "lexical_overlap": {},
             "dropout": head_dropout,
             "encoder": dropout_settings(
                 bundle.info.encoder.model_type, attention_dropout, hidden_dropout
             ),
         }
+        if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
+            changed |= {"calibration": {}, "lexical_overlap": {}}
         missing = [each for each in heads if each not in bundle.info.heads]
-        if missing:
+        if missing and (missing != ["evidence"] or bundle.info.trunk != "shared"):
             raise ConfigError(
                 f"heads: {name} has no {' and no '.join(missing)} head (it has "
                 f"{', '.join(bundle.info.heads)}); leave it out, or start from another bundle"
             )
         model = load_rag_model(bundle, changed)
         model.keep_heads(heads)
+        for each in missing:
+            model.add_head(each)
         if isinstance(model.trunk, Trunk):
             model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads, lora_rank)
         if exact_match:

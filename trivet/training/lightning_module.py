@@ -15,11 +15,15 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, truths
 from trivet.data.windows import Windows
-from trivet.heads.context_loss import sentence_cross_entropy, share_error
+from trivet.heads.context_loss import (
+    evidence_cross_entropy,
+    sentence_cross_entropy,
+    share_error,
+)
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import token_loss, verdict_loss, window_loss
-from trivet.model.aggregate import Outputs, gather_tokens
+from trivet.model.aggregate import Outputs, evidence_logits, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, join_support
 from trivet.records import ConfigError
@@ -32,6 +36,7 @@ HEAD_LOSSES = {
     "support": ("window", "token", "verdict"),
     "relevance": ("relevance", "relevance_share"),
     "utilization": ("utilization", "utilization_share"),
+    "evidence": ("evidence",),
 }
 
 COSINE = "gradient_cosine/"  # names of their figures begin like this
@@ -40,6 +45,7 @@ _SCORE = {
     "support": (1, "hallucination_auroc"),
     "relevance": (-1, "relevance_rmse"),
     "utilization": (-1, "utilization_rmse"),
+    "evidence": (1, "evidence_auroc"),
 }
 
 
@@ -84,6 +90,8 @@ class RagTraining(lightning.LightningModule):
         self._heads = trained
         for head in (each for each in HEAD_NAMES if each in model.heads and each not in trained):
             model.freeze(head)
+        if optim.encoder_lr == 0:
+            model.trunk.requires_grad_(False)
         self.learned_weights = LearnedWeights(trained) if loss.learned else None
         self._loss, self._optim = loss, optim
         self._seed = seed
@@ -108,6 +116,10 @@ class RagTraining(lightning.LightningModule):
         shares = {"relevance": outputs.relevance, "utilization": outputs.utilization}
         for head in (each for each in shares if each in logits):
             found |= self._context_losses(head, batch, logits[head], shares[head])
+        if "evidence" in logits and self._loss.evidence:
+            pairs = evidence_logits(logits["evidence"], *batch.pairs[:2])
+            loss = evidence_cross_entropy(pairs, *batch.pairs[2:], batch.targets.weight)
+            found["evidence"] = self._loss.evidence * loss
         return {
             name: found[name] / max(1.0, batch.mean_labelled[head])
             for head, names in HEAD_LOSSES.items()
@@ -262,12 +274,21 @@ class RagTraining(lightning.LightningModule):
             "utilization": (outputs.utilization, utilized),
         }
         scores = {name: each for name, each in scores.items() if each[0] is not None}
-        self._measures.update([example.source for example in batch.examples], scores)
+        sources = [example.source for example in batch.examples]
+        self._measures.update(sources, scores)
+        if outputs.evidence_states is not None:
+            pairs = batch.pairs
+            logits = evidence_logits(outputs.evidence_states, *pairs[:2])
+            labelled = pairs.share > 0
+            own = [sources[pairs.example[n]] for n in labelled.nonzero()[:, 0]]
+            self._measures.update(
+                own, {"evidence": (logits[labelled].sigmoid(), pairs.supports[labelled])}
+            )
 
     def on_validation_epoch_end(self) -> None:
         """Log the measures and ``dev/score``, which chooses checkpoints.
 
-        It is AUROC less two errors, those of the trained heads.
+        It is the AUROC of responses less two errors, plus the AUROC of pairs: of the trained heads.
         """
         self._log_measures("dev")
 

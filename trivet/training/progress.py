@@ -27,7 +27,7 @@ from trivet.records import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_HEADS = ("support", "relevance", "utilization")
+_HEADS = ("support", "relevance", "utilization", "evidence")
 _LATEST = 50  # steps that a rate is computed over
 
 

@@ -21,8 +21,9 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
+from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.schema import LABELS, LeftOutInfo, outputs_of
-from trivet.configs.schema import Init, TrainConfig, Trunk
+from trivet.configs.schema import Head, Init, TrainConfig, Trunk
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.model.aggregate import output_names
@@ -88,6 +89,13 @@ def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
     return "".join(f"{digest}\n" for digest in sorted(digests))
 
 
+def keeps_verdicts(config: TrainConfig) -> bool:
+    """Return whether a bundle gets an evidence head, and all else of it stays as it is."""
+    others = [head.value for head in config.heads if head is not Head.evidence]
+    taught = config.optim.encoder_lr or any(map(config.loss.of_head, others))
+    return config.encoder.init is Init.bundle and not taught
+
+
 def _adapted(config: TrainConfig) -> bool:
     return config.encoder.trunk is Trunk.lora
 
@@ -100,6 +108,7 @@ def write_trained(
     thresholds: Thresholds | None,
     training: TrainingInfo,
     texts: str | None = None,
+    evidence: EvidenceInfo | None = None,
 ) -> None:
     """Write the bundle of a finished run, with the record of its training texts."""
     if _adapted(config):
@@ -133,7 +142,13 @@ def write_trained(
         trunk=cast(TrunkKind, model.trunk.kind),
         shared_layers=model.trunk.shared_layers,
         granularity=model.granularity,
+        evidence=evidence,
     )
+    if keeps_verdicts(config):
+        new = ("heads", "outputs", "labels", "training", "evidence", "package_version")
+        changed = {name: getattr(info, name) for name in new}
+        changed |= {"graphs": (), "engines": (), "openvino": None}
+        info = read_bundle(config.encoder.name).info.model_copy(update=changed)
     write_bundle(
         folder,
         info,

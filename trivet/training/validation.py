@@ -19,12 +19,15 @@ MEASURES = {
     "hallucination_auroc": "faithfulness",
     "relevance_rmse": "relevance",
     "utilization_rmse": "utilization",
+    "evidence_auroc": "evidence",
 }
 SLACK = 1e-3
 
 
 class ValidationMeasures:
-    """AUROC of hallucination and RMSE of relevance and utilization, per source and their mean.
+    """AUROC of hallucination and of evidence, and RMSE of relevance and utilization.
+
+    Each per source, and their mean.
 
     Call `update` for each batch, `compute` once, then `reset`. In a distributed run `compute` joins
     the rows of all ranks, so every rank has the same figures.
@@ -40,7 +43,7 @@ class ValidationMeasures:
         Args:
             source: Source of each example.
             scores: Prediction in [0, 1] and truth (NaN where unknown) of ``faithfulness``,
-                ``relevance`` and ``utilization``. *Shape of each:* [B].
+                ``relevance``, ``utilization`` or, of pairs, ``evidence``. *Shape of each:* [B].
 
         Raises:
             ValueError: Lengths differ, or a prediction whose truth is known is outside [0, 1] or
@@ -109,9 +112,9 @@ def _value(measure: str, predicted: Tensor, true: Tensor) -> float | None:
     Classes are counted first: torchmetrics returns 0 and a warning for an undefined AUROC, and NaN
     for an empty RMSE.
     """
-    if measure == "hallucination_auroc":
-        hallucinated = (true < 0.5).long()
-        if hallucinated.any() and not hallucinated.all():
-            return float(binary_auroc(1 - predicted, hallucinated))
+    if measure.endswith("_auroc"):
+        wrong = (true < 0.5).long()
+        if wrong.any() and not wrong.all():
+            return float(binary_auroc(1 - predicted, wrong))
         return None
     return float(mean_squared_error(predicted, true, squared=False)) if len(true) else None

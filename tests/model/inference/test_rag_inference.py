@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.conftest import TINY
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.model.architecture import HEAD_NAMES, TrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
 from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
@@ -53,7 +53,7 @@ def test_it_answers_as_the_trained_trunk(
         vocab = model.trunk.config.vocab_size
         given = as_tensors(make_windows(sizes, vocab, seed=2))[:3]
         expected, found = model.trunk(*given), ours(*given)
-        for name in HEAD_NAMES:
+        for name in DEFAULT_HEADS:
             off = (found[name] - expected[name]).abs()[given[1].bool()]
             assert off.max() < 2e-5, (name, sizes)
         assert len(runs) == LAYERS[kind] == len(set(map(id, runs)))

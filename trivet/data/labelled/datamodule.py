@@ -17,9 +17,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from trivet.data.evidence_pairs import EvidencePairs, collate_pairs
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.labels import Targets, align_labels, collate_labels
+from trivet.data.labelled.labels import (
+    Targets,
+    align_labels,
+    collate_labels,
+    evidence_labels,
+)
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
 from trivet.records import ConfigError, LabelledExample
@@ -52,6 +58,7 @@ class Batch(NamedTuple):
     windows: Windows
     is_evidence: Tensor
     targets: Targets
+    pairs: EvidencePairs
     examples: list[LabelledExample]
     mean_labelled: Mapping[str, float]
 
@@ -273,6 +280,7 @@ class RagData(lightning.LightningDataModule):
             windows=Windows(*(tensor.to(device, non_blocking=True) for tensor in batch.windows)),
             is_evidence=batch.is_evidence.to(device, non_blocking=True),
             targets=Targets(*(tensor.to(device, non_blocking=True) for tensor in batch.targets)),
+            pairs=EvidencePairs(*(each.to(device, non_blocking=True) for each in batch.pairs)),
             examples=batch.examples,
             mean_labelled=batch.mean_labelled,
         )
@@ -286,12 +294,13 @@ def _is_labelled(item: Item) -> dict[str, bool]:
     relevance = (targets.relevant >= 0).any() or labels.relevance is not None
     utilization = (targets.utilized >= 0).any() or labels.utilization is not None
     found = {"support": tokens or verdict, "relevance": relevance, "utilization": utilization}
+    found["evidence"] = any(one.contexts for one in labels.evidence or ())
     return {head: bool(known) for head, known in found.items()}
 
 
 def count_labelled(items: Iterable[Item]) -> Counter[str]:
     """Return the number of examples with labels for each head."""
-    counts = Counter(support=0, relevance=0, utilization=0)
+    counts = Counter(support=0, relevance=0, utilization=0, evidence=0)
     for item in items:
         counts.update(_is_labelled(item))
     return counts
@@ -304,6 +313,8 @@ def collate_items(
     windows = collate([item.layout for item in items], pad)
     shape = (*windows.response_at.shape, windows.context_at.shape[1])
     targets = collate_labels([item.targets for item in items], shape)
+    labels = [evidence_labels(item.labelled, item.tokenized) for item in items]
+    pairs = collate_pairs([item.layout for item in items], labels, windows.input_ids.shape[1])
     is_evidence = torch.zeros(shape[0], shape[2], dtype=torch.bool)
     for b, item in enumerate(items):
         # The last copies of an example's tokens, if any, are in evidence windows.
@@ -313,6 +324,7 @@ def collate_items(
         windows=Windows(*map(torch.from_numpy, windows)),
         is_evidence=is_evidence,
         targets=Targets(*map(torch.from_numpy, targets)),
+        pairs=EvidencePairs(*map(torch.from_numpy, pairs)),
         examples=[item.labelled for item in items],
         mean_labelled=count_labelled(items) if mean_labelled is None else mean_labelled,
     )

@@ -99,6 +99,27 @@ def align_labels(
     )
 
 
+def evidence_labels(labelled: LabelledExample, tokenized: TokenizedExample) -> IntArray:
+    """Return whether each context sentence supports each response sentence. *Shape:* [S, X].
+
+    1 where it is labelled evidence of the response sentence, 0 where other sentences are, and
+    unknown (-1) for all pairs of a response sentence without named evidence.
+    """
+    found = np.full(
+        (len(tokenized.response_sentence_spans), len(tokenized.context_sentence_spans)),
+        UNKNOWN,
+        dtype=np.int64,
+    )
+    for evidence in labelled.labels.evidence or ():
+        marks = _mark_contexts(evidence.contexts, tokenized)
+        sources = np.unique(tokenized.context_sentence[marks == 1])
+        inside = mark_tokens(tokenized.response.offsets, [evidence.response])
+        for number in np.unique(tokenized.response_sentence[inside]) if len(sources) else ():
+            found[number] = np.maximum(found[number], 0)
+            found[number, sources] = 1
+    return found
+
+
 def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int]) -> Targets:
     """Pad with unknown values to the (B, R, K, C) of the windows, and stack."""
     examples, tokens, copies, contexts = shape

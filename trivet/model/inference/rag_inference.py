@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from trivet.model.architecture import HEAD_NAMES
+from trivet.model.architecture import DEFAULT_HEADS
 from trivet.model.inference.bert import InferenceBert
 from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import Form
@@ -41,7 +41,7 @@ class InferenceTrunk(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor,
         segment_ids: Tensor,
-        heads: Collection[str] = HEAD_NAMES,
+        heads: Collection[str] = DEFAULT_HEADS,
     ) -> Hidden:
         """Return the hidden states for each of the heads. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         windows = (input_ids, attention_mask, segment_ids)

@@ -5,15 +5,16 @@ Neither model has a batch dimension (``max_batch_size: 0``). The windows of a ca
 they would point into each other's windows. So ``trivet`` fills the calls of the encoder itself.
 
 Arguments of the configs: ``window`` is the maximum of a window's positions, ``graph`` and ``plan``
-are file names, ``inputs`` the fields of ``Windows`` that the graph reads, ``threads`` those of ONNX
-Runtime (``None``: one for each core), ``bundle_sha256`` the digest of the bundle's manifest.
+are file names, ``inputs`` the fields of ``Windows`` that the graph reads, ``heads`` its heads,
+``threads`` those of ONNX Runtime (``None``: one for each core), ``bundle_sha256`` the digest of the
+bundle's manifest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +23,9 @@ from trivet.backends.example_windows import Sizes
 from trivet.backends.profiles import FEW_WINDOWS, STEP, choose_profile, graph_sizes, shapes
 from trivet.backends.tensorrt import CONTEXTS
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
+from trivet.bundle.schema import INPUTS, TensorInfo, outputs_of
 from trivet.bundle.tensorrt_info import EngineInfo, ShapeRange
+from trivet.model.architecture import DEFAULT_HEADS
 from trivet.records import BundleError
 from trivet.serve.triton.config_text import Message, Word, to_map, to_parameters
 
@@ -86,7 +88,13 @@ def judge_config(
     }
 
 
-def python_config(window: int, precision: str, bundle_sha256: str, threads: int | None) -> Message:
+def python_config(
+    window: int,
+    precision: str,
+    bundle_sha256: str,
+    threads: int | None,
+    heads: Collection[str] = DEFAULT_HEADS,
+) -> Message:
     """Return the config of an encoder that ONNX Runtime runs in Triton's Python backend."""
     parameters = {
         "precision": precision,
@@ -95,7 +103,7 @@ def python_config(window: int, precision: str, bundle_sha256: str, threads: int 
     }
     return {
         **_head(ENCODER, "python"),
-        **_ends(INPUTS),
+        **_ends(INPUTS, heads),
         "instance_group": [{"kind": Word("KIND_CPU"), "count": 1}],
         "model_warmup": [_warm_up("full", _full_call(window), INPUTS)],
         "parameters": to_parameters(parameters | _CPU_TENSORS),
@@ -103,7 +111,11 @@ def python_config(window: int, precision: str, bundle_sha256: str, threads: int 
 
 
 def onnxruntime_config(
-    window: int, graph: str, inputs: Sequence[str], threads: int | None
+    window: int,
+    graph: str,
+    inputs: Sequence[str],
+    threads: int | None,
+    heads: Collection[str] = DEFAULT_HEADS,
 ) -> Message:
     """Return the config of an encoder that Triton's ONNX Runtime backend runs on the CPU."""
     read = _named(inputs)
@@ -116,14 +128,16 @@ def onnxruntime_config(
     return {
         **_head(ENCODER, "onnxruntime"),
         "default_model_filename": graph,
-        **_ends(read),
+        **_ends(read, heads),
         "instance_group": [{"kind": Word("KIND_CPU"), "count": 1}],
         "model_warmup": [_warm_up("full", _full_call(window), read)],
         "parameters": to_parameters(parameters),
     }
 
 
-def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Message:
+def tensorrt_config(
+    engine: EngineInfo, plan: str, inputs: Sequence[str], heads: Collection[str] = DEFAULT_HEADS
+) -> Message:
     """Return the config of an encoder that Triton's TensorRT backend runs."""
     read = _named(inputs)
     numbered = list(enumerate(engine.profiles))
@@ -138,7 +152,7 @@ def tensorrt_config(engine: EngineInfo, plan: str, inputs: Sequence[str]) -> Mes
         **_head(ENCODER, "tensorrt"),
         # By GPU type: on another one Triton reports the missing file.
         "cc_model_filenames": [{"key": engine.target.compute_capability, "value": plan}],
-        **_ends(read),
+        **_ends(read, heads),
         "instance_group": [
             {
                 "kind": Word("KIND_GPU"),
@@ -215,14 +229,14 @@ def _named(inputs: Sequence[str]) -> tuple[TensorInfo, ...]:
     return tuple(info for info in INPUTS if info.name in inputs)
 
 
-def _ends(inputs: Sequence[TensorInfo]) -> Message:
+def _ends(inputs: Sequence[TensorInfo], heads: Collection[str]) -> Message:
     """Return the encoder's inputs and outputs; every dimension changes from call to call."""
     return {
         end: [
             {"name": info.name, "data_type": _TYPES[info.dtype], "dims": [-1] * len(info.dims)}
             for info in infos
         ]
-        for end, infos in (("input", inputs), ("output", OUTPUTS))
+        for end, infos in (("input", inputs), ("output", outputs_of(heads)))
     }
 
 

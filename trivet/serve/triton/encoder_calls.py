@@ -6,7 +6,7 @@ without Triton.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ from trivet.backends.profiles import (
 )
 from trivet.bundle.tensorrt_info import ShapeRange
 from trivet.data.windows import Windows
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import Outputs, output_names, outputs_from
+from trivet.model.architecture import DEFAULT_HEADS
 from trivet.records import BackendError
 
 
@@ -37,14 +38,21 @@ class EncoderUnavailable(BackendError):
 class EncoderCalls:
     """A model of the same server as a ``ShapedBackend``."""
 
-    def __init__(self, model: str, inputs: Sequence[str], profiles: tuple[ShapeRange, ...]) -> None:
-        """Keep the settings: fields of ``Windows``, and accepted shapes (empty: any)."""
+    def __init__(
+        self,
+        model: str,
+        inputs: Sequence[str],
+        profiles: tuple[ShapeRange, ...],
+        heads: Collection[str] = DEFAULT_HEADS,
+    ) -> None:
+        """Keep the settings: fields of ``Windows``, accepted shapes (empty: any), and heads."""
         self.name = f"triton {model}"
         self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
         if profiles:
             self.positions, self.step = most_positions(profiles), STEP
             self.most_windows = max(profile.most["N"] for profile in profiles)
         self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
+        self._outputs = output_names(heads)
 
     def run(self, windows: Windows) -> Outputs:
         """Call and wait; see ``Backend.run``."""
@@ -60,7 +68,7 @@ class EncoderCalls:
         arrays = pad(windows, self._padded(sizes))._asdict()
         return pb_utils.InferenceRequest(
             model_name=self._model,
-            requested_output_names=list(Outputs._fields),
+            requested_output_names=list(self._outputs),
             inputs=[
                 pb_utils.Tensor(name, np.ascontiguousarray(arrays[name])) for name in self._inputs
             ],
@@ -82,11 +90,11 @@ class EncoderCalls:
             there = pb_utils.is_model_ready(model_name=self._model)
             kind = BackendError if there else EncoderUnavailable
             raise kind(f"{self._model}: {response.error().message()}")
-        answer = Outputs(
-            **{
+        answer = outputs_from(
+            {
                 # A copy: the memory of the tensor is freed with the response.
                 name: pb_utils.get_output_tensor_by_name(response, name).as_numpy().copy()
-                for name in Outputs._fields
+                for name in self._outputs
             }
         )
         return cut(answer, sizes)

@@ -51,6 +51,7 @@ class TritonPythonModel:
             self._encoder_model,
             parameters["encoder_inputs"].split(","),
             info.engines[0].profiles if on_gpu else (),
+            info.heads,
         )
         self.evaluator = Evaluator(
             folder, backend=self._encoder, max_windows=int(parameters["max_windows"])

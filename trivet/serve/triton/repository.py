@@ -33,7 +33,7 @@ from trivet.bundle.bundle import (
 )
 from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.windows import Windows
-from trivet.model.architecture import HEAD_NAMES
+from trivet.model.architecture import DEFAULT_HEADS
 from trivet.records import BundleError
 from trivet.serve.triton.config import (
     BUNDLE,
@@ -94,7 +94,7 @@ def export_triton(
         BackendError: No TensorRT engine of the bundle was built on this machine.
     """
     bundle = read_bundle(folder)
-    missing = [name for name in HEAD_NAMES if name not in bundle.info.heads]
+    missing = [name for name in DEFAULT_HEADS if name not in bundle.info.heads]
     if missing:
         raise BundleError(
             f"{folder}: has no {' and no '.join(missing)} head, which the Triton models need; use "
@@ -112,7 +112,7 @@ def export_triton(
     if config is None:
         shutil.copytree(judge_folder / BUNDLE, encoder_folder / BUNDLE)
         window, kept = bundle.info.window.size, encoder.graph.precision
-        config = python_config(window, kept, sha256, threads)
+        config = python_config(window, kept, sha256, threads, bundle.info.heads)
     # Written last, so that Triton never loads half a repository.
     _write(encoder_folder.parent, {CONFIG_NAME: to_text(config).encode()})
     asked = judge_config(kind, encoder.graph.file, encoder.inputs, sha256)
@@ -134,7 +134,9 @@ def _find_encoder(
         model = {MODEL_NAME: _model("encoder_model")}
         # Its config lists every input; the backend picks those that its graph reads.
         return _Encoder(info, graph, Windows._fields, model, config=None)
-    config = onnxruntime_config(bundle.info.window.size, graph.file, backend.inputs, threads)
+    config = onnxruntime_config(
+        bundle.info.window.size, graph.file, backend.inputs, threads, bundle.info.heads
+    )
     files = {name: bundle.path(name) for name in bundle.graph_files(graph.file)}
     return _Encoder(info, graph, backend.inputs, files, config)
 
@@ -147,7 +149,7 @@ def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
     check_self_test(backend, bundle, engine.graph)
     name = f"model.sm{engine.target.compute_capability.replace('.', '')}.plan"
     info = _of_one_graph(bundle.info, graph).model_copy(update={"engines": (engine,)})
-    config = tensorrt_config(engine, name, backend.inputs)
+    config = tensorrt_config(engine, name, backend.inputs, bundle.info.heads)
     return _Encoder(info, graph, backend.inputs, {name: plan}, config)
 
 

@@ -1,0 +1,92 @@
+"""The evidence head: trained with the others, or added to a bundle that stays as it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of, row
+from trivet.bundle.bundle import Bundle, read_bundle
+from trivet.bundle.weights import load_rag_model
+from trivet.calibrate import Choices, calibrate
+from trivet.evaluation.evaluator import Evaluator
+from trivet.export import export_onnx
+from trivet.train import train
+from trivet.verdict_json import read_evaluation
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+ALL = "heads=[support,relevance,utilization,evidence]"
+QUESTION, RESPONSE = "What of the mill?", "The mill is old. It was built of stone."
+
+
+@pytest.fixture(scope="module")
+def sourced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Write rows whose supported responses have their source as evidence."""
+    files = []
+    for group, count in (("train", 24), ("dev", 8)):
+        lines = []
+        for number in range(count):
+            one = row(number, *PAIRS[number % 4], group)
+            if not one["labels"]["unsupported"]:
+                evidence = {"response": [0, len(one["response"])]}
+                evidence["contexts"] = one["labels"]["relevant"]
+                one["labels"]["evidence"] = [evidence]
+            lines.append(json.dumps(one))
+        files.append(tmp_path_factory.mktemp("sourced") / f"{group}.jsonl")
+        files[-1].write_text("\n".join(lines), encoding="utf-8")
+    return files[0], files[1]
+
+
+def added(config_of: ConfigOf, folder: Path, bundle: Path, data: tuple[Path, Path]) -> Bundle:
+    """Train an evidence head on a bundle, with its encoder and its other heads frozen."""
+    frozen = [f"loss.{name}=0" for name in ("window", "token", "verdict")]
+    frozen += [f"loss.{name}=0" for name in ("relevance", "utilization", "share")]
+    frozen += ["optim.encoder_lr=0", "optim.head_lr=0.01", "optim.epochs=2"]
+    begin = (f"encoder.name={bundle}", "encoder.init=bundle")
+    return read_bundle(train(config_of(folder, ALL, *begin, *frozen, data=data)))
+
+
+def test_a_head_is_added_and_all_else_of_the_bundle_stays(
+    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
+) -> None:
+    first = train(config_of(tmp_path / "first", "optim.epochs=1"))
+    calibrate(first, [f"jsonl:{sourced[1]}"], "all", Choices(lexical_overlap=True))
+    found = added(config_of, tmp_path / "second", first, sourced)
+    old, info = read_bundle(first).info, found.info
+    assert info.heads == (*old.heads, "evidence")
+    assert (info.thresholds, info.calibration) == (old.thresholds, old.calibration)
+    before, after = (load_rag_model(each) for each in (read_bundle(first), found))
+    assert before.lexical_overlap == after.lexical_overlap != {}
+    state = after.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in before.state_dict().items())
+
+    for bundle in (first, found.folder):
+        export_onnx(bundle, threads=1)
+    for backend in ("onnx", "torch"):
+        plain, sourced_verdict = (
+            Evaluator(each, 1, backend=backend, precision="fp32").evaluate(QUESTION, MILL, RESPONSE)
+            for each in (first, found.folder)
+        )
+        assert all(sentence.evidence is not None for sentence in sourced_verdict.sentences)
+        assert read_evaluation(sourced_verdict.to_dict()) == sourced_verdict
+        without = tuple(replace(each, evidence=None) for each in sourced_verdict.sentences)
+        assert replace(sourced_verdict, sentences=without).to_json() == plain.to_json()
+
+    calibrate(found.folder, [f"jsonl:{sourced[1]}"], "all")
+    assert read_bundle(found.folder).info.evidence is not None
+
+
+@pytest.mark.parametrize("trunk", ["shared", "separate"])
+def test_it_is_trained_with_the_others(
+    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path], trunk: str
+) -> None:
+    heads = "heads=[evidence,support]"
+    config = config_of(tmp_path, heads, f"encoder.trunk={trunk}", "optim.epochs=1", data=sourced)
+    info = read_bundle(train(config)).info
+    assert info.heads == ("support", "evidence")
+    assert info.outputs[-1].name == "evidence_states"
+    assert {"dev/evidence_auroc/mean", "loss/evidence"} <= set(log_of(tmp_path)[0])
