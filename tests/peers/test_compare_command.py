@@ -50,7 +50,7 @@ def test_cheap_peers_and_a_file_are_compared_and_made_again_without_running(
     (tmp_path / "mine.jsonl").write_text(scores, encoding="utf-8")
     arguments = (
         *("--split", "first", "--dev", data, "--dev-split", "second"),
-        *("--peers", "overlap,tfidf,always-yes", "--predictions", f"mine={tmp_path}/mine.jsonl:s"),
+        *("--peers", "overlap, tfidf,always-yes", "--predictions", f"mine={tmp_path}/mine.jsonl:s"),
     )
     code, text = compare(data, tmp_path / "out", *arguments)
     assert code == 0, text
@@ -122,3 +122,12 @@ def test_an_llm_peer_without_model_or_price_is_refused(data: str, tmp_path: Path
     assert code != 0 and "name it with --model, or PEER:MODEL" in text
     code, text = compare(data, tmp_path / "out", "--peers", "likert:tiny", "--budget", "1")
     assert code != 0 and "--price tiny=IN,OUT" in text
+
+
+def test_two_files_of_one_name_are_refused(data: str, tmp_path: Path) -> None:
+    scores = "".join(json.dumps({"id": f"q{n}", "s": n / 24}) + "\n" for n in range(24))
+    (tmp_path / "mine.jsonl").write_text(scores, encoding="utf-8")
+    twice = ("--predictions", f"mine={tmp_path}/mine.jsonl:s") * 2
+    code, text = compare(data, tmp_path / "out", *twice)
+    assert code != 0
+    assert "names a peer twice" in text

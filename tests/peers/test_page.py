@@ -58,3 +58,12 @@ def test_the_json_has_every_figure_and_only_finite_numbers(folder: Path) -> None
     record = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     assert record["peers"]["d"]["about"] == "about"
     assert {"auroc", "kappa", "failed"} <= {one["measure"] for one in record["figures"]}
+
+
+def test_no_hallucinated_row_is_0_and_not_unknown(tmp_path: Path) -> None:
+    rows = [row(n, False, "toy") for n in range(1, 7)]
+    peers = {"d": predicted(rows, [PeerScore.at(0.5, n / 6) for n in range(6)])}
+    part = read_columns(rows, peers)
+    figures = measure_peers(rows, part, peers, {}, resamples=20)
+    text = write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
+    assert "| d | 6 | 0 | " in text

@@ -40,6 +40,14 @@ def test_parquet_is_read_and_null_is_a_failure(tmp_path: Path) -> None:
     assert [one.failed for one in found] == [None, None, None, "missing", None, None, None]
 
 
+@pytest.mark.parametrize("column", ["score", "-score"])
+def test_not_a_number_is_a_failure(tmp_path: Path, column: str) -> None:
+    rows = [one | {"score": float("nan")} if n == 3 else one for n, one in enumerate(GOOD)]
+    file = write(tmp_path / "p.jsonl", rows)
+    found = read_foreign("x", f"{file}:{column}", ROWS).repeats[0]
+    assert [one.failed for one in found] == [None, None, None, "missing", None, None, None]
+
+
 @pytest.mark.parametrize(
     ("rows", "column", "message"),
     [

@@ -85,10 +85,11 @@ def compare(
             f"{len(shared)} source documents are in ROWS and in --dev, so a peer would be measured "
             "on what it was fitted on; choose other splits"
         )
-    names = [name for name in dict.fromkeys(peers.split(",")) if name]
-    foreign = {
-        name: read_foreign(name, where, chosen) for name, where in map(_pair, predictions or ())
-    }
+    names = [name for name in dict.fromkeys(map(str.strip, peers.split(","))) if name]
+    files = [_pair(text) for text in predictions or ()]
+    foreign = {name: read_foreign(name, where, chosen) for name, where in files}
+    if len(foreign) < len(files):
+        raise ConfigError("--predictions names a peer twice; give each file a name of its own")
     if both := foreign.keys() & names:
         raise ConfigError(f"--predictions and --peers both have {', '.join(sorted(both))}")
     if not names and not foreign:

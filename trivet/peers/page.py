@@ -173,7 +173,8 @@ def _table(
     rows = []
     for name in names:
         if own := [found[name, m] for m in kept if (name, m) in found]:
-            counts = str(_n(own)), str(own[0].positives or "-")
+            positives = own[0].positives
+            counts = str(_n(own)), "-" if positives is None else str(positives)
             rows.append([name, *counts, *(_cell(found.get((name, m)), form) for m in kept)])
     header = ("peer", "n", "hallucinated", *(columns[m] for m in kept))
     return Section(title, notes, header, rows, drawings)

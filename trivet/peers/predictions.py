@@ -120,7 +120,7 @@ def read_foreign(name: str, where: str, rows: Sequence[LabelledExample]) -> Pred
     Args:
         name: Name of the peer.
         where: ``FILE:COLUMN``; the column has faithfulness in [0, 1], or, after a minus
-            (``FILE:-COLUMN``), the probability of a hallucination. ``null`` is a failure.
+            (``FILE:-COLUMN``), the probability of a hallucination. ``null`` or NaN is a failure.
         rows: Rows to be compared; further rows of the file are ignored.
 
     Raises:
@@ -156,7 +156,8 @@ def read_foreign(name: str, where: str, rows: Sequence[LabelledExample]) -> Pred
 def _foreign_score(values: Mapping[str, Any], column: str, place: str) -> PeerScore:
     value = values[column.lstrip("-")]
     try:
-        if value is None or value == "":
+        # Tools such as RAGAS write NaN, the only value that differs from itself, for a failure.
+        if value is None or value == "" or value != value:
             return PeerScore(None, failed="missing")
         return PeerScore(1 - float(value) if column.startswith("-") else float(value))
     except (TypeError, ValueError) as error:
