@@ -102,3 +102,11 @@ def test_passages_that_do_not_fit_are_grouped_and_every_group_must_support(folde
 def test_no_response_is_refused(folder: Path) -> None:
     with pytest.raises(ExampleError, match="response is empty"):
         peer_of(folder).score(RagExample("", ("It is red.",), " "))
+
+
+def test_a_response_that_leaves_no_room_for_a_passage_is_refused(folder: Path) -> None:
+    example = RagExample("", ("It is red.",), "mill " * 60)
+    count = len(transformers.AutoTokenizer.from_pretrained(folder)("mill " * 60)["input_ids"]) - 2
+    assert peer_of(folder, count + 4).score(example).faithfulness is not None
+    with pytest.raises(ExampleError, match=f"has {count} tokens, and the window {count + 3}"):
+        peer_of(folder, count + 3).score(example)

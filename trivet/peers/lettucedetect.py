@@ -36,6 +36,10 @@ class LettuceDetect(Peer):
         """Score one example."""
         if not example.response.strip():
             raise ExampleError("the response is empty", "empty_response")
+        if (size := self._count(example.response)) >= self._longest - _SPECIAL:
+            raise ExampleError(
+                f"the response has {size} tokens, and the window {self._longest}", "too_long"
+            )
         read = [self._read(group, example) for group in self.groups(example)]
         probs = np.max([probs for _, probs in read], axis=0)
         offsets = read[0][0]
