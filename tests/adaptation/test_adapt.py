@@ -64,6 +64,12 @@ def test_a_model_is_trained_calibrated_exported_and_tested(
         adapt_module.adapt(tmp_path / "rows.jsonl", out, overrides)
 
 
+def test_an_output_that_is_a_file_is_refused_before_training(tmp_path: Path) -> None:
+    file = write(tmp_path / "rows.jsonl")
+    with pytest.raises(ConfigError, match=r"rows\.jsonl is no folder; choose another one"):
+        adapt_module.adapt(file, file)
+
+
 def test_a_killed_adaptation_continues_after_its_training(
     tmp_path: Path, overrides: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -289,6 +289,12 @@ def test_questions_about_documents_are_questions_to_generate_from() -> None:
     assert lines()[0]["metadata"]["document"] == "d0.txt"
 
 
+def test_the_search_logs_nothing_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    documents(1)
+    run(question_about, "generate", "--documents", "docs")
+    assert [record.name for record in caplog.records if record.name.startswith("bm25s")] == []
+
+
 def test_a_passage_without_question_gives_no_row() -> None:
     documents(1)
     result, _ = run(lambda _: '{"questions": []}', "generate", "--documents", "docs")

@@ -79,9 +79,10 @@ def cohen_kappa(counts: Mapping[tuple[bool, bool], int]) -> float | None:
 
     ``None`` if both decide the same everywhere on one side, where it is not defined.
     """
+    # In whole numbers, so that agreement by chance is exactly 0.
     total = sum(counts.values())
-    equal = (counts.get((True, True), 0) + counts.get((False, False), 0)) / total
-    first = sum(n for (one, _), n in counts.items() if one) / total
-    second = sum(n for (_, other), n in counts.items() if other) / total
-    chance = first * second + (1 - first) * (1 - second)
-    return None if chance == 1.0 else (equal - chance) / (1.0 - chance)
+    equal = total * (counts.get((True, True), 0) + counts.get((False, False), 0))
+    first = sum(n for (one, _), n in counts.items() if one)
+    second = sum(n for (_, other), n in counts.items() if other)
+    chance = first * second + (total - first) * (total - second)
+    return None if chance == total**2 else (equal - chance) / (total**2 - chance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,7 @@ class Search:
     def __init__(self, pool: Pool) -> None:
         import bm25s
 
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG when imported
         self.pool = pool
         self._index = bm25s.BM25(csc_backend="numpy")
         self._index.index(_words([each.text for each in pool.passages]), show_progress=False)

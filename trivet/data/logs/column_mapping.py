@@ -243,8 +243,8 @@ def _check_unicode(example: RagExample) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise ExampleError(
-                f"{name} holds a lone surrogate at character {error.start}; repair it, or read "
-                "such characters as U+FFFD with --bad-unicode replace",
+                f"{name} holds a lone surrogate at character {error.start}; repair it; trivet "
+                "evaluate reads it as U+FFFD with --bad-unicode replace",
                 code="invalid_unicode",
             ) from error
 
