@@ -1,3 +1,5 @@
+"""Documents of a folder: their passages, and the pools that questions are asked about."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Edits of a response: the words that are marked, and the edits that are refused."""
+
 from __future__ import annotations
 
 import re

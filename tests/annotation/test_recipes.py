@@ -1,3 +1,5 @@
+"""Recipes of responses: drawn by number, in the shares of the mixture."""
+
 from __future__ import annotations
 
 from collections import Counter
