@@ -35,6 +35,7 @@ RESPONSES = [
     "I could not find it in the passages. The ferry may be red. It crosses the river.",
     "Hello! Nothing of this is known. Based on my knowledge it is 3.5 metres wide.",
     "Yes.",
+    "The mill was built in 1817.\n\n2.\n\nIt is made of wood.",
 ]
 # Verdicts on the sentences of a response, by their first words.
 VERDICTS = {"The mill": 1, "It is": 0, "I could": 1, "The ferry": 0, "It crosses": 1, "Nothing": 0}

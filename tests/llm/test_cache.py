@@ -6,6 +6,7 @@ import errno
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"something else entirely" * 100)
     with pytest.raises(DataError, match="cannot be used as a cache"):
         AnswerCache(path)
+
+
+def test_a_cache_is_not_closed_under_a_thread_that_reads_it(tmp_path: Path) -> None:
+    cache = AnswerCache(tmp_path / "cache")
+    closer = threading.Thread(target=cache.close)
+    with cache._lock:  # as a reader holds it
+        closer.start()
+        assert cache._connection.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+    closer.join()
+    with pytest.raises(DataError, match="closed database"):
+        cache.get("key")
 
 
 def test_a_full_disk_is_an_error_of_the_disk(tmp_path: Path) -> None:

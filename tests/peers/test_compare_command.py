@@ -124,6 +124,49 @@ def test_an_llm_peer_without_model_or_price_is_refused(data: str, tmp_path: Path
     assert code != 0 and "--price tiny=IN,OUT" in text
 
 
+def test_finished_predictions_of_a_changed_peer_are_refused(data: str, tmp_path: Path) -> None:
+    dev = tmp_path / "dev.jsonl"
+    lines = Path(data.partition(":")[2]).read_text(encoding="utf-8").splitlines(keepends=True)
+    dev.write_text("".join(lines[12:]), encoding="utf-8")
+    fitted = ("--split", "first", "--peers", "tfidf", "--dev", f"jsonl:{dev}", "--dev-split", "all")
+    assert compare(data, tmp_path / "out", *fitted)[0] == 0
+    assert compare(data, tmp_path / "out", *fitted)[0] == 0
+    dev.write_text("".join(lines[12:22]), encoding="utf-8")
+    code, text = compare(data, tmp_path / "out", *fitted)
+    assert code == 6 and "--dev was '" in text and "begin anew with --restart" in text
+    assert compare(data, tmp_path / "out", *fitted, "--restart")[0] == 0
+
+
+def test_finished_predictions_of_another_model_are_refused(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with ScriptedEndpoint(lambda _: "Explanation: fine. Score: 4") as endpoint:
+        arguments = ("--split", "first", "--peers", "likert", "--base-url", endpoint.url)
+        assert compare(data, tmp_path / "out", *arguments, "--model", "one")[0] == 0
+        code, text = compare(data, tmp_path / "out", *arguments, "--model", "two")
+    assert code == 6 and "model was 'one', is 'two'" in text
+    assert len(endpoint.bodies) == 12
+
+
+def test_data_without_rows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    code, text = compare(f"jsonl:{tmp_path}/empty.jsonl", tmp_path / "out", "--peers", "overlap")
+    assert code != 0 and "no row in split 'all' is left to compare on" in text
+
+
+def test_rows_of_one_class_have_rates_and_no_curve(data: str, tmp_path: Path) -> None:
+    lines = Path(data.partition(":")[2]).read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "one.jsonl").write_text(
+        "".join(line for line in lines if '"adherent": true' in line), encoding="utf-8"
+    )
+    peers = ("--peers", "always-yes,overlap")
+    code, text = compare(f"jsonl:{tmp_path}/one.jsonl", tmp_path / "out", *peers)
+    assert code == 0, text
+    assert "| always-yes | 16 | 0 | - | - | - | 1.000 " in text  # calibration error alone
+    assert "| always-yes | 16 | 0 | - | - | - | 0.000 " in text  # the rate of true negatives
+
+
 def test_two_files_of_one_name_are_refused(data: str, tmp_path: Path) -> None:
     scores = "".join(json.dumps({"id": f"q{n}", "s": n / 24}) + "\n" for n in range(24))
     (tmp_path / "mine.jsonl").write_text(scores, encoding="utf-8")
@@ -131,3 +174,5 @@ def test_two_files_of_one_name_are_refused(data: str, tmp_path: Path) -> None:
     code, text = compare(data, tmp_path / "out", *twice)
     assert code != 0
     assert "names a peer twice" in text
+    code, text = compare(data, tmp_path / "out", "--peers", "mine", *twice[:2])
+    assert code != 0 and "--predictions and --peers both have mine" in text

@@ -245,6 +245,13 @@ def test_trulens_keeps_all_statements_if_the_list_cannot_be_read() -> None:
     assert judged("trulens", by_text(ALL_STATEMENTS="[]")).faithfulness == 0
 
 
+def test_trulens_takes_no_number_of_a_list_for_a_statement() -> None:
+    script = by_text(ALL_STATEMENTS="none of them", STATEMENT='{"score": 3}')
+    listed = replace(EXAMPLE, response=f"{SENTENCES[0]}\n\n2.\n\n{SENTENCES[1]}")
+    score = judged("trulens", script, listed)
+    assert [one.text for one in score.sentences or ()] == SENTENCES
+
+
 def test_granite_guardian_reads_the_contexts_as_documents() -> None:
     bodies: list[dict[str, Any]] = []
 

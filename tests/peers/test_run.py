@@ -14,7 +14,7 @@ from trivet.llm.errors import LlmError
 from trivet.peers.peer import Peer, PeerScore, SentenceScore
 from trivet.peers.predictions import read_predictions
 from trivet.peers.run import Run, run_peer
-from trivet.records import DataError, Span
+from trivet.records import ConfigError, DataError, Span
 
 ROWS = [row(number, number % 3 == 0) for number in range(7)]
 SCORES: list[PeerScore | Exception] = [
@@ -30,8 +30,8 @@ SCORES: list[PeerScore | Exception] = [
 ]
 
 
-def load(peer: Peer) -> Peer:
-    return peer
+def load_scripted(repeat: int) -> Peer:
+    return Scripted(SCORES)
 
 
 @pytest.mark.parametrize("concurrent", [False, True])
@@ -112,6 +112,40 @@ def test_another_version_of_a_peer_or_other_rows_are_refused(tmp_path: Path) -> 
         run_peer("p", lambda _: Scripted(SCORES, "v2"), run)
     with pytest.raises(RunChangedError, match=r"the rows \(6\) are others"):
         run_peer("p", lambda _: Scripted(SCORES, "v1"), Run(ROWS[:6], tmp_path))
+
+
+def test_complete_predictions_of_a_changed_peer_are_refused(tmp_path: Path) -> None:
+    def run(**fingerprint: str) -> Path:
+        return run_peer("p", load_scripted, Run(ROWS, tmp_path), fingerprint=fingerprint)
+
+    run(bundle="a1", model="m")
+    with pytest.raises(RunChangedError, match=r"bundle was 'a1', is 'b2'.*--restart"):
+        run(bundle="b2", model="m")
+    assert run(model="m").exists()  # the bundle is no longer there to be looked at
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_peer_that_cannot_be_loaded_leaves_no_file_and_drops_none(
+    tmp_path: Path, restart: bool
+) -> None:
+    def broken(repeat: int) -> Peer:
+        raise ConfigError("no weights")
+
+    run = Run(ROWS, tmp_path, restart=restart)
+    with pytest.raises(ConfigError, match="no weights"):
+        run_peer("p", broken, run)
+    assert not run.path("p").exists()
+    before = run_peer("p", load_scripted, run).read_bytes()
+    with pytest.raises(ConfigError, match="no weights"):
+        run_peer("p", broken, replace(run, repeats=2))
+    assert run.path("p").read_bytes() == before
+
+
+def test_a_peer_that_fails_before_its_first_score_leaves_no_file(tmp_path: Path) -> None:
+    run = Run(ROWS, tmp_path)
+    with pytest.raises(LlmError):
+        run_peer("p", lambda _: Scripted([LlmError("no key", "unauthorized", fatal=True)]), run)
+    assert not run.path("p").exists()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME=FILE:COLUMN", help="Scores of another tool, by row id."),
     ] = None,
-    dev: Annotated[list[str] | None, typer.Option(help="Labelled rows to fit peers on.")] = None,
+    dev: Annotated[
+        list[str] | None, typer.Option(help="Labelled rows that tfidf is fitted on.")
+    ] = None,
     dev_split: Annotated[str, typer.Option(help="Split of --dev.")] = "fit",
     limit: Annotated[
         int | None, typer.Option(min=1, help="Most rows, drawn at random by --seed.")
@@ -68,6 +70,7 @@ def compare(
     from trivet.llm.client import ChatClient
     from trivet.llm.errors import LlmError
     from trivet.peers.columns import document, read_columns
+    from trivet.peers.fingerprint import fingerprint
     from trivet.peers.measures import measure_peers
     from trivet.peers.page import Compared, write_comparison
     from trivet.peers.peer import PeerSetup, check_peer
@@ -109,7 +112,6 @@ def compare(
 
         @functools.cache
         def open_llm(name: str) -> ChatClient:
-            name = name or model
             if not name:
                 raise ConfigError("which model shall be asked? name it with --model, or PEER:MODEL")
             if budget is not None and name not in prices:
@@ -125,11 +127,12 @@ def compare(
             )
             return stack.enter_context(client)
 
-        setup = PeerSetup(chosen, fitting, open_llm, threads, seed)
+        setup = PeerSetup(chosen, fitting, open_llm, model, threads, seed)
         for name in names:
             load = functools.partial(_load_repeat, name, setup)
             try:
-                path = run_peer(name, load, run, functools.partial(_track, name))
+                track = functools.partial(_track, name)
+                path = run_peer(name, load, run, track, fingerprint(name, setup))
             except LlmError as error:
                 message = f"{name}: {error}; the scores so far are kept: the same command goes on"
                 raise end(message, USAGE) from error

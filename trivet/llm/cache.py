@@ -67,8 +67,9 @@ class AnswerCache:
         return row[0], row[1]
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file, once no other thread uses it."""
+        with self._lock:
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self

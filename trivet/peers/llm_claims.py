@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ SAMPLES = 5
 """Answers that SelfCheckGPT compares with; its paper samples 20."""
 
 _MOST = 3  # score of a grounded statement in TruLens
+_LIST_NUMBER = re.compile(r"\s*\d+[.)]?\s*")
 
 
 def ragas(talk: Conversation) -> PeerScore:
@@ -54,11 +56,12 @@ def deepeval(talk: Conversation) -> PeerScore:
 def trulens(talk: Conversation) -> PeerScore:
     """Return TruLens's groundedness: the mean score of the statements that are not trivial.
 
-    As there, all statements stay if the list of those to keep cannot be read, and a response of
-    trivial statements alone has groundedness 0.
+    As there, numbers of a list are no statements, all statements stay if the list of those to keep
+    cannot be read, and a response of trivial statements alone has groundedness 0.
     """
     response = talk.example.response
     statements = [response[one.start : one.end] for one in response_spans(talk.example)]
+    statements = [each for each in statements if not _LIST_NUMBER.fullmatch(each)]
     kept = talk.ask("trulens_trivial", statements=statements).text
     with contextlib.suppress(SyntaxError, ValueError, ExampleError):
         statements = [str(each) for each in _list(ast.literal_eval(kept.strip()))]

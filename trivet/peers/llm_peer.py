@@ -104,7 +104,7 @@ class LlmPeer(Peer):
 
     def __init__(self, kind: str, judge: Judge, client: ChatClient, repeat: int = 0) -> None:
         self.model = client.model
-        self.about = f"{kind}, prompts {_prompt_digest()}, model {client.model}"
+        self.about = f"{kind}, prompts {prompt_digest()}, model {client.model}"
         self._judge, self._client, self._repeat = judge, client, repeat
 
     def score(self, example: RagExample) -> PeerScore:
@@ -138,7 +138,7 @@ def llm_peer(kind: str, judge: Judge, model: str, setup: PeerSetup) -> Peer:
     """
     if setup.open_llm is None:
         raise ConfigError(f"peer {kind} asks an LLM; name its model with --model")
-    return LlmPeer(kind, judge, setup.open_llm(model), setup.repeat)
+    return LlmPeer(kind, judge, setup.open_llm(model or setup.model), setup.repeat)
 
 
 def unparsable(text: str) -> ExampleError:
@@ -212,7 +212,8 @@ def _prompts() -> jinja2.Environment:
 
 
 @functools.cache
-def _prompt_digest() -> str:
+def prompt_digest() -> str:
+    """Return the digest of all prompts of the package."""
     folder = resources.files("trivet.peers") / "prompts"
     texts = sorted(file.read_text(encoding="utf-8") for file in folder.iterdir())
     return hashlib.sha256("".join(texts).encode()).hexdigest()[:12]

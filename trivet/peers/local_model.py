@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.utils.hub import cached_file
 
 from trivet.bundle.hub import HUB_NAME
+from trivet.peers.fingerprint import digest_folder
 from trivet.records import ConfigError
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -200,14 +200,10 @@ def find_source(name: str) -> tuple[str, str | None]:
 
 
 def revision_of(folder: Path) -> str:
-    """Return the commit of a folder in the hub's cache, else the digest of its weights."""
+    """Return the commit of a folder in the hub's cache, else the digest of its files."""
     if folder.parent.name == "snapshots":
         return folder.name
-    whole = hashlib.sha256()
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as stream:
-            whole.update(hashlib.file_digest(stream, "sha256").digest())
-    return whole.hexdigest()[:12]
+    return digest_folder(folder)
 
 
 def _ready(model: Any) -> Any:

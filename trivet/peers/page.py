@@ -52,7 +52,7 @@ _COST = {
     "failed": "share failed",
     "flips": "flips over repeats",
 }
-_SLICED = ("auroc", "balanced_accuracy_fitted")
+_SLICED = {"auroc": "AUROC", "balanced_accuracy_fitted": "fitted balanced accuracy"}
 _READING = (
     "Positive is a hallucinated response. Brackets hold 95 % intervals by a bootstrap over source "
     "documents. A row that a peer did not score counts as failed and in no measure of that peer; "
@@ -132,9 +132,9 @@ def _sections(found: Compared) -> Iterator[Section]:
         if figure.measure in _SLICED and (part_of or figure.source not in wholes):
             slices.setdefault(", ".join(filter(None, (figure.source, part_of))), []).append(figure)
     rows = [
-        [name, measure, str(_n(some)), *_cells(some, names, measure)]
+        [name, words, str(_n(some)), *_cells(some, names, measure)]
         for name, some in slices.items()
-        for measure in _SLICED
+        for measure, words in _SLICED.items()
     ]
     yield Section("By source, generator and length", (), ("rows", "measure", "n", *names), rows)
 

@@ -116,8 +116,9 @@ class PeerSetup:
         rows: Rows to be compared, for peers whose scores are stored in them. No peer may look at
             their labels.
         dev: Labelled rows, of other documents than ``rows``, that peers may be fitted on.
-        open_llm: Returns the `trivet.llm.client.ChatClient` of a model, by its name or ``""`` for
-            the run's default model; clients share cache and budget.
+        open_llm: Returns the `trivet.llm.client.ChatClient` of a model; clients share cache and
+            budget.
+        model: Model of the LLM peers that name none; ``""`` if there is none.
         threads: Threads of a local model; ``None`` is one per core.
         seed: Seed of anything random.
         repeat: Number of the repeat, from 0; the ``sample`` of LLM requests, so that each repeat
@@ -127,6 +128,7 @@ class PeerSetup:
     rows: Sequence[LabelledExample] = ()
     dev: Sequence[LabelledExample] = ()
     open_llm: Callable[[str], Any] | None = None
+    model: str = ""
     threads: int | None = None
     seed: int = 0
     repeat: int = 0

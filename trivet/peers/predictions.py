@@ -2,7 +2,7 @@
 
 ::
 
-    {"peer", "about", "model", "rows": DIGEST, "trivet", "started"}
+    {"peer", "about", "model", "rows": DIGEST, "trivet", "started", "fingerprint": {...}}
     {"row": 1, "repeat": 0, "id": "q1", ...}                the fields of `PeerScore`
 """
 
@@ -13,7 +13,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,17 @@ _NAMED = 5  # ids in a refusal
 
 @dataclass(frozen=True)
 class Header:
-    """First line of a file of predictions: the peer, and the digest of its rows."""
+    """First line of a file of predictions: the peer, and the digest of its rows.
+
+    Attributes:
+        peer: Name of the peer.
+        about: What it said of itself when it was loaded.
+        model: Model of an LLM peer.
+        rows: Digest of the rows.
+        trivet: Version of the package.
+        started: Time of the first score.
+        fingerprint: What the peer is made of, which is known without loading it.
+    """
 
     peer: str
     about: str
@@ -38,19 +48,22 @@ class Header:
     rows: str
     trivet: str
     started: str
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, peer: Peer, rows: str) -> Header:
+    def of(cls, name: str, peer: Peer, rows: str, fingerprint: Mapping[str, str]) -> Header:
         """Return the header of a run that starts now."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return cls(name, peer.about, peer.model, rows, trivet.__version__, now)
+        version = trivet.__version__
+        return cls(name, peer.about, peer.model, rows, version, now, fingerprint)
 
-    def changes(self, other: Header) -> list[str]:
-        """Return the differences that may change scores, with both values."""
+    def changes(self, now: Mapping[str, str]) -> list[str]:
+        """Return the differences to the values of the same names, with both values."""
+        before = {**vars(self), **self.fingerprint}
         return [
-            f"{name} was {old!r}, is {new!r}"
-            for name in ("peer", "about", "rows")
-            if (old := getattr(self, name)) != (new := getattr(other, name))
+            f"{name} was {before[name]!r}, is {value!r}"
+            for name, value in now.items()
+            if before.get(name, value) != value
         ]
 
 

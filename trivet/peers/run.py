@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +50,7 @@ def run_peer(
     load: Callable[[int], Peer],
     run: Run,
     track: Callable[[Iterator[PeerScore], int], Iterable[PeerScore]] = lambda scores, _: scores,
+    fingerprint: Mapping[str, str] | None = None,
 ) -> Path:
     """Score the rows that have no prediction of this peer yet; return the file.
 
@@ -58,6 +59,8 @@ def run_peer(
         load: Function that loads the peer for a repeat, only called if rows are left.
         run: Rows and settings.
         track: Function that shows the progress of an iterator of a length.
+        fingerprint: What the peer is made of (`trivet.peers.fingerprint`), which complete
+            predictions are also held against.
 
     Raises:
         RunChangedError: The file has predictions of another peer, version or rows.
@@ -65,27 +68,41 @@ def run_peer(
         LlmError: Further calls of an LLM would fail too; the scores so far are kept.
     """
     path, digest = run.path(name), digest_rows(run.rows)
-    with Output(path) as output:
+    known = {"peer": name} | dict(fingerprint or {})
+    with _opened(path) as output:
         header, done = (None, 0) if run.restart else _read_done(path, output)
-        if header is not None and header.rows != digest:
-            raise _changed(path, [f"the rows ({len(run.rows)}) are others"])
-        if header is None:
-            output.cut(0)
+        if header is not None:
+            if header.rows != digest:
+                raise _changed(path, [f"the rows ({len(run.rows)}) are others"])
+            _check(path, header, known)
         for repeat in range(done // len(run.rows), run.repeats):
             peer = load(repeat)
-            now = Header.of(name, peer, digest)
+            first = b""
             if header is None:
-                output.append(to_line(now))
-            elif changes := header.changes(now):
-                raise _changed(path, changes)
-            header, start = header or now, done - repeat * len(run.rows)
+                header = Header.of(name, peer, digest, fingerprint or {})
+                first = to_line(header)
+                output.cut(0)
+            _check(path, header, {"about": peer.about})
+            start = done - repeat * len(run.rows)
             scores = _scores(peer, run.rows[start:], run.concurrency)
-            with contextlib.closing(scores), _Lines(output) as lines:
+            with contextlib.closing(scores), _Lines(output, first) as lines:
                 for place, score in enumerate(track(scores, len(run.rows) - start), start=start):
                     row = run.rows[place].example
                     lines.add(to_line(score, row=place + 1, repeat=repeat, id=row.id))
                     done += 1
     return path
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Output]:
+    """Open the file of a peer; one that is still empty at the end is removed."""
+    with Output(path) as output:
+        try:
+            yield output
+        finally:
+            if not output.size:
+                with contextlib.suppress(OSError):  # Windows keeps open files
+                    path.unlink()
 
 
 def _read_done(path: Path, output: Output) -> tuple[Header | None, int]:
@@ -97,6 +114,11 @@ def _read_done(path: Path, output: Output) -> tuple[Header | None, int]:
     return (read_header(path, lines[0]), len(lines) - 1) if lines else (None, 0)
 
 
+def _check(path: Path, header: Header, now: Mapping[str, str]) -> None:
+    if changes := header.changes(now):
+        raise _changed(path, changes)
+
+
 def _changed(path: Path, changes: Sequence[str]) -> RunChangedError:
     return RunChangedError(
         f"{path}: has predictions of another run: {'; '.join(changes)}; choose another --out, or "
@@ -105,14 +127,16 @@ def _changed(path: Path, changes: Sequence[str]) -> RunChangedError:
 
 
 class _Lines:
-    """Lines that are written together, twice a second and at the end."""
+    """Lines that are written together, twice a second and at the end, ``first`` with the first."""
 
-    def __init__(self, output: Output) -> None:
-        self._output, self._lines, self._last = output, list[bytes](), time.monotonic()
+    def __init__(self, output: Output, first: bytes) -> None:
+        self._output, self._first, self._last = output, first, time.monotonic()
+        self._lines: list[bytes] = []
 
     def add(self, line: bytes) -> None:
         """Add a line, and write if it is time."""
-        self._lines.append(line)
+        self._lines += [self._first, line]
+        self._first = b""
         if time.monotonic() - self._last > _WRITE_EVERY:
             self._write()
 

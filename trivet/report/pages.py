@@ -65,17 +65,23 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 
 def render_markdown(title: str, sections: Sequence[Section]) -> str:
     """Return a Markdown document of these sections, without their drawings."""
-    lines = [f"# {title}", ""]
+    lines = [f"# {_markdown(title)}", ""]
     for section in sections:
-        lines += [f"## {section.title}", ""]
+        lines += [f"## {_markdown(section.title)}", ""]
         for paragraph in section.paragraphs:
-            lines += [paragraph, ""]
+            lines += [_markdown(paragraph), ""]
         if section.rows:
             rows = [section.header, ["---"] * len(section.header), *section.rows]
             # An unescaped bar would open a new column.
-            cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+            cells = [[_markdown(cell).replace("|", r"\|") for cell in row] for row in rows]
             lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown(text: str) -> str:
+    """Return a text on one visible line, in which nothing is markup, a link or an image."""
+    one_line = " ".join(shown_text(text).split())
+    return one_line.replace("<", "&lt;").replace("](", r"]\(").replace("]:", r"]\:")
 
 
 def to_html(verdict: Evaluation, row: VerdictRow | None = None) -> str:
