@@ -19,7 +19,7 @@ from trivet.exporting.graph import trace
 from trivet.exporting.int8 import quantize
 from trivet.model.aggregate import Outputs
 from trivet.model.inference.rag_inference import inference_model
-from trivet.model.rag_model import RagModel, as_tensors
+from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.model.trunk import Trunk
 
 Attention = Literal["eager", "sdpa"]
@@ -38,7 +38,7 @@ class TorchBackend:
         """Run the model; shapes as in ``Windows`` and ``Outputs``."""
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
             answer = self._model(*as_tensors(windows))
-            return Outputs(*(output.float().numpy() for output in answer))
+            return to_numpy(answer)
 
 
 def random_model(

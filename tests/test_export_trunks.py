@@ -20,7 +20,7 @@ from trivet.bundle.schema import PlattInfo
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
 from trivet.model.architecture import Granularity, TrunkKind
-from trivet.model.rag_model import HEADS, RagModel
+from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 from trivet.model.trunk_kinds import make_trunk
 
@@ -47,7 +47,7 @@ def write_trunk(
                 parameter.add_(0.05 * torch.randn_like(parameter))
     calibration = CalibrationInfo(
         heads={
-            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name]) for name in HEADS
+            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name]) for name in OVERLAP
         }
     )
     return write_tiny(

@@ -37,8 +37,8 @@ def backend_of(kind: str, precision: Precision = "fp32", **options: Any) -> Torc
 def difference(one: TorchBackend, other: TorchBackend) -> float:
     """Return the largest difference of two backends over the grid of shapes."""
     report = compare(
-        lambda windows: one.run(windows)._asdict(),
-        {"other": lambda windows: other.run(windows)._asdict()},
+        lambda windows: one.run(windows).present(),
+        {"other": lambda windows: other.run(windows).present()},
         grid_windows(WINDOW, VOCAB),
     )
     return report.worst["other"]

@@ -16,7 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.graphs import VOCAB, graph_of
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.exporting.precision import Half, emulated, mixed
-from trivet.model.aggregate import Outputs
 from trivet.records import BackendError
 
 # Operators that TensorRT's ONNX parser supports.
@@ -61,12 +60,12 @@ def types_of(graph: onnx.ModelProto) -> dict[str, int]:
     return types | {tensor.name: tensor.data_type for tensor in inferred.initializer}
 
 
-def run(graph: onnx.ModelProto, sizes: Sizes) -> Outputs:
+def run(graph: onnx.ModelProto, sizes: Sizes) -> list[Any]:
     session = onnxruntime.InferenceSession(
         graph.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     windows = make_windows(sizes, VOCAB, seed=7)
-    return Outputs(*session.run(None, windows._asdict()))
+    return list(session.run(None, windows._asdict()))
 
 
 @pytest.mark.parametrize("precision", HALVES)

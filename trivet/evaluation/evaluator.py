@@ -359,8 +359,10 @@ class Evaluator:
             try:
                 answer = next(answers)
                 outcome = reading(each, answer.join(info.faithfulness), thresholds)
-                if isinstance(outcome, Evaluation):
+                if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
+                sourced = info.evidence is not None or "[" in each.example.response
+                if sourced and isinstance(outcome, Evaluation):
                     outcome = with_sources(outcome, each.tokens, answer.evidence, info.evidence)
                 outcomes.append(outcome)
             except BackendError as error:

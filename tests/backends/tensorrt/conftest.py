@@ -31,7 +31,7 @@ from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample
 
 WINDOW = 96
-ENDS = (*INPUTS, *OUTPUTS)
+ENDS = (*INPUTS, *OUTPUTS[:-1])
 
 
 class CudaError(enum.IntEnum):

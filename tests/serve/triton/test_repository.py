@@ -58,7 +58,7 @@ def test_the_python_backend_gets_every_input(tmp_path: Path) -> None:
     backend = OnnxRuntimeBackend(tmp_path / "graph.onnx", 1)
     assert "segment_ids" not in backend.inputs
     given = read_self_test(source / SELF_TEST_NAME).arrays()
-    answer = backend.run(Windows(**given))._asdict()
+    answer = backend.run(Windows(**given)).present()
     test = SelfTest.record(given, {INT8_NAME: ("int8", answer)})
     add_files(source, {INT8_NAME: tmp_path / "graph.onnx", SELF_TEST_NAME: test.to_json().encode()})
     for kind, asked in (("python-onnx", True), ("onnxruntime", False)):
