@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.annotation.annotate_run import lines, run, write_log
-from trivet.annotation.answer import AnswerError, read_answer
+from trivet.annotation.answer import read_answer
 from trivet.annotation.sentence_keys import KeyedExample
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import COLUMNS, read_ragbench
@@ -68,7 +68,7 @@ def test_published_annotations_pass_the_checks_with_the_labels_that_are_read_fro
         keyed = KeyedExample.of(labelled.example)
         try:
             labels = read_answer(json.dumps(answer), keyed).labels(keyed)
-        except AnswerError as error:
+        except ValueError as error:
             faults[str(error)[:40]] += 1
             continue
         passed += 1
@@ -118,6 +118,6 @@ def without_scores(labelled: LabelledExample) -> Labels:
 def is_consistent(keyed: KeyedExample, answer: dict[str, Any]) -> bool:
     try:
         read_answer(json.dumps(answer), keyed)
-    except AnswerError:
+    except ValueError:
         return False
     return True

@@ -24,6 +24,8 @@ from trivet.records import RagExample
 def test_rows_are_saved_until_ctrl_c(labelled: Path, out: Path) -> None:
     words = ["review", str(labelled), "--port", "0", "--no-open", "--reviewer", "Ada"]
     pipe = subprocess.PIPE
+    # A background job of a shell ignores SIGINT, and so do the processes that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [sys.executable, "-m", "trivet", *words], stdout=pipe, stderr=pipe, text=True
     ) as process:

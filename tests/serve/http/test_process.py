@@ -18,6 +18,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from trivet.errors import BundleError
+from trivet.evaluation.evaluator import Evaluator
+from trivet.serve.http.process import run_server
+from trivet.serve.http.settings import ServerSettings
+
 ROOT = Path(__file__).resolve().parents[3]
 # Longest time of a step; a loaded machine is slow.
 PATIENCE = 60.0
@@ -175,3 +180,13 @@ def test_a_signal_ends_it_also_while_the_backend_hangs_in_its_first_call() -> No
         _, rest = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0  # no request was left without an answer
     assert "ready" not in rest
+
+
+def test_a_refused_start_leaves_the_signal_handlers_of_the_caller() -> None:
+    def refuse() -> Evaluator:
+        raise BundleError("no bundle")
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with pytest.raises(BundleError, match="no bundle"):
+        run_server(refuse, ServerSettings(port=0), print)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

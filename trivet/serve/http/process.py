@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
 
 def run_server(
     load: Callable[[], Evaluator],
@@ -44,7 +46,12 @@ def run_server(
     if sys.platform == "win32":
         raise ConfigError("trivet serve needs Linux or macOS; on Windows run it in WSL")
     keys = None if settings.keys_file is None else KeyRing.read(settings.keys_file)
-    asyncio.run(_serve(load, settings, keys, announce, telemetry))
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    try:
+        asyncio.run(_serve(load, settings, keys, announce, telemetry))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _serve(
@@ -102,7 +109,7 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
             _exit_now(128 + number)
         loop.call_soon_threadsafe(stopping.set)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPPING:
         signal.signal(number, handle)
 
 
