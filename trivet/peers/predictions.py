@@ -34,12 +34,12 @@ class Header:
 
     Attributes:
         peer: Name of the peer.
-        about: What it said of itself when it was loaded.
+        about: Line about the loaded peer.
         model: Model of an LLM peer.
         rows: Digest of the rows.
         trivet: Version of the package.
         started: Time of the first score.
-        fingerprint: What the peer is made of, which is known without loading it.
+        fingerprint: Digests that are known without loading the peer.
     """
 
     peer: str

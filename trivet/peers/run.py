@@ -59,8 +59,8 @@ def run_peer(
         load: Function that loads the peer for a repeat, only called if rows are left.
         run: Rows and settings.
         track: Function that shows the progress of an iterator of a length.
-        fingerprint: What the peer is made of (`trivet.peers.fingerprint`), which complete
-            predictions are also held against.
+        fingerprint: Digests of `trivet.peers.fingerprint`, which complete predictions are also
+            held against.
 
     Raises:
         RunChangedError: The file has predictions of another peer, version or rows.
