@@ -19,13 +19,13 @@ from trivet.bundle.bundle import CalibrationInfo, WindowInfo, read_bundle
 from trivet.bundle.schema import PlattInfo
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
-from trivet.model.architecture import Granularity, TrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, Granularity, TrunkKind
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 from trivet.model.trunk_kinds import make_trunk
 
 # Two layers an encoder, four integer matmuls a layer: projections, output, widen, narrow.
-OVERLAP = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
+OVERLAP: dict[str, float] = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
 PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
 
 
@@ -47,7 +47,8 @@ def write_trunk(
                 parameter.add_(0.05 * torch.randn_like(parameter))
     calibration = CalibrationInfo(
         heads={
-            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name]) for name in OVERLAP
+            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name])
+            for name in DEFAULT_HEADS
         }
     )
     return write_tiny(
