@@ -28,7 +28,7 @@ from benchmarks.report import Table, parser, publish, spread
 from trivet.backends.graph_choice import choose_graph
 from trivet.backends.int8_sums import keep_int8_sums_exact
 from trivet.bundle.bundle import read_bundle
-from trivet.records import BackendError
+from trivet.errors import BackendError
 
 WARM_UP = 3
 _KERNEL = "_kernel_time"

@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.report import Table
 from trivet.backends.loading import load_tokenizer
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.labelled.batching import WindowBatches, fill_batches
 from trivet.data.labelled.datamodule import Item, RagData, prepare
 from trivet.data.labelled.sources import load_source

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.timing import ALLOCATOR, Race
 from trivet.backends.backend import cores
-from trivet.bundle.bundle import EMBEDDED_BUNDLE
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 
 _LIBRARIES = ("numpy", "onnxruntime", "openvino", "tokenizers", "torch", "transformers")
 # Instructions that decide the speed of 8- and 16-bit matmuls.

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
-from trivet.records import BackendError, BundleError, ConfigError
+from trivet.errors import BackendError, BundleError, ConfigError
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 

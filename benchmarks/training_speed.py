@@ -20,7 +20,8 @@ import torch
 from benchmarks.report import Table
 from benchmarks.training_memory import build
 from trivet.backends.loading import load_tokenizer
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.labelled.datamodule import Item, RagData, prepare
 from trivet.data.labelled.prepared_rows import prepare_cached
 from trivet.data.labelled.sources import load_source

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     import transformers
 
-    from trivet.bundle.bundle import BundleInfo
+    from trivet.bundle.schema import BundleInfo
     from trivet.evaluation.evaluator import Evaluator
 
 Model = TypeVar("Model", bound="torch.nn.Module")
@@ -374,22 +374,22 @@ def one_thread() -> Iterator[None]:
 
 def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:
     """Return the description of a tiny bundle with windows of 48 tokens, with some changes."""
-    from trivet.bundle import bundle
+    from trivet.bundle import schema
 
     described: dict[str, Any] = {
         "package_version": "0",
         "name": "tiny",
-        "encoder": bundle.EncoderInfo(
+        "encoder": schema.EncoderInfo(
             model_type=model_type, hidden_size=16, layers=2, source="a formula", licence="none"
         ),
-        "window": bundle.WindowInfo(size=48),
+        "window": schema.WindowInfo(size=48),
         "faithfulness": "weakest_sentence",
         "heads": ("support", "relevance", "utilization"),
-        "thresholds": bundle.Thresholds(sentence=0.5, span=0.5),
-        "special_tokens": bundle.SpecialTokenIds(cls=2, sep=3, pad=0),
-        "training": bundle.TrainingInfo(command="none", date="2020-01-01", data=()),
+        "thresholds": schema.Thresholds(sentence=0.5, span=0.5),
+        "special_tokens": schema.SpecialTokenIds(cls=2, sep=3, pad=0),
+        "training": schema.TrainingInfo(command="none", date="2020-01-01", data=()),
     }
-    return bundle.BundleInfo(**(described | changes))
+    return schema.BundleInfo(**(described | changes))
 
 
 @pytest.fixture(scope="session")

@@ -15,17 +15,18 @@ import torch
 
 from trivet.backends.backend import Backend
 from trivet.backends.graph_choice import LoadedBackend
-from trivet.bundle.bundle import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds, write_bundle
+from trivet.bundle.bundle import write_bundle
 from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.schema import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds
 from trivet.bundle.schema import outputs_of as outputs_with
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
 from trivet.model.architecture import Reduction
 from trivet.model.rag_model import RagModel
-from trivet.records import BackendError
 from trivet.training.initialization import initial_model
 
 TinyInfo = Callable[[SegmentTokenizer], BundleInfo]

@@ -22,12 +22,12 @@ from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.self_test import read_self_test
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.export import export_onnx
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, name_dimensions
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, compare, grid
 from trivet.model.rag_model import as_tensors
-from trivet.records import BackendError, BundleError
 
 GRAPHS = ("model.onnx", "model.int8.onnx")
 

@@ -15,8 +15,8 @@ from tests.graphs import write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import CalibrationInfo, WindowInfo, read_bundle
-from trivet.bundle.schema import PlattInfo
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.schema import CalibrationInfo, PlattInfo, WindowInfo
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
 from trivet.model.architecture import DEFAULT_HEADS, Granularity, TrunkKind

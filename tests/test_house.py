@@ -88,6 +88,25 @@ def test_no_module_imports_itself_through_others() -> None:
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError with the modules
 
 
+def test_names_are_imported_from_the_module_that_defines_them() -> None:
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in SOURCES}
+    passed_on = {
+        (".".join(file.relative_to(ROOT).with_suffix("").parts), name.asname or name.name)
+        for file, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    assert [
+        f"{file}:{node.lineno} {name.name}"
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if (node.module, name.name) in passed_on
+    ] == []
+
+
 def test_files_are_short_and_modules_have_docstrings() -> None:
     lines = {file: file.read_text(encoding="utf-8").splitlines() for file in [*SOURCES, *DOCUMENTS]}
     limits = {".py": 400, ".md": 200}

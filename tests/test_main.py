@@ -23,14 +23,8 @@ import trivet
 from tests.judges import outputs_of
 from trivet.__main__ import app, main
 from trivet.backends.graph_choice import LoadedBackend
-from trivet.bundle.bundle import (
-    TEXTS_NAME,
-    BundleInfo,
-    GraphInfo,
-    Thresholds,
-    add_files,
-    write_bundle,
-)
+from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
+from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.commands.test import render_figures
 from trivet.data.labelled.leaks import text_digests
 from trivet.data.labelled.sources import load_source

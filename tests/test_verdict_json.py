@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from trivet.errors import DataError
 from trivet.records import (
     CitationMark,
     Citations,
     ContextSentence,
     ContextVerdict,
-    DataError,
     Evaluation,
     SentenceVerdict,
     UnsupportedSpan,

@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trivet import records
-from trivet.records import (
+from trivet.errors import (
     BackendError,
     BundleError,
     ConfigError,
-    ContextSpan,
     DataError,
-    Evaluation,
     ExampleError,
+    ServerError,
+    WindowError,
+)
+from trivet.records import (
+    ContextSpan,
+    Evaluation,
     FailedEvaluation,
     LabelledExample,
     RagExample,
-    ServerError,
     Span,
-    WindowError,
 )
 
 if TYPE_CHECKING:

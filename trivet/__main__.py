@@ -34,7 +34,7 @@ from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.show import show
 from trivet.commands.test import test
 from trivet.commands.train import train
-from trivet.records import (
+from trivet.errors import (
     BackendError,
     BundleError,
     ConfigError,

@@ -38,11 +38,12 @@ from trivet.calibration.measures import PartError
 from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
 from trivet.data.labelled.labelled_jsonl import to_row
 from trivet.data.labelled.sources import load_source
+from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.measured_bundle import measure_bundle
 from trivet.export import export_onnx
 from trivet.model.architecture import HeadName
-from trivet.records import BundleError, ConfigError, DataError, LabelledExample, to_json_text
+from trivet.records import LabelledExample, to_json_text
 from trivet.train import train
 
 logger = logging.getLogger(__name__)

@@ -19,13 +19,12 @@ import torch
 from trivet.bundle.bundle import (
     TEXTS_NAME,
     TOKENIZER_NAME,
-    CalibrationInfo,
     add_files,
     check_folder,
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import BundleInfo, CalibrationError, KnotsInfo, PlattInfo
+from trivet.bundle.schema import BundleInfo, CalibrationError, CalibrationInfo, KnotsInfo, PlattInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import (
@@ -52,6 +51,7 @@ from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
+from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.heads.token_head import TokenHead
@@ -60,7 +60,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.architecture import HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
-from trivet.records import BundleError, DataError, LabelledExample, Labels
+from trivet.records import LabelledExample, Labels
 
 logger = logging.getLogger(__name__)
 

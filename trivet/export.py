@@ -41,15 +41,16 @@ from trivet.bundle.bundle import (
     TOKENIZER_NAME,
     WEIGHTS_NAME,
     Bundle,
-    GraphInfo,
     add_files,
     check_folder,
     read_bundle,
     write_bundle,
 )
+from trivet.bundle.schema import GraphInfo
 from trivet.bundle.self_test import SelfTest
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.exporting.graph import ATTENTION_OPSET, OPSET, save_graph, trace
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
@@ -57,7 +58,6 @@ from trivet.exporting.precision import Half, emulated, mixed
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
-from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 

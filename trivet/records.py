@@ -1,4 +1,4 @@
-"""Plain data: examples, labels and verdicts. Imports the standard library and errors alone.
+"""Plain data: examples, labels and verdicts. Imports the standard library alone.
 
 Offsets count **characters** (Unicode code points) of the caller's own string, start included and
 end excluded.
@@ -11,15 +11,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
-
-from trivet.errors import BackendError as BackendError
-from trivet.errors import BundleError as BundleError
-from trivet.errors import ConfigError as ConfigError
-from trivet.errors import DataError as DataError
-from trivet.errors import DivergedError as DivergedError
-from trivet.errors import ExampleError as ExampleError
-from trivet.errors import ServerError as ServerError
-from trivet.errors import WindowError as WindowError
 
 
 @dataclass(frozen=True, slots=True)

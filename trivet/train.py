@@ -21,7 +21,7 @@ from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from trivet.bundle.bundle import DataInfo
+from trivet.bundle.schema import DataInfo
 from trivet.calibration.evidence import choose_sources
 from trivet.configs.schema import (
     Faithfulness,
@@ -40,11 +40,12 @@ from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
+from trivet.errors import ConfigError
 from trivet.model.architecture import HEAD_NAMES
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even, checkpoint_layers, compile_layers
-from trivet.records import ConfigError, LabelledExample
+from trivet.records import LabelledExample
 from trivet.training import trained_bundle
 from trivet.training.checkpoints import (
     WholeCheckpoints,

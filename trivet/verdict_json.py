@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from trivet.errors import DataError
 from trivet.events import SentenceEvent
 from trivet.records import (
     CitationMark,
@@ -17,7 +18,6 @@ from trivet.records import (
     ContextSentence,
     ContextSpan,
     ContextVerdict,
-    DataError,
     Evaluation,
     EvidenceSpan,
     SentenceVerdict,

@@ -35,7 +35,7 @@ from trivet.ablation.table import tabulate
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.schema import load_config
 from trivet.data.labelled.datamodule import Batch
-from trivet.records import ConfigError, DataError
+from trivet.errors import ConfigError, DataError
 from trivet.training.lightning_module import RagTraining
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,7 +11,7 @@ import pytest
 from trivet.ablation.grid import Grid, read_grid
 from trivet.configs import schema
 from trivet.configs.schema import Granularity
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
 TEST = {"spec": "jsonl:rows.jsonl"}

@@ -17,9 +17,10 @@ from trivet.ablation.page import to_html, to_markdown
 from trivet.ablation.scores import RowScore, read_scores, score_row, write_scores
 from trivet.ablation.table import Cost, Table, Value, t_interval, values_of
 from trivet.configs.schema import TrainConfig
+from trivet.errors import DataError
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
-from trivet.records import ContextSpan, DataError, Labels, Span
+from trivet.records import ContextSpan, Labels, Span
 
 CELLS = ("plain", "other")
 

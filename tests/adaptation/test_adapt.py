@@ -14,8 +14,8 @@ from trivet import adapt as adapt_module
 from trivet.__main__ import main
 from trivet.adaptation.comparison import Change
 from trivet.bundle.bundle import read_bundle
+from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BundleError, ConfigError, DataError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

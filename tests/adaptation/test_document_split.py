@@ -14,7 +14,8 @@ from trivet.adaptation.document_split import (
     count_shared,
     split_by_document,
 )
-from trivet.records import DataError, LabelledExample, Labels, RagExample
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels, RagExample
 
 
 def rows_of(

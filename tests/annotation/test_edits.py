@@ -15,15 +15,8 @@ from trivet.annotation.edits import (
     apply_edits,
     largest_share,
 )
-from trivet.records import (
-    ContextSpan,
-    Evidence,
-    ExampleError,
-    LabelledExample,
-    Labels,
-    RagExample,
-    Span,
-)
+from trivet.errors import ExampleError
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 CONTEXT = "The mill was built in 1790 by Lee. Some of its wheels turn."
 RESPONSE = "The mill was built in 1790 by Lee, for up to 40 workers. Some of its wheels turn today."

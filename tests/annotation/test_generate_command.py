@@ -21,7 +21,8 @@ from trivet.batch.output import Output
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.logs.column_mapping import Columns, read_rows
 from trivet.data.logs.log import Log
-from trivet.records import DataError, RagExample
+from trivet.errors import DataError
+from trivet.records import RagExample
 
 CONTEXTS = ["The mill was built in 1790.", "The boat is red.", "Lee owned both of them."]
 ANSWER = "I think.\nANSWER:\nIt was built in 1790."

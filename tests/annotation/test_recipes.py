@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from trivet.annotation.recipes import ALTERED, MIX, Mixture
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 ROWS = 2000
 

@@ -14,7 +14,7 @@ from trivet.backends.loading import BackendName, choose_backend, load_backend
 from trivet.backends.onnx_loading import CUDA, OnnxGpuBackend, tensorrt_options
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
-from trivet.records import BackendError, BundleError
+from trivet.errors import BackendError, BundleError
 
 
 @pytest.fixture

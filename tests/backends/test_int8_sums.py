@@ -14,7 +14,8 @@ from trivet.backends import int8_sums, onnx_runtime
 from trivet.backends.int8_sums import PROBE, keep_int8_sums_exact, quick_sums_overflow
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, SELF_TEST_NAME, read_bundle
+from trivet.bundle.bundle import SELF_TEST_NAME, read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 

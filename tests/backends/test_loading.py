@@ -15,9 +15,9 @@ from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import SpecialTokenIds
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, BundleError
 
 
 def part_of(bundle: Path, folder: Path, *files: str) -> Path:

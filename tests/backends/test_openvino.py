@@ -22,14 +22,16 @@ from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import OpenVinoBackend
 from trivet.backends.openvino_loading import choose_for_openvino
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
+from trivet.bundle.bundle import Bundle, read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import grid
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import as_tensors, to_numpy
-from trivet.records import BackendError, BundleError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 WINDOW, VOCAB = 48, 150
 needs_openvino = pytest.mark.skipif(

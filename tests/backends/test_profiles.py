@@ -25,9 +25,9 @@ from trivet.backends.profiles import (
     sizes_of,
 )
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.evaluation.packing import BatchLimits, pack
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError
 
 VOCAB = 200
 

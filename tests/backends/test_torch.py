@@ -19,11 +19,13 @@ from trivet.backends.graph_choice import Precision
 from trivet.backends.loading import load_backend
 from trivet.backends.profiles import STEP
 from trivet.backends.torch import TorchBackend, compile_layers, padded_shape
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, add_files, read_bundle
+from trivet.bundle.bundle import add_files, read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.parity import compare, grid_windows
 from trivet.model.inference.layer import Form
-from trivet.records import BackendError, BundleError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

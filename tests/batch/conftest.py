@@ -13,7 +13,8 @@ import pytest
 from trivet.batch.run import ResumePolicy, evaluate_to_file
 from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
-from trivet.bundle.bundle import BundleInfo, GraphInfo, write_bundle
+from trivet.bundle.bundle import write_bundle
+from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.logs.log import Log
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation.evaluator import Evaluator

@@ -11,7 +11,7 @@ from tests.batch.conftest import Judge, WriteLog
 from trivet.batch.merge import merge
 from trivet.batch.run_record import read_record
 from trivet.batch.settings import Shard, parse_shard
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from trivet.batch.errors import OutputFullError
 from trivet.batch.output import Output, no_room
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

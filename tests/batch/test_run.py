@@ -17,7 +17,7 @@ from trivet.batch.output import Output
 from trivet.batch.run import ResumePolicy
 from trivet.batch.run_record import RunRecord, record_path, write_record
 from trivet.data.logs.log import Log
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from tests.batch.conftest import GOOD, Judge, WriteLog
 from trivet.batch import run
 from trivet.batch.errors import RunChangedError
 from trivet.batch.run import ResumePolicy
-from trivet.records import DataError
+from trivet.errors import DataError
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

@@ -18,8 +18,9 @@ from benchmarks.inputs import full_windows
 from benchmarks.shapes import DEBERTA_V3_LARGE, MINILM_L6, windows_of
 from benchmarks.speed import build
 from benchmarks.timing import Contender, Measured, Race, race
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, INT8_NAME
-from trivet.records import BackendError
+from trivet.bundle.bundle import INT8_NAME
+from trivet.bundle.hub import EMBEDDED_BUNDLE
+from trivet.errors import BackendError
 
 CALLS = 4
 

@@ -15,25 +15,24 @@ import transformers
 from tests.conftest import bundle_info
 from tests.judges import write_model
 from trivet.bundle import bundle as bundle_module
-from trivet.bundle.bundle import (
-    EMBEDDED_BUNDLE,
+from trivet.bundle.bundle import add_files, read_bundle, write_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
+from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
+from trivet.bundle.model_card import render_card
+from trivet.bundle.schema import (
+    INPUTS,
     BundleInfo,
     DataInfo,
     GraphInfo,
     ScoreInfo,
     Thresholds,
     TrainingInfo,
-    add_files,
-    read_bundle,
-    write_bundle,
+    parse_info,
 )
-from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
-from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import INPUTS, parse_info
 from trivet.bundle.weights import load_rag_model
+from trivet.errors import BundleError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-from trivet.records import BundleError
 
 _AS_JSON = [each.model_dump(mode="json") for each in INPUTS]
 OLDER_INPUTS = [each for each in _AS_JSON if "overlap" not in each["name"]]

@@ -15,11 +15,12 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, add_files, read_bundle
-from trivet.bundle.hub import locate
+from trivet.bundle.bundle import add_files, read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
 from trivet.bundle.publish import publish
+from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BundleError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -14,14 +14,15 @@ from onnx import numpy_helper
 from tests.graphs import WINDOW, model_of, shared_graphs, write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
+from trivet.errors import BundleError
 from trivet.export import export_onnx
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.int8 import quantize
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
-from trivet.records import BundleError
 
 
 def integers(graph: onnx.ModelProto) -> list[np.ndarray]:

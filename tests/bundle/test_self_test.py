@@ -11,7 +11,7 @@ import pytest
 
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.self_test import SelfTest, read_self_test
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 
 def answers(shift: float = 0.0) -> dict[str, Any]:

@@ -14,14 +14,8 @@ import torch
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.bundle.bundle import (
-    BundleInfo,
-    GraphInfo,
-    Thresholds,
-    add_files,
-    read_bundle,
-    write_bundle,
-)
+from trivet.bundle.bundle import add_files, read_bundle, write_bundle
+from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, Choices, calibrate, fold
 from trivet.calibration import report as calibration_report
@@ -31,6 +25,7 @@ from trivet.configs.schema import Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items, prepare
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import DataError
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
 from trivet.measures.thresholds import Rule
@@ -38,7 +33,6 @@ from trivet.model.aggregate import Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
-from trivet.records import DataError
 from trivet.training.initialization import initial_model
 from trivet.training.trained_bundle import provenance, write_trained
 

@@ -15,8 +15,8 @@ from scipy.special import expit as sigmoid
 
 from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, Method, fit, probabilities
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
+from trivet.errors import BundleError, DataError
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
-from trivet.records import BundleError, DataError
 
 N = 20_000
 NAN = float("nan")

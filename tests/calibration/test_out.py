@@ -9,7 +9,7 @@ import pytest
 
 from trivet.bundle.bundle import read_bundle
 from trivet.calibrate import calibrate
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 
 def test_out_holds_the_calibrated_bundle(tiny_bundle: Path, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 import trivet
 from trivet.client import requester
-from trivet.records import ExampleError, RagExample
+from trivet.errors import ExampleError
+from trivet.records import RagExample
 
 EXAMPLES = [
     RagExample("When was the mill built?", ("The mill was built in 1817.",), "In 1817.", "a"),

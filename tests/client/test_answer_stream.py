@@ -12,7 +12,7 @@ import pytest
 import trivet
 from tests.client.conftest import ScriptedServer, error
 from tests.client.test_real_server import serving
-from trivet.records import BackendError, ExampleError, ServerError
+from trivet.errors import BackendError, ExampleError, ServerError
 from trivet.serve.http.settings import ServerSettings
 
 QUESTION = "When was the mill built?"

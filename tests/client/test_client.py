@@ -12,15 +12,8 @@ import pytest
 
 import trivet
 from tests.client.conftest import EXAMPLES, ScriptedServer, call, error
-from trivet.records import (
-    BackendError,
-    Evaluation,
-    ExampleError,
-    FailedEvaluation,
-    RagExample,
-    ServerError,
-    WindowError,
-)
+from trivet.errors import BackendError, ExampleError, ServerError, WindowError
+from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 
 def test_a_request_holds_only_the_given_fields(client: Any, server: ScriptedServer) -> None:

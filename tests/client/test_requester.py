@@ -17,7 +17,7 @@ from trivet.client import requester
 from trivet.client.answers import retry_after_seconds
 from trivet.client.requester import Requester
 from trivet.client.settings import ClientSettings
-from trivet.records import ServerError
+from trivet.errors import ServerError
 
 
 class Script:

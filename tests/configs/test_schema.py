@@ -8,7 +8,7 @@ import pytest
 
 from trivet.configs import schema
 from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 SHIPPED = sorted(Path(schema.__file__).parent.glob("*.yaml"))  # those of ablations are grids
 GIVEN = ["encoder.name=somewhere", "run.folder=run"]

@@ -20,8 +20,8 @@ from trivet.data.windows import (
     collate,
     lay_out,
 )
+from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
-from trivet.records import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
 CONTEXT = 10_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from trivet.data.tokenization import SegmentTokenizer, SpecialTokens
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 ODD = ["\x00", "\ud800", "\udfff", "\ufffd", "\u200d", "\u3000", "\x85", "\u2029", "é", "e\u0301"]
 ODD += ["🌉", "👩‍🌾", "جسر", "今日", "[SEP]", "［SEP］", "[CLS]", "[PAD]", "[UNK]", " ", "  ", "\n"]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
-from trivet.records import ContextSpan, ExampleError, RagExample, Span
+from trivet.errors import ExampleError
+from trivet.records import ContextSpan, RagExample, Span
 
 SENTENCES = st.lists(
     st.sampled_from(["The mill was old.", "Was it red?", "No.", "\n- 17 lamps\n", "it had", "🌉!"]),

@@ -10,8 +10,8 @@ import pytest
 from tests.data.examples import make_tokenized
 from trivet.data.tokenization import SpecialTokens, TokenizedExample
 from trivet.data.windows import SLACK, WindowSettings, lay_out
+from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
-from trivet.records import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
 # A large DeBERTa: twice the width, the inner width, 512 rows of position tables.

@@ -21,9 +21,9 @@ from trivet.data.windows import (
     collate,
     lay_out,
 )
+from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
 from trivet.model.aggregate import gather_tokens, supported_anywhere
-from trivet.records import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
 # Every token has an id of its own, so that an id says which token stands somewhere.

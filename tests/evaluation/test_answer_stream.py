@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.judges import FormulaBackend
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import BackendError, ExampleError
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.evaluator import Evaluator
 from trivet.events import SentenceEvent
-from trivet.records import BackendError, ExampleError
 
 QUESTION = "When was the mill built?"
 CONTEXTS = [

@@ -9,9 +9,9 @@ import pytest
 
 from tests.judges import FormulaBackend, outputs_of
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError
 
 STRICT = 0.8  # the mean support of a sentence with one word that is not supported is below it
 CONTEXTS = ["The mill was built in 1817. It is made of stone.", "The ferry is red."]

@@ -16,15 +16,9 @@ from hypothesis import strategies as st
 
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.data.windows import WindowSettings
+from trivet.errors import BackendError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import (
-    BackendError,
-    Evaluation,
-    ExampleError,
-    FailedEvaluation,
-    RagExample,
-    Span,
-)
+from trivet.records import Evaluation, FailedEvaluation, RagExample, Span
 
 CONTEXTS = ["The old mill was built in 1817. It is made of stone.", "The ferry is red."]
 

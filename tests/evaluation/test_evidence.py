@@ -16,11 +16,12 @@ from tests.report.rows import verdict_on
 from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows, collate
+from trivet.errors import BackendError
 from trivet.evaluation.evidence import MOST_SOURCES, with_sources
 from trivet.evaluation.packing import add_pairs, no_pairs, take_windows
 from trivet.model.aggregate import Outputs, evidence_logits
 from trivet.model.architecture import EVIDENCE_STATES
-from trivet.records import BackendError, RagExample, SentenceVerdict
+from trivet.records import RagExample, SentenceVerdict
 
 INFO = EvidenceInfo(scale=2.0, shift=-1.0, lexical_overlap=0.5, threshold=0.5)
 

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from tests.judges import FormulaBackend, ManyThreads
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 WAIT_SECONDS = 30.0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trivet.data.labelled.source_report import SourceReport
+from trivet.errors import DataError
 from trivet.evaluation.measured_bundle import MeasuredBundle, check_files, write_measures
 from trivet.measures.figures import Figure
-from trivet.records import DataError
 
 
 def test_a_source_name_with_a_surrogate_is_written(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from trivet.backends.backend import Backend, workers_of
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, collate, lay_out
+from trivet.errors import BackendError
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import (
     BackendCall,
@@ -25,7 +26,7 @@ from trivet.evaluation.packing import (
 )
 from trivet.model.aggregate import Outputs, join_evidence_probs
 from trivet.model.architecture import Reduction
-from trivet.records import BackendError, RagExample
+from trivet.records import RagExample
 
 
 def layouts_of(

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from trivet.bundle.schema import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, RagExample
+from trivet.records import RagExample
 
 # Every word and every full stop is one token of the tiny tokenizer.
 EXAMPLE = RagExample(

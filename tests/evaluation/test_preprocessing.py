@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.postprocessing import to_result
 from trivet.evaluation.preprocessing import Refusal, count_characters
-from trivet.records import (
-    BackendError,
-    ExampleError,
-    FailedEvaluation,
-    RagExample,
-    WindowError,
-)
+from trivet.records import FailedEvaluation, RagExample
 
 
 def test_a_failure_names_its_reason_for_programs() -> None:

@@ -17,8 +17,9 @@ import pyarrow
 import pytest
 
 import trivet
+from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample
+from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 ROWS = [
     {"id": f"r{n}", "user_input": "When?", "docs": [f"Built in {n}."], "answer": f"In {n}."}

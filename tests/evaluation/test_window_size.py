@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.judges import FormulaBackend, approximately
-from trivet.bundle.bundle import BundleInfo, GraphInfo, WindowInfo, write_bundle
-from trivet.bundle.schema import parse_info
+from trivet.bundle.bundle import write_bundle
+from trivet.bundle.schema import BundleInfo, GraphInfo, WindowInfo, parse_info
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BundleError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 LENGTHS = WindowInfo(size=96, sizes=(48, 96), break_even=200)
 PASSAGE = "The keeper of the lighthouse had a lamp. The lamp was red. The boat was not old. "

@@ -21,19 +21,13 @@ from trivet.bundle.bundle import add_files, read_bundle
 from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
 from trivet.exporting.loss_gate import losses, measure_rows
 from trivet.exporting.openvino import choose, export_openvino, time_windows
 from trivet.model.aggregate import Outputs
-from trivet.records import (
-    BackendError,
-    BundleError,
-    DataError,
-    Evaluation,
-    LabelledExample,
-    Labels,
-)
+from trivet.records import Evaluation, LabelledExample, Labels
 
 MISSING = [name for name in ("openvino", "nncf") if importlib.util.find_spec(name) is None]
 needs_nncf = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.graphs import VOCAB, graph_of
 from trivet.backends.example_windows import Sizes, make_windows
+from trivet.errors import BackendError
 from trivet.exporting.precision import Half, emulated, mixed
-from trivet.records import BackendError
 
 # Operators that TensorRT's ONNX parser supports.
 TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "operators.json").read_text())

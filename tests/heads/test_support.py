@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from trivet.errors import ConfigError
 from trivet.heads.support import copy_nli_head, token_loss, verdict_loss, window_loss
 from trivet.heads.token_head import TokenHead
 from trivet.model.calibration import entailment_logit
-from trivet.records import ConfigError
 
 ONE = torch.ones(1)
 

@@ -15,8 +15,9 @@ import pytest
 
 import trivet
 from tests.integrations.conftest import CountingJudge, Rows
+from trivet.errors import ExampleError
 from trivet.integrations.batching import RequestBatcher
-from trivet.records import Evaluation, ExampleError, FailedEvaluation, RagExample
+from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 
 class HeldJudge(CountingJudge):

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import trivet
+from trivet.errors import BackendError, ExampleError
 from trivet.events import SentenceEvent
 from trivet.integrations.chunks import text_of
-from trivet.records import BackendError, ContextSpan, ExampleError, UnsupportedSpan
+from trivet.records import ContextSpan, UnsupportedSpan
 
 ANSWER = "The mill is old. It is of wood.\n\nThe ferry is red.  "
 PIECES = ["The mi", "ll is old. It", " is of wood.\n", "\nThe ferry", " is red. ", " "]

@@ -9,8 +9,8 @@ import pytest
 
 import trivet
 from tests.integrations.conftest import Rows
+from trivet.errors import ExampleError
 from trivet.integrations.lettucedetect import HallucinationDetector
-from trivet.records import ExampleError
 
 
 def call(row: dict[str, Any]) -> dict[str, Any]:

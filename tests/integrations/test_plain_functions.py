@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import Rows
+from trivet.errors import ConfigError, ExampleError
 from trivet.integrations import haystack, trulens
 from trivet.integrations.deepeval import default_threshold
 from trivet.integrations.judge import score_columns
@@ -15,7 +16,7 @@ from trivet.integrations.langsmith import evaluator
 from trivet.integrations.llama_index import passing
 from trivet.integrations.mlflow import merged
 from trivet.integrations.ray import check_cpus
-from trivet.records import ConfigError, ExampleError, FailedEvaluation
+from trivet.records import FailedEvaluation
 
 
 def test_langsmith_gets_a_list_of_scores(judge: Any, rows: Rows, verdicts: list[Any]) -> None:

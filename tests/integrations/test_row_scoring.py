@@ -11,10 +11,10 @@ import pytest
 
 import trivet
 from tests.integrations.conftest import Rows
+from trivet.errors import DataError
 from trivet.integrations.ray import RowActor
 from trivet.integrations.row_scoring import COLUMNS, RowScoring
 from trivet.integrations.spark import frame_scorer
-from trivet.records import DataError
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.integrations.conftest import Rows
+from trivet.errors import DataError, ExampleError
 from trivet.integrations.rows import example, judge_rows, read_row
-from trivet.records import DataError, Evaluation, ExampleError, FailedEvaluation
+from trivet.records import Evaluation, FailedEvaluation
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from trivet.errors import DataError
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import ChatAnswer, TokenLogprob
-from trivet.records import DataError
 
 ANSWER = ChatAnswer(
     "yes", "m", "2026-01-01T00:00:00+00:00", 3, 4, 0.5, logprobs=(TokenLogprob("a", -1.0, {}),)

@@ -15,13 +15,13 @@ import pytest
 
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text, sequence
+from trivet.errors import ConfigError
 from trivet.llm import client as client_module
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.llm.errors import BudgetError, LlmError
-from trivet.records import ConfigError
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}

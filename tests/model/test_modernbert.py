@@ -11,12 +11,12 @@ import torch
 import transformers
 from torch import Tensor
 
+from trivet.errors import ConfigError
 from trivet.model.inference.layer import Form
 from trivet.model.inference.modernbert import InferenceModernBert
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 from trivet.model.trunk_kinds import make_trunk
-from trivet.records import ConfigError
 from trivet.training.initialization import initial_model
 
 

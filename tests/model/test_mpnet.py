@@ -12,11 +12,11 @@ import torch
 import transformers
 from torch import Tensor
 
+from trivet.errors import WindowError
 from trivet.model.inference.layer import Form
 from trivet.model.inference.mpnet import InferenceMpnet
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-from trivet.records import WindowError
 from trivet.training.initialization import initial_model
 
 # Around the edges of the buckets: 8, where they begin to widen, and 128, where they end.

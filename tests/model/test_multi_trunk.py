@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import RELATIVE, TINY
+from trivet.errors import ConfigError, WindowError
 from trivet.model.architecture import AnyTrunkKind, TrunkKind
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
 from trivet.model.trunk_kinds import make_trunk
-from trivet.records import ConfigError, WindowError
 
 Make = Callable[[TrunkKind], AnyTrunk]
 SMALL = TINY | {"vocab_size": 60, "num_hidden_layers": 3}

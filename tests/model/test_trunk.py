@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.conftest import TINY
+from trivet.errors import ConfigError, WindowError
 from trivet.model.trunk import Trunk, break_even
-from trivet.records import ConfigError, WindowError
 
 
 def some_windows(trunk: Trunk) -> tuple[Tensor, ...]:

@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from trivet.bundle.bundle import BundleInfo, read_bundle, write_bundle
+from trivet.bundle.bundle import read_bundle, write_bundle
 from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import parse_info
+from trivet.bundle.schema import BundleInfo, parse_info
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import BundleError, ConfigError
 from trivet.model.architecture import TrunkKind
-from trivet.records import BundleError, ConfigError
 from trivet.training.initialization import initial_model
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trivet.errors import ExampleError
 from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import Header, Predictions, digest_rows
-from trivet.records import ExampleError, LabelledExample, Labels, RagExample, Span
+from trivet.records import LabelledExample, Labels, RagExample, Span
 
 
 def row(

@@ -12,11 +12,12 @@ import transformers
 
 from tests.conftest import filled
 from tests.peers.conftest import roberta_config, roberta_tokenizer
+from trivet.errors import ConfigError
 from trivet.peers import alignscore, factcg, minicheck
 from trivet.peers.alignscore import chunks_of
 from trivet.peers.minicheck import MiniCheck
 from trivet.peers.peer import PeerSetup, load_peer
-from trivet.records import ConfigError, RagExample
+from trivet.records import RagExample
 
 DOC, CLAIM = "The mill is old. It was built of stone.", "The mill is wide."
 EXAMPLE = RagExample("", (DOC,), f"{CLAIM} It is old.")

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trivet.errors import ConfigError, ExampleError
 from trivet.peers.claims import pack
 from trivet.peers.entailment import CrossEncoder, class_index, load_entailment, make_peer
 from trivet.peers.peer import PeerSetup
-from trivet.records import ConfigError, ExampleError, RagExample
+from trivet.records import RagExample
 
 PAIRS = [("The mill is old.", "The mill was built in 1817."), ("The boat is red.", "It is wide.")]
 

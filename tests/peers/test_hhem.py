@@ -9,9 +9,10 @@ import safetensors.torch
 import torch
 import transformers
 
+from trivet.errors import ConfigError, ExampleError
 from trivet.peers.hhem import NAME, PROMPT, Hhem, make_peer
 from trivet.peers.peer import PeerSetup
-from trivet.records import ConfigError, ExampleError, RagExample
+from trivet.records import RagExample
 
 PAIR = ("The mill was built in 1817.", "The mill is old.")
 

@@ -10,9 +10,10 @@ import transformers
 
 from tests.conftest import MODERN, TINY, filled
 from tests.peers.conftest import tokenizer_of
+from trivet.errors import ExampleError
 from trivet.peers.lettucedetect import LettuceDetect, make_peer, prompt_of
 from trivet.peers.peer import PeerSetup
-from trivet.records import ExampleError, RagExample
+from trivet.records import RagExample
 
 EXAMPLE = RagExample(
     "What is old?", ("The mill is old.", "The boat is red."), "The mill is old. It is wide."

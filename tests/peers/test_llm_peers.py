@@ -14,13 +14,14 @@ import pytest
 
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, Script, ScriptedEndpoint, last_text
+from trivet.errors import ConfigError
 from trivet.llm.chat import ChatAnswer, TokenLogprob
 from trivet.llm.client import ChatClient
 from trivet.llm.errors import LlmError
 from trivet.peers import llm_claims, llm_ratings, tlm
 from trivet.peers.llm_peer import Judge, LlmPeer, probability, render, texts_of
 from trivet.peers.peer import PeerScore, PeerSetup, load_peer
-from trivet.records import ConfigError, RagExample
+from trivet.records import RagExample
 
 EXAMPLE = RagExample(
     "When was the mill built?",

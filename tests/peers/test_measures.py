@@ -7,13 +7,14 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 
 from tests.peers.rows import predicted, row
+from trivet.errors import DataError
 from trivet.llm.budget import Price
 from trivet.measures.figures import Figure
 from trivet.peers.columns import read_columns
 from trivet.peers.measures import measure_peers
 from trivet.peers.peer import PeerScore
 from trivet.peers.predictions import Predictions
-from trivet.records import DataError, LabelledExample, Labels, RagExample, Span
+from trivet.records import LabelledExample, Labels, RagExample, Span
 
 RANDOM = np.random.default_rng(0)
 WRONG = RANDOM.random(120) < 0.3

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.peers.peer import PeerScore, PeerSetup, load_peer
-from trivet.records import ConfigError, Evaluation, ExampleError, RagExample, Span
+from trivet.records import Evaluation, RagExample, Span
 
 
 @pytest.mark.parametrize(

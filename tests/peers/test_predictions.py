@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.peers.rows import row
+from trivet.errors import DataError
 from trivet.peers.predictions import read_foreign
-from trivet.records import DataError
 
 ROWS = [row(number) for number in range(7)]
 GOOD = [{"id": f"id-{number}", "score": number / 10, "more": "x"} for number in range(9)]

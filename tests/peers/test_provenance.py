@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trivet.errors import ConfigError, ExampleError
 from trivet.peers.peer import PeerSetup
 from trivet.peers.provenance import (
     Aggregate,
@@ -17,7 +18,7 @@ from trivet.peers.provenance import (
     make_peer,
     select,
 )
-from trivet.records import ConfigError, ExampleError, RagExample
+from trivet.records import RagExample
 
 EXAMPLE = RagExample(
     "How wide is it?", ("It is old. It is wide.", "It is red. It is new. It is tall. Why?"), "one"

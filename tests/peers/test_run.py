@@ -10,11 +10,12 @@ import pytest
 
 from tests.peers.rows import Scripted, refused, row
 from trivet.batch.errors import RunChangedError
+from trivet.errors import ConfigError, DataError
 from trivet.llm.errors import LlmError
 from trivet.peers.peer import Peer, PeerScore, SentenceScore
 from trivet.peers.predictions import read_predictions
 from trivet.peers.run import Run, run_peer
-from trivet.records import ConfigError, DataError, Span
+from trivet.records import Span
 
 ROWS = [row(number, number % 3 == 0) for number in range(7)]
 SCORES: list[PeerScore | Exception] = [

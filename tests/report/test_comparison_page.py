@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.report.rows import make_row
-from trivet.records import ConfigError, DataError, FailedEvaluation
+from trivet.errors import ConfigError, DataError
+from trivet.records import FailedEvaluation
 from trivet.report.comparison_page import Pairing, pair, render_comparison
 from trivet.report.tally import Limits, tally
 from trivet.report.verdict_files import VerdictRow

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.report.rows import make_row
 from trivet.__main__ import app
-from trivet.records import ConfigError, DataError
+from trivet.errors import ConfigError, DataError
 
 
 @pytest.fixture

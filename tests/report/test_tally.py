@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.report.rows import make_row
-from trivet.records import ConfigError, DataError, FailedEvaluation
+from trivet.errors import ConfigError, DataError
+from trivet.records import FailedEvaluation
 from trivet.report.tally import CONTEXT_IGNORED, MADE_UP, RETRIEVAL_POOR, Limits, tally
 from trivet.verdict_json import SCORES
 

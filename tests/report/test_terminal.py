@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from tests.report.rows import make_row
-from trivet.bundle.bundle import ScoreInfo
+from trivet.bundle.schema import ScoreInfo
 from trivet.commands.info import render_info
 from trivet.evaluation.evaluator import Evaluator
 from trivet.report.terminal import render_verdict, visible

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.report.rows import make_row
-from trivet.records import DataError
+from trivet.errors import DataError
 from trivet.report.verdict_files import VerdictFile, VerdictRow, read_run_facts
 
 

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tests.report.rows import make_row
-from trivet.records import ConfigError, FailedEvaluation
+from trivet.errors import ConfigError
+from trivet.records import FailedEvaluation
 from trivet.report.tally import Limits, tally
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts, worst

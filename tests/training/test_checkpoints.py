@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.training.checkpoints import (
     WholeCheckpoints,
     damage_of,

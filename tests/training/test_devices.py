@@ -31,7 +31,8 @@ from pathlib import Path
 import torch
 
 from trivet.configs.schema import load_config
-from trivet.records import DivergedError, LabelledExample, Labels, RagExample
+from trivet.errors import DivergedError
+from trivet.records import LabelledExample, Labels, RagExample
 from trivet.train import train
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.lightning_module import RagTraining

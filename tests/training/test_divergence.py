@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tests.training.conftest import ConfigOf
 from trivet.data.labelled.datamodule import Batch
+from trivet.errors import DivergedError
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import TokenLogits
-from trivet.records import DivergedError
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 

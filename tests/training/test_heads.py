@@ -10,10 +10,10 @@ from tests.training.conftest import MILL, ConfigOf, log_of
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Choices, calibrate
+from trivet.errors import BackendError, BundleError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.model.architecture import HEAD_NAMES
-from trivet.records import BackendError, BundleError, ConfigError
 from trivet.train import plan, train
 from trivet.verdict_json import read_evaluation
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from tests.conftest import RELATIVE, TINY, WORDS
 from trivet.bundle.bundle import read_bundle
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import BundleError, ConfigError
 from trivet.heads.token_head import TokenHead
-from trivet.records import BundleError, ConfigError
 from trivet.training.initialization import initial_model
 
 TEXTS = ["The old mill was built in 1817.", "Who had a lamp? [SEP] x", "", "Où est le pont 🌉 ?"]

@@ -10,8 +10,8 @@ import torch
 
 from tests.training.conftest import ConfigOf
 from trivet.configs.schema import dump_config
+from trivet.errors import ConfigError
 from trivet.lightning_cli import run
-from trivet.records import ConfigError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -16,9 +16,10 @@ from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, RagData, collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
+from trivet.errors import ConfigError
 from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.rag_model import RagModel
-from trivet.records import ConfigError, LabelledExample, Labels, RagExample
+from trivet.records import LabelledExample, Labels, RagExample
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
 

@@ -15,9 +15,9 @@ from tests.graphs import model_of
 from tests.training.conftest import ConfigOf
 from trivet.__main__ import app
 from trivet.configs.schema import dump_config
+from trivet.errors import ConfigError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, checkpoint_layers
-from trivet.records import ConfigError
 from trivet.train import plan, train
 from trivet.training.memory import MemoryEstimate, estimate_memory
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.training.progress import (
     BarProgress,
     LineProgress,

@@ -20,7 +20,7 @@ from tests.training.conftest import ConfigOf
 from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
 from trivet.data.labelled.datamodule import Batch
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 

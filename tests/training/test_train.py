@@ -13,14 +13,16 @@ from safetensors.torch import load_file
 
 import trivet.train
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
-from trivet.bundle.bundle import TEXTS_NAME, WEIGHTS_NAME, WindowInfo, add_files, read_bundle
+from trivet.bundle.bundle import TEXTS_NAME, WEIGHTS_NAME, add_files, read_bundle
+from trivet.bundle.schema import WindowInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.labelled.leaks import shares_text
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.errors import ConfigError
 from trivet.model.rag_model import as_tensors
-from trivet.records import ConfigError, RagExample
+from trivet.records import RagExample
 from trivet.train import plan, train
 from trivet.training.progress import BarProgress
 

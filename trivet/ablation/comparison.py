@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.ablation.scores import RowScore
+from trivet.errors import DataError
 from trivet.measures.curves import BINS
 from trivet.measures.intervals import (
     Draws,
@@ -30,7 +31,6 @@ from trivet.measures.intervals import (
     root_mean_square,
 )
 from trivet.measures.metrics import DEFAULT_PROTOCOL, PROTOCOLS, pooled_sources
-from trivet.records import DataError
 
 # Measures, and whether higher is better.
 MEASURES = {

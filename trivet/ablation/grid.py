@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from trivet.configs import schema
 from trivet.configs.schema import TrainConfig, load_config
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 _NAME = re.compile(r"\w[\w.=,+-]*")
 

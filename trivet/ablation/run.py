@@ -31,7 +31,8 @@ from trivet.ablation.grid import MeasuredRows, Run
 from trivet.ablation.scores import load_rows, score_rows, write_scores
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.schema import TrainConfig, dump_config
-from trivet.records import ConfigError, DataError, LabelledExample
+from trivet.errors import ConfigError, DataError
+from trivet.records import LabelledExample
 from trivet.train import train
 from trivet.training.lightning_module import COSINE
 

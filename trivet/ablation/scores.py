@@ -22,6 +22,7 @@ from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.leaks import shares_text
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, ConfigError, DataError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.curves import BINS, bin_indices
 from trivet.measures.intervals import BoolArray, FloatArray
@@ -30,16 +31,7 @@ from trivet.measures.predictions import marked_characters, marked_sentences, tou
 from trivet.measures.samples import true_score
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
-from trivet.records import (
-    BackendError,
-    ConfigError,
-    DataError,
-    Evaluation,
-    ExampleError,
-    FailedEvaluation,
-    LabelledExample,
-    to_json_text,
-)
+from trivet.records import Evaluation, FailedEvaluation, LabelledExample, to_json_text
 
 _GPU_POSITIONS = 16_384
 # bin, number of units, sum over units of label minus probability

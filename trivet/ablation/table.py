@@ -21,8 +21,8 @@ from trivet.ablation.comparison import MEASURES, Compared, compare_runs
 from trivet.ablation.grid import Grid, Run
 from trivet.ablation.run import SCORES, Finished, read_done, state_of
 from trivet.ablation.scores import read_scores
+from trivet.errors import DataError
 from trivet.measures.intervals import Estimate
-from trivet.records import DataError
 
 
 @dataclass(frozen=True)

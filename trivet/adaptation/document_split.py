@@ -10,7 +10,8 @@ import numpy as np
 
 from trivet.data.labelled.grouping import group_by_documents
 from trivet.data.labelled.leaks import shares_text, text_digests
-from trivet.records import DataError, LabelledExample, Labels
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from trivet.errors import ExampleError
 from trivet.llm.chat import ChatAnswer, ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.llm.errors import LlmError
-from trivet.records import ExampleError
 
 _Row = TypeVar("_Row")
 _Result = TypeVar("_Result")

@@ -16,9 +16,10 @@ from trivet.batch.errors import EmptyInputError
 from trivet.data.labelled.grouping import digest
 from trivet.data.logs.column_mapping import FIELD_NAMES, Columns, LogRow, read_rows
 from trivet.data.logs.log import Log, SourceRow
+from trivet.errors import ExampleError
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
-from trivet.records import ExampleError, RagExample
+from trivet.records import RagExample
 
 _THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # as open models write them
 _MARK = re.compile(r"^[ *#]*ANSWER:[ *]*", re.MULTILINE)

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeVar
 from trivet.annotation.asking import RejectedError, result_or_error
 from trivet.annotation.in_order import work_in_order
 from trivet.annotation.results import ResultFiles
+from trivet.errors import ExampleError
 from trivet.llm.budget import Usage
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
-from trivet.records import ExampleError
 
 Item = TypeVar("Item")
 _Item = TypeVar("_Item", contravariant=True)

@@ -19,10 +19,11 @@ from trivet.annotation.jobs import MOST_TOKENS, Row
 from trivet.annotation.prompt import Prompt
 from trivet.data.labelled.augmentation.twins import TWINS, draw_kinds
 from trivet.data.labelled.labelled_jsonl import read_pairs, to_row
+from trivet.errors import DataError
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.llm.json_answer import read_object
-from trivet.records import DataError, LabelledExample
+from trivet.records import LabelledExample
 
 _SOURCE = "perturbed/"
 

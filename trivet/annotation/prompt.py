@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 if TYPE_CHECKING:
     from jinja2 import Template

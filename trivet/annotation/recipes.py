@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 MIX: Mapping[str, float] = {"no-context": 0.25, "short": 0.5, "long": 0.125, "reasoning": 0.125}
 """Prompts by name, and the share of the responses that each one is used for."""

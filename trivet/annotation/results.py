@@ -16,8 +16,9 @@ from typing import Any, Self
 
 from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output
+from trivet.errors import DataError
 from trivet.llm.cache import AnswerCache
-from trivet.records import DataError, to_json_text
+from trivet.records import to_json_text
 
 _HELD = 64  # lines that are written at once
 

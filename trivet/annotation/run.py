@@ -18,8 +18,9 @@ from trivet.annotation.sentence_keys import KeyedExample
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.labelled_jsonl import to_row
 from trivet.data.logs.column_mapping import LogRow
+from trivet.errors import ExampleError
 from trivet.llm.budget import Usage
-from trivet.records import ExampleError, LabelledExample, RagExample
+from trivet.records import LabelledExample, RagExample
 
 REVIEW, REJECTED = "review", "rejected"
 """Kinds of rows besides the labelled: those on whose support two annotators disagree, and those

@@ -7,9 +7,9 @@ from collections.abc import Set
 from typing import Protocol, runtime_checkable
 
 from trivet.data.windows import Windows
+from trivet.errors import BundleError
 from trivet.model.aggregate import Outputs, heads_of, output_names, unread_inputs
 from trivet.model.architecture import DEFAULT_HEADS
-from trivet.records import BundleError
 
 # A core is fastest with one window of 512 at a time.
 POSITIONS = 512

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trivet.records import BackendError
+from trivet.errors import BackendError
 
 # CUDA version of the packages of the extra `tensorrt`.
 BUILT_FOR = "13.0"

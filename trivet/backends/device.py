@@ -7,7 +7,7 @@ import functools
 import re
 from typing import NamedTuple
 
-from trivet.records import BackendError
+from trivet.errors import BackendError
 
 _DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 

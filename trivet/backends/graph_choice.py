@@ -10,7 +10,7 @@ from trivet.bundle.bundle import SELF_TEST_NAME, Bundle
 from trivet.bundle.schema import GraphInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
-from trivet.records import BackendError, BundleError
+from trivet.errors import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.onnx_loading import load_onnx
 from trivet.bundle.bundle import INT8_NAME, TOKENIZER_NAME, WEIGHTS_NAME, Bundle
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.records import BackendError, BundleError
+from trivet.errors import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 

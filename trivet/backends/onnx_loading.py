@@ -22,8 +22,8 @@ from trivet.backends.profiles import MOST_WINDOWS, POSITIONS, STEP, shapes
 from trivet.backends.tensorrt_cache import EngineCache
 from trivet.bundle.bundle import Bundle
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 

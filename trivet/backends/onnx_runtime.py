@@ -13,8 +13,8 @@ from trivet.backends.backend import check_ends, cores, threads_per_worker
 from trivet.backends.int8_sums import keep_int8_sums_exact
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs, outputs_from
-from trivet.records import BackendError, BundleError
 
 _DTYPES: dict[str, type[np.generic]] = {
     "tensor(int64)": np.int64,

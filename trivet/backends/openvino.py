@@ -16,8 +16,8 @@ import numpy as np
 from trivet.backends.backend import POSITIONS, check_ends, threads_per_worker
 from trivet.backends.profiles import pad, sizes_of
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs, outputs_from
-from trivet.records import BackendError, BundleError
 
 _DTYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "f32": np.float32}
 

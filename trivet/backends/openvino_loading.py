@@ -9,7 +9,7 @@ from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_te
 from trivet.backends.int8_sums import quick_sums_overflow
 from trivet.backends.openvino import OpenVinoBackend
 from trivet.bundle.bundle import Bundle
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 logger = logging.getLogger(__name__)
 

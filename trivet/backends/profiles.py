@@ -18,9 +18,9 @@ from trivet.backends.example_windows import Sizes
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.tensorrt_info import ShapeRange
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import EVIDENCE_STATES
-from trivet.records import BackendError
 
 STEP = 64
 # Most windows of a call that is replayed as a CUDA graph.

@@ -30,8 +30,8 @@ from trivet.backends.profiles import (
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs, outputs_from
-from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 

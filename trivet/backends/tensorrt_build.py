@@ -19,7 +19,7 @@ from trivet.backends.profiles import shapes
 from trivet.backends.tensorrt import load_tensorrt, make_logger
 from trivet.backends.tensorrt_cache import EngineCache
 from trivet.bundle.tensorrt_info import EngineTarget, ShapeRange
-from trivet.records import BackendError
+from trivet.errors import BackendError
 
 logger = logging.getLogger(__name__)
 

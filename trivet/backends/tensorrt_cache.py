@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trivet.bundle.tensorrt_info import EngineInfo
-from trivet.records import BackendError
+from trivet.errors import BackendError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

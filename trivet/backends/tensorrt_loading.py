@@ -11,7 +11,7 @@ from trivet.backends.tensorrt_cache import EngineCache
 from trivet.bundle.bundle import Bundle
 from trivet.bundle.schema import GraphInfo
 from trivet.bundle.tensorrt_info import EngineInfo, engine_key
-from trivet.records import BackendError, BundleError
+from trivet.errors import BackendError, BundleError
 
 # The order in which engines and graphs are looked for.
 PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp32")

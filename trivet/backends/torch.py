@@ -23,12 +23,12 @@ from trivet.backends.profiles import POSITIONS, STEP
 from trivet.bundle.bundle import INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs
 from trivet.model.inference.deberta import DebertaLayer
 from trivet.model.inference.layer import Form, InferenceLayer
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, TokenLogits, as_tensors, to_numpy
-from trivet.records import BackendError, BundleError
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,11 @@ from trivet.batch.errors import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
 from trivet.data.logs.column_mapping import LogRow
+from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.job import EvaluationJob, prefetch
 from trivet.evaluation.preprocessing import count_characters
-from trivet.records import DataError, Evaluation, FailedEvaluation
+from trivet.records import Evaluation, FailedEvaluation
 
 _ROWS = 64  # most rows in a block
 _CALLS = 12  # backend calls in a block; about a second of the embedded bundle on two cores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trivet.records import DataError, ExampleError
+from trivet.errors import DataError, ExampleError
 
 
 class EmptyInputError(DataError):

@@ -15,7 +15,7 @@ from trivet.batch.output import Output, no_room
 from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import parse_shard
 from trivet.batch.tally import Tally
-from trivet.records import DataError
+from trivet.errors import DataError
 
 _ROW = re.compile(rb'\{"row": ([0-9]+)')
 _PIECE = 1 << 20  # bytes written and synced at once

@@ -16,7 +16,7 @@ from typing import Any
 from trivet.batch.verdict_lines import FIELDS
 from trivet.batch.verdict_parquet import needs_pyarrow, write_parquet
 from trivet.data.files.xlsx_rows import needs_openpyxl
-from trivet.records import DataError
+from trivet.errors import DataError
 from trivet.results import flat
 
 _LONGEST_CELL = 32_767  # characters, by Excel's own limit

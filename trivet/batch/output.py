@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from trivet.batch.errors import OutputFullError, OutputLockedError
-from trivet.records import DataError
+from trivet.errors import DataError
 
 if sys.platform == "win32":
     import msvcrt

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from trivet.batch.tally import Tally
-from trivet.records import DataError
+from trivet.errors import DataError
 
 SCHEMA = 2
 _WAY_OUT = "begin anew with --restart"

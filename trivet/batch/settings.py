@@ -11,7 +11,7 @@ from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
 from trivet.data.logs.log import Format
 from trivet.data.traces.spans import TraceFormat
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 @dataclass(frozen=True)

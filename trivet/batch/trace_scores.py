@@ -24,7 +24,8 @@ from trivet.data.logs.log import STDIN
 from trivet.data.traces.examples import TraceExample
 from trivet.data.traces.spans import TraceFormat
 from trivet.data.traces.trace_log import TraceLog
-from trivet.records import DataError, Evaluation, to_json_text
+from trivet.errors import DataError
+from trivet.records import Evaluation, to_json_text
 from trivet.report.verdict_files import VerdictFile
 from trivet.verdict_json import quote_unsupported, read_evaluation
 

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trivet.data.logs.column_mapping import LogRow
-from trivet.records import DataError, Evaluation, FailedEvaluation, RagExample, to_json_text
+from trivet.errors import DataError
+from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
 
 TEXT_FIELDS = ("question", "contexts", "response")
 _EVALUATION = tuple(field.name for field in dataclasses.fields(Evaluation))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trivet.batch.verdict_lines import FIELDS
-from trivet.records import DataError
+from trivet.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow

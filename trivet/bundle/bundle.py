@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
+from trivet.bundle.hub import locate
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
     PARTIAL_NAME,
@@ -37,40 +37,12 @@ from trivet.bundle.manifest import (
 from trivet.bundle.model_card import render_card
 from trivet.bundle.schema import (
     BundleInfo,
-    CalibrationInfo,
-    DataInfo,
-    EncoderInfo,
-    GraphInfo,
-    ScoreInfo,
-    SpecialTokenIds,
-    Thresholds,
-    TrainingInfo,
-    WindowInfo,
     parse_info,
 )
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = [
-    "EMBEDDED_BUNDLE",
-    "Bundle",
-    "BundleInfo",
-    "CalibrationInfo",
-    "DataInfo",
-    "EncoderInfo",
-    "GraphInfo",
-    "ScoreInfo",
-    "SpecialTokenIds",
-    "Thresholds",
-    "TrainingInfo",
-    "WindowInfo",
-    "add_files",
-    "check_folder",
-    "read_bundle",
-    "write_bundle",
-]
 
 INFO_NAME = "bundle.json"
 TOKENIZER_NAME = "tokenizer.json"

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from trivet.bundle.manifest import MANIFEST_NAME, Manifest, check_name, read_manifest
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
 BASE_PACKAGE = "trivet_base"

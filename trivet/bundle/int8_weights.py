@@ -18,8 +18,8 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from trivet.bundle.bundle import INT8_NAME, Bundle
+from trivet.errors import BundleError
 from trivet.model.architecture import HEAD_NAMES
-from trivet.records import BundleError
 
 _SCOPE = "trunk.encoders.shared"
 _LAYER_PARTS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 MANIFEST_NAME = "MANIFEST.json"
 MANIFEST_SCHEMA = 1

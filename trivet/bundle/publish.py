@@ -9,7 +9,7 @@ from trivet.bundle.bundle import CARD_NAME, read_bundle
 from trivet.bundle.hub import HUB_NAME, check_hub_files, explain_hub_error, import_hub
 from trivet.bundle.manifest import MANIFEST_NAME, FileRecord
 from trivet.bundle.model_card import render_card
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 _KEPT = frozenset({".gitattributes"})
 _LICENCES = frozenset({"apache-2.0", "mit"})  # names that the hub knows; all others are "other"

@@ -16,9 +16,9 @@ from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import EvidenceFor, WindowSettings
+from trivet.errors import BundleError
 from trivet.model.aggregate import output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
-from trivet.records import BundleError
 
 SCHEMA_VERSION = 1
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trivet.bundle.schema import INPUTS
+from trivet.errors import BundleError
 from trivet.model.aggregate import heads_of, output_names
-from trivet.records import BundleError
 
 SELF_TEST_SCHEMA = 1
 # Largest accepted difference of a probability. Processors round dynamic int8 differently.

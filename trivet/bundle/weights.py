@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.int8_weights import read_int8_weights
+from trivet.errors import BundleError, ConfigError
 from trivet.model.architecture import DEFAULT_HEADS
 from trivet.model.rag_model import RagModel
-from trivet.records import BundleError, ConfigError
 
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
 # Defaults of keys that older bundles lack.

@@ -15,10 +15,10 @@ from trivet.data.labelled.datamodule import Item
 from trivet.data.labelled.labels import evidence_labels
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.windows import collate
+from trivet.errors import DataError
 from trivet.evaluation.packing import add_pairs, no_pairs
 from trivet.measures.thresholds import DEFAULT_THRESHOLD
 from trivet.model.rag_model import RagModel
-from trivet.records import DataError
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from trivet.data.tokenization import BoolArray
+from trivet.errors import DataError
 from trivet.model.aggregate import join_evidence
 from trivet.model.architecture import Reduction
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
-from trivet.records import DataError
 
 Method = Literal["platt", "temperature", "isotonic"]
 Level = Literal["sentence", "response", "both"]

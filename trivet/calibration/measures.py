@@ -14,6 +14,7 @@ import torch
 
 from trivet.calibration.fit import HeadLogits, Map, Probabilities, probabilities
 from trivet.data.tokenization import BoolArray
+from trivet.errors import DataError
 from trivet.measures.curves import (
     FloatArray,
     ReliabilityBin,
@@ -22,7 +23,6 @@ from trivet.measures.curves import (
 )
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction
-from trivet.records import DataError
 
 
 @dataclass(frozen=True)

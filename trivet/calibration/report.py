@@ -12,7 +12,7 @@ from trivet.bundle.schema import CalibrationInfo
 from trivet.calibration.fit import LinearMap
 from trivet.calibration.measures import HeadReport
 from trivet.calibration.thresholds import ChosenThresholds
-from trivet.records import DataError
+from trivet.errors import DataError
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
 

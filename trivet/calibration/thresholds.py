@@ -14,6 +14,7 @@ import numpy as np
 from trivet.bundle.schema import Thresholds
 from trivet.calibration.fit import HeadLogits, Map, probabilities
 from trivet.data.labelled.datamodule import Item
+from trivet.errors import DataError
 from trivet.measures.intervals import Draws, auroc
 from trivet.measures.thresholds import (
     DEFAULT_THRESHOLD,
@@ -27,7 +28,7 @@ from trivet.measures.thresholds import (
     marked_words,
     threshold_columns,
 )
-from trivet.records import DataError, Labels
+from trivet.records import Labels
 
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}

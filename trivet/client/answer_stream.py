@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trivet.client.requester import Requester, run
+from trivet.errors import ExampleError
 from trivet.events import SentenceEvent
-from trivet.records import Evaluation, ExampleError
+from trivet.records import Evaluation
 
 
 class AsyncAnswerStream:

@@ -13,17 +13,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import httpx2
 
 from trivet.client.request_bodies import EncodedExample
+from trivet.errors import BackendError, DataError, ExampleError, ServerError, WindowError
 from trivet.events import SentenceEvent
-from trivet.records import (
-    BackendError,
-    ContextVerdict,
-    DataError,
-    Evaluation,
-    ExampleError,
-    FailedEvaluation,
-    ServerError,
-    WindowError,
-)
+from trivet.records import ContextVerdict, Evaluation, FailedEvaluation
 from trivet.verdict_json import SCORES, read_evaluation, read_event
 
 _SHOWN_CHARACTERS = 200

@@ -7,13 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from trivet.records import (
-    ExampleError,
-    FailedEvaluation,
-    RagExample,
-    replace_surrogates,
-    to_json_text,
-)
+from trivet.errors import ExampleError
+from trivet.records import FailedEvaluation, RagExample, replace_surrogates, to_json_text
 
 MOST_EXAMPLES = 64
 MOST_BYTES = 2_000_000

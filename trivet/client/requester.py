@@ -25,15 +25,9 @@ from trivet.client.answers import (
 )
 from trivet.client.request_bodies import EncodedExample, Slot, body, encode
 from trivet.client.settings import ClientSettings
+from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.events import SentenceEvent
-from trivet.records import (
-    BackendError,
-    Evaluation,
-    ExampleError,
-    FailedEvaluation,
-    WindowError,
-    to_json_text,
-)
+from trivet.records import Evaluation, FailedEvaluation, to_json_text
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0

@@ -65,6 +65,7 @@ def compare(
     predictions are complete are not run again: the tables are made from the files.
     """
     from trivet.data.labelled.sources import choose_rows
+    from trivet.errors import ConfigError, DataError
     from trivet.llm.budget import Budget, Price
     from trivet.llm.cache import AnswerCache
     from trivet.llm.client import ChatClient
@@ -76,7 +77,6 @@ def compare(
     from trivet.peers.peer import PeerSetup, check_peer
     from trivet.peers.predictions import read_foreign, read_predictions
     from trivet.peers.run import Run, run_peer
-    from trivet.records import ConfigError, DataError
 
     prices = {name: Price.parse(text) for name, text in map(_pair, price or ())}
     chosen = choose_rows(_load(rows, split), (), limit, seed)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def info(bundle: BundleOption = None) -> None:
     """Check the files of a bundle and show its facts and scores."""
-    from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
+    from trivet.bundle.bundle import read_bundle
+    from trivet.bundle.hub import EMBEDDED_BUNDLE
     from trivet.report import terminal
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 _SIMILARITY = 0.75  # least similarity of a misspelt key's last word, in [0, 1]
 

@@ -18,14 +18,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trivet.data.sentences import split_sentences
-from trivet.records import (
-    BundleError,
-    ContextSpan,
-    ExampleError,
-    RagExample,
-    Span,
-    replace_surrogates,
-)
+from trivet.errors import BundleError, ExampleError
+from trivet.records import ContextSpan, RagExample, Span, replace_surrogates
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]

@@ -26,7 +26,7 @@ from trivet.data.tokenization import (
     SpecialTokens,
     TokenizedExample,
 )
-from trivet.records import WindowError
+from trivet.errors import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
 Array = Any

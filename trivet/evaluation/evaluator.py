@@ -20,8 +20,10 @@ from typing import Any, TypeVar
 from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
 from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, Bundle, read_bundle
+from trivet.bundle.bundle import Bundle, read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
+from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evidence import with_sources
@@ -44,13 +46,7 @@ from trivet.evaluation.preprocessing import (
 )
 from trivet.evaluation.sentence_reader import SentenceReader, StreamWindows
 from trivet.evaluation.streams import blocks, evaluate_async
-from trivet.records import (
-    BackendError,
-    Evaluation,
-    FailedEvaluation,
-    RagExample,
-    TokenVerdict,
-)
+from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
 from trivet.results import Result, Results, progress_bar
 
 T = TypeVar("T")

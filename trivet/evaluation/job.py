@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from trivet.backends.backend import Backend
-from trivet.bundle.bundle import Thresholds
+from trivet.bundle.schema import Thresholds
 from trivet.data.windows import Layout
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
 from trivet.evaluation.postprocessing import to_evaluation, to_result

@@ -13,13 +13,14 @@ from trivet.backends.loading import load_tokenizer
 from trivet.data.labelled.leaks import shares_text
 from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import load_source
+from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.figures import Figure, to_json, to_markdown
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
 from trivet.measures.published import measure_published
-from trivet.records import DataError, FailedEvaluation, LabelledExample
+from trivet.records import FailedEvaluation, LabelledExample
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
 

@@ -15,6 +15,7 @@ from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.evidence_pairs import window_sentences
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate
+from trivet.errors import BackendError
 from trivet.model.aggregate import (
     Outputs,
     evidence_logits,
@@ -24,7 +25,6 @@ from trivet.model.aggregate import (
     weakest,
 )
 from trivet.model.architecture import DEFAULT_HEADS, HeadName, Reduction
-from trivet.records import BackendError
 
 _BLOCK = 512  # response tokens that are joined at once; their sentence pool takes 1 MB at most
 _ROUNDING = 1e-3  # by how much a probability may leave [0, 1]; further, the backend is broken

@@ -14,11 +14,11 @@ from trivet.bundle.schema import Thresholds
 from trivet.data.language import foreign_language
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
+from trivet.errors import BackendError, WindowError
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.model.aggregate import Outputs
 from trivet.records import (
-    BackendError,
     ContextSentence,
     ContextVerdict,
     Evaluation,
@@ -27,7 +27,6 @@ from trivet.records import (
     Span,
     TokenVerdict,
     UnsupportedSpan,
-    WindowError,
 )
 
 T = TypeVar("T")

@@ -13,7 +13,8 @@ from trivet.data.tokenization import (
     with_response,
 )
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.records import BackendError, ExampleError, FailedEvaluation, RagExample, WindowError
+from trivet.errors import BackendError, ExampleError, WindowError
+from trivet.records import FailedEvaluation, RagExample
 
 MAX_CHARACTERS = 2_000_000
 MAX_WINDOWS = 20_000

@@ -10,16 +10,11 @@ from trivet.data.lexical_overlap import Overlaps, count_overlaps
 from trivet.data.sentences import GrowingText, split_sentences
 from trivet.data.tokenization import Segment, TokenizedExample, with_response
 from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
+from trivet.errors import ExampleError
 from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.events import SentenceEvent
-from trivet.records import (
-    ContextSpan,
-    Evaluation,
-    ExampleError,
-    RagExample,
-    Span,
-)
+from trivet.records import ContextSpan, Evaluation, RagExample, Span
 
 StreamWindows = Literal["evidence", "all"]
 """Windows that judge a sentence: one of the context sentences nearest to it, or all."""

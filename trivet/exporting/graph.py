@@ -18,9 +18,9 @@ from torch import nn
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.bundle.schema import INPUTS, outputs_of
+from trivet.errors import BackendError
 from trivet.model.architecture import DEFAULT_HEADS
 from trivet.model.rag_model import as_tensors
-from trivet.records import BackendError
 
 OPSET = 20
 ATTENTION_OPSET = 23  # the first with the Attention operator

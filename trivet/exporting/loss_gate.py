@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trivet.backends.backend import Backend
 from trivet.bundle.bundle import Bundle
+from trivet.errors import BackendError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
-from trivet.records import (
-    BackendError,
-    DataError,
-    Evaluation,
-    FailedEvaluation,
-    LabelledExample,
-)
+from trivet.records import Evaluation, FailedEvaluation, LabelledExample
 
 _AUROC = "hallucination_auroc"
 _RMSES = frozenset({"relevance_rmse", "utilization_rmse", "completeness_rmse"})

@@ -35,11 +35,12 @@ from trivet.bundle.bundle import (
 from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.exporting.loss_gate import losses, measure_rows
 from trivet.exporting.openvino_graphs import write_half, write_static
 from trivet.exporting.parity import ParityReport, compare, grid_windows, merge_into
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, LabelledExample
+from trivet.records import LabelledExample
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from trivet.bundle.bundle import OPENVINO_NAME, OPENVINO_WEIGHTS_NAME
 from trivet.data.windows import Windows
-from trivet.records import BackendError
+from trivet.errors import BackendError
 
 _HEADS = r"heads\..*"
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.data.windows import Windows
-from trivet.records import BackendError, BundleError
+from trivet.errors import BackendError, BundleError
 
 PARITY_SCHEMA = 1
 # Largest difference of a probability between the fp32 graph and the weights in torch.

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from trivet.errors import BackendError
 from trivet.exporting.graph import replace_nodes
-from trivet.records import BackendError
 
 Half = Literal["bf16", "fp16"]
 

@@ -39,10 +39,11 @@ from trivet.bundle.schema import GraphInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.bundle.tensorrt_info import EngineInfo, EnginePrecision, ShapeRange
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.loss_gate import Result, losses, measure_results
 from trivet.exporting.parity import compare
-from trivet.records import BackendError, BundleError, Evaluation, LabelledExample
+from trivet.records import Evaluation, LabelledExample
 
 logger = logging.getLogger(__name__)
 

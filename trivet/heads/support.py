@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from trivet.errors import ConfigError
 from trivet.heads.token_head import TokenHead, sum_of_means
-from trivet.records import ConfigError
 
 CLASSES = ("entailment", "neutral", "contradiction")
 _CONTRADICTION = 2

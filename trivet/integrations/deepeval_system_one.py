@@ -16,9 +16,10 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
+from trivet.errors import ExampleError
 from trivet.integrations.batching import RequestBatcher
 from trivet.integrations.judge import Judge, import_tool
-from trivet.records import Evaluation, ExampleError
+from trivet.records import Evaluation
 
 Answer = Callable[[Evaluation], float | None]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from trivet.errors import ExampleError
 from trivet.integrations.batching import RequestBatcher
 from trivet.integrations.judge import SCORES, Judge, details, import_tool, reason, scores_of
-from trivet.records import ExampleError
 
 
 def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:

@@ -15,9 +15,10 @@ from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
 import trivet
 from trivet.data.labelled.sources import load_source
+from trivet.errors import DataError, ExampleError
 from trivet.integrations.batching import RequestBatcher
 from trivet.integrations.inspect_ai import scorer_factory
-from trivet.records import DataError, ExampleError, LabelledExample
+from trivet.records import LabelledExample
 
 __all__ = ["halubench", "ragbench", "ragtruth_qa", "scorer", "verdict"]
 

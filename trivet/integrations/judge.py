@@ -8,14 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import trivet
-from trivet.records import (
-    BackendError,
-    Evaluation,
-    ExampleError,
-    FailedEvaluation,
-    RagExample,
-    WindowError,
-)
+from trivet.errors import BackendError, ExampleError, WindowError
+from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 SCORES: Mapping[str, str] = {
     "faithfulness": "faithfulness",

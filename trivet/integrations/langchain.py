@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trivet.errors import ExampleError
 from trivet.integrations.judge import Judge, default_judge, import_tool, verdict_of
 from trivet.integrations.rows import judge_rows
-from trivet.records import Evaluation, ExampleError
+from trivet.records import Evaluation
 
 
 def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trivet.errors import ExampleError
 from trivet.integrations.batching import RequestBatcher
 from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason
-from trivet.records import Evaluation, ExampleError
+from trivet.records import Evaluation
 
 
 def evaluators(

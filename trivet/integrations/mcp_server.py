@@ -14,9 +14,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 import trivet
+from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
-from trivet.records import BackendError, Evaluation, ExampleError, WindowError
+from trivet.records import Evaluation
 from trivet.report.sources import find_sources
 from trivet.verdict_json import SCORES
 

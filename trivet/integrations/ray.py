@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trivet.errors import ConfigError
 from trivet.integrations.judge import import_tool
 from trivet.integrations.row_scoring import Load, RowScoring
-from trivet.records import ConfigError
 
 
 def score(

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import trivet
+from trivet.errors import DataError
 from trivet.integrations.judge import Judge, Result
 from trivet.integrations.rows import judge_rows
-from trivet.records import DataError, FailedEvaluation
+from trivet.records import FailedEvaluation
 
 Load = Callable[[], Judge]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from trivet.data.logs.context_values import plain, read_contexts
 from trivet.data.logs.rows import RowReader
+from trivet.errors import ExampleError
 from trivet.integrations.judge import Judge, Result, judge_many
-from trivet.records import ExampleError, FailedEvaluation, RagExample
+from trivet.records import FailedEvaluation, RagExample
 
 
 def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None) -> RagExample:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
+from trivet.errors import ConfigError
 from trivet.llm.errors import BudgetError
-from trivet.records import ConfigError
 
 
 @dataclass(frozen=True)

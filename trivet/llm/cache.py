@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from trivet.errors import DataError
 from trivet.llm.chat import ChatAnswer
-from trivet.records import DataError
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (

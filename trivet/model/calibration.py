@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trivet.records import BundleError
+from trivet.errors import BundleError
 
 KNOTS = 16  # largest number
 

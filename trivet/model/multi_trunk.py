@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from trivet.errors import ConfigError
 from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.trunk import Hidden, Trunk
-from trivet.records import ConfigError
 
 _BERT_SHAPED = ("bert", "roberta", "xlm-roberta")
 _SPLITTABLE = (*_BERT_SHAPED, "deberta-v2", "mpnet")

@@ -16,10 +16,10 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from trivet.errors import ConfigError, WindowError
 from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.mpnet_layers import MPNetLayers
-from trivet.records import ConfigError, WindowError
 
 # Large enough to vanish after softmax, finite in fp16 and bf16.
 MASKED = -3.0e4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from trivet.errors import ConfigError
 from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.lora_trunk import LoraTrunk
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, SeparateTrunk
 from trivet.model.trunk import Trunk
-from trivet.records import ConfigError
 
 
 def make_trunk(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from transformers import RobertaForSequenceClassification
 
+from trivet.errors import ConfigError
 from trivet.peers.claims import score_sentences, sentences_of
 from trivet.peers.local_model import (
     TextModel,
@@ -18,7 +19,7 @@ from trivet.peers.local_model import (
     load_tokenizer,
 )
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ConfigError, RagExample
+from trivet.records import RagExample
 
 _CHUNK, _LONGEST = 350, 512  # words of a chunk, tokens of a pair
 _NAMES = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trivet.errors import ConfigError
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
 from trivet.peers.predictions import digest_rows
-from trivet.records import ConfigError, LabelledExample, RagExample, Span
+from trivet.records import LabelledExample, RagExample, Span
 
 
 class AlwaysYes(Peer):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from trivet.data.sentences import split_sentences
+from trivet.errors import ConfigError, ExampleError
 from trivet.peers.peer import PeerScore, SentenceScore
-from trivet.records import ConfigError, ExampleError, RagExample, Span
+from trivet.records import RagExample, Span
 
 if TYPE_CHECKING:  # it imports torch, which peers that ask an LLM do without
     from trivet.peers.local_model import FloatArray

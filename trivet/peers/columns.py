@@ -8,12 +8,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from trivet.data.labelled.grouping import digest
+from trivet.errors import DataError
 from trivet.measures.intervals import BoolArray, FloatArray, IntArray
 from trivet.measures.predictions import marked_characters
 from trivet.measures.thresholds import best_threshold
 from trivet.peers.peer import PeerScore
 from trivet.peers.predictions import Predictions
-from trivet.records import DataError, LabelledExample
+from trivet.records import LabelledExample
 
 _FOLDS = 5
 

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.peers.claims import pack, score_sentences, sentences_of
 from trivet.peers.evaluator_peer import EvaluatorPeer
 from trivet.peers.local_model import FloatArray, load_classifier
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ConfigError, RagExample, Span
+from trivet.records import RagExample, Span
 
 NLI = "cross-encoder/nli-deberta-v3-base"
 _PASSAGE_TOKENS = 384  # of a window of 512, which leaves room for the claim

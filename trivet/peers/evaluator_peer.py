@@ -8,10 +8,11 @@ from typing import cast, get_args
 from trivet.backends.loading import BackendName
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.windows import Windows
+from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, join
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
-from trivet.records import ConfigError, Evaluation, ExampleError, RagExample, Span
+from trivet.records import Evaluation, RagExample, Span
 
 
 class EvaluatorPeer(Peer):

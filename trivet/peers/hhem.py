@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 from transformers import T5ForTokenClassification
 
+from trivet.errors import ExampleError
 from trivet.peers.local_model import (
     FloatArray,
     TextModel,
@@ -23,7 +24,7 @@ from trivet.peers.local_model import (
     read_json,
 )
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ExampleError, RagExample
+from trivet.records import RagExample
 
 NAME = "vectara/hallucination_evaluation_model"
 FOUNDATION = "google/flan-t5-base"

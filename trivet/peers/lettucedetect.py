@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForTokenClassification
 
+from trivet.errors import ExampleError
 from trivet.peers.llm_peer import render
 from trivet.peers.local_model import FloatArray, class_probs, load_pretrained, load_tokenizer, run
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ExampleError, RagExample, Span
+from trivet.records import RagExample, Span
 
 NAME = "KRLabsOrg/lettucedect-base-modernbert-en-v1"
 _LONGEST = 4096

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from trivet.errors import ExampleError
 from trivet.peers.claims import response_spans
 from trivet.peers.llm_peer import Conversation, find, llm_peer, unparsable
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
-from trivet.records import ExampleError
 
 SAMPLES = 5
 """Answers that SelfCheckGPT compares with; its paper samples 20."""

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jinja2
 
+from trivet.errors import ConfigError, ExampleError
 from trivet.llm.chat import ChatAnswer, ChatRequest
 from trivet.llm.errors import LlmError
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ConfigError, ExampleError, RagExample
+from trivet.records import RagExample
 
 if TYPE_CHECKING:
     from trivet.llm.client import ChatClient

@@ -18,8 +18,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.utils.hub import cached_file
 
 from trivet.bundle.hub import HUB_NAME
+from trivet.errors import ConfigError
 from trivet.peers.fingerprint import digest_folder
-from trivet.records import ConfigError
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Text: TypeAlias = str | tuple[str, str]

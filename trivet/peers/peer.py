@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from trivet.records import ConfigError, LabelledExample, RagExample, Span
+from trivet.errors import ConfigError
+from trivet.records import LabelledExample, RagExample, Span
 
 _ROUNDING = 1e-4
 

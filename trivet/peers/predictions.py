@@ -21,8 +21,9 @@ from pydantic import TypeAdapter
 
 import trivet
 from trivet.data.logs.log import Log
+from trivet.errors import DataError, ExampleError
 from trivet.peers.peer import Peer, PeerScore
-from trivet.records import DataError, ExampleError, LabelledExample, to_json_text
+from trivet.records import LabelledExample, to_json_text
 
 _SCORE = TypeAdapter(PeerScore)
 _NAMED = 5  # ids in a refusal

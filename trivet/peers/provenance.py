@@ -11,12 +11,13 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
+from trivet.errors import ConfigError
 from trivet.peers import hhem
 from trivet.peers.claims import context_sentences, read_options
 from trivet.peers.entailment import load_entailment
 from trivet.peers.local_model import FloatArray, load_classifier, load_embedder, sigmoid_score
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ConfigError, RagExample
+from trivet.records import RagExample
 
 Selection = Literal["top_k", "top_p"]
 Aggregate = Literal["max", "min", "weighted"]

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output, no_room
+from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.job import WorkerPool, prefetch
 from trivet.llm.errors import LlmError
 from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import Header, digest_rows, read_header, to_line
-from trivet.records import BackendError, ExampleError, LabelledExample, WindowError
+from trivet.records import LabelledExample
 
 _WRITE_EVERY = 0.5  # seconds between two writes, each of which waits for the disk
 _WAITING = 4  # rows in work for each thread: a slow row does not keep the others waiting

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trivet.data.labelled.ragbench_published import JUDGES
+from trivet.errors import ConfigError, ExampleError
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.records import ConfigError, ExampleError, LabelledExample, RagExample
+from trivet.records import LabelledExample, RagExample
 
 _THRESHOLDS = {"GPT-3.5": 0.5}  # its answer is a yes or no; for the others none was published
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from trivet.records import ContextSentence, DataError, Evaluation, SentenceVerdict, UnsupportedSpan
+from trivet.errors import DataError
+from trivet.records import ContextSentence, Evaluation, SentenceVerdict, UnsupportedSpan
 from trivet.report.sources import find_sources
 from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import read_evaluation, read_scores

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.records import DataError
+from trivet.errors import DataError
 from trivet.report.answer import read_answer
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.pages import Section, render

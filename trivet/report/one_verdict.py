@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from trivet.records import DataError
+from trivet.errors import DataError
 from trivet.report.answer import displayed_texts
 from trivet.report.terminal import render_verdict, visible
 from trivet.report.verdict_files import VerdictFile, VerdictRow

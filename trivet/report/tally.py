@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from trivet.records import ConfigError, DataError, FailedEvaluation
+from trivet.errors import ConfigError, DataError
+from trivet.records import FailedEvaluation
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import SCORES, read_scores

@@ -10,7 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trivet.records import DataError, Evaluation
+from trivet.errors import DataError
+from trivet.records import Evaluation
 from trivet.report.answer import evaluation_notes, rebuilt_texts
 from trivet.report.sources import find_sources
 

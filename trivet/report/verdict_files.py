@@ -17,7 +17,8 @@ from trivet.data.files.json_lines import Fields, parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
 from trivet.data.logs.log import Log, SourceRow
 from trivet.data.traces.trace_log import open_log
-from trivet.records import DataError, Evaluation, ExampleError, FailedEvaluation, RagExample
+from trivet.errors import DataError, ExampleError
+from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.verdict_json import SCORES
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.report.advice import advice
 from trivet.report.answer import Answer, read_answer
 from trivet.report.estimates import MIN_GROUPS, Mean

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trivet.records import DataError
+from trivet.errors import DataError
 from trivet.report.comparison_page import render_comparison
 from trivet.report.tally import Limits
 from trivet.report.terminal import check_writable

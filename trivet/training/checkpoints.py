@@ -16,7 +16,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torchmetrics.functional.classification import binary_auroc
 
-from trivet.bundle.bundle import Thresholds
+from trivet.bundle.schema import Thresholds
 from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.windows import Windows
+from trivet.errors import ConfigError
 from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.architecture import Reduction
 from trivet.model.rag_model import to_numpy
-from trivet.records import ConfigError
 from trivet.training.lightning_module import RagTraining
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from trivet.records import DivergedError, LabelledExample
+from trivet.errors import DivergedError
+from trivet.records import LabelledExample
 
 
 def stop_if_diverged(

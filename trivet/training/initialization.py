@@ -9,16 +9,17 @@ from typing import Any, Literal, cast
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from trivet.bundle.bundle import TOKENIZER_NAME, BundleInfo, read_bundle
+from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
+from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import ConfigError
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind, Granularity, HeadName, Reduction
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, dropout_settings
 from trivet.model.trunk_kinds import make_trunk
-from trivet.records import ConfigError
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
 _LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padding

@@ -15,6 +15,7 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.labelled.datamodule import Batch, truths
 from trivet.data.windows import Windows
+from trivet.errors import ConfigError
 from trivet.heads.context_loss import (
     evidence_cross_entropy,
     sentence_cross_entropy,
@@ -26,7 +27,6 @@ from trivet.heads.support import token_loss, verdict_loss, window_loss
 from trivet.model.aggregate import Outputs, evidence_logits, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, join_support
-from trivet.records import ConfigError
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
 from trivet.training.validation import ValidationMeasures

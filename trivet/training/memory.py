@@ -22,9 +22,9 @@ from torch.utils._pytree import tree_leaves
 from transformers.initialization import no_init_weights
 
 from trivet.configs.schema import Precision, TrainConfig
+from trivet.errors import ConfigError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers
-from trivet.records import ConfigError
 
 GIB = 2**30
 # Memory that torch reports for each GPU, in GiB.

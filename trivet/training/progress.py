@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import (
     WandbLogger,
 )
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import trivet
-from trivet.bundle.bundle import (
-    TEXTS_NAME,
+from trivet.bundle.bundle import TEXTS_NAME, read_bundle, write_bundle
+from trivet.bundle.evidence_info import EvidenceInfo
+from trivet.bundle.schema import (
+    LABELS,
     BundleInfo,
     DataInfo,
     EncoderInfo,
+    LeftOutInfo,
     SpecialTokenIds,
     Thresholds,
     TrainingInfo,
     WindowInfo,
-    read_bundle,
-    write_bundle,
+    outputs_of,
 )
-from trivet.bundle.evidence_info import EvidenceInfo
-from trivet.bundle.schema import LABELS, LeftOutInfo, outputs_of
 from trivet.configs.schema import Head, Init, TrainConfig, Trunk
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer

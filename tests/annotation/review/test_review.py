@@ -18,8 +18,8 @@ from trivet.annotation.review.reviewed_file import ReviewedFile
 from trivet.annotation.review.uncertainty import measure_uncertainty
 from trivet.batch.errors import OutputLockedError, RunChangedError
 from trivet.data.labelled.labelled_jsonl import read_jsonl
+from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import DataError
 
 ALL_SUPPORTED = frozenset[int]()
 

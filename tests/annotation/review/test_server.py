@@ -16,7 +16,7 @@ import pytest
 from tests.annotation.review.conftest import TEXTS, lines
 from trivet.annotation.review.review import Review
 from trivet.annotation.review.server import MOST_BYTES, ReviewServer
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 JSON = {"Content-Type": "application/json"}
 SAME = {"seen": "", "unsupported": [], "relevant": [0], "utilized": None}

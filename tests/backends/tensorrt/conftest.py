@@ -22,8 +22,7 @@ import onnxruntime
 import pytest
 
 from tests.graphs import model_of, shared_graphs, write_tiny
-from trivet.bundle.bundle import WindowInfo
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.schema import INPUTS, OUTPUTS, WindowInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.export import export_onnx
 from trivet.exporting.precision import emulated

@@ -17,17 +17,11 @@ from trivet.backends.tensorrt_cache import EngineCache
 from trivet.backends.tensorrt_loading import find_graphs, load_engine
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.tensorrt_info import EngineInfo, EngineTarget, engine_key
+from trivet.errors import BackendError, BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import tensorrt as engine_export
 from trivet.exporting.tensorrt import check_rows, export_tensorrt, parity_cases
-from trivet.records import (
-    BackendError,
-    BundleError,
-    DataError,
-    Evaluation,
-    LabelledExample,
-    RagExample,
-)
+from trivet.records import Evaluation, LabelledExample, RagExample
 
 pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
 

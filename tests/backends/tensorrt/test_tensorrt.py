@@ -24,8 +24,8 @@ from trivet.backends.tensorrt_build import build_engine, find_target
 from trivet.backends.tensorrt_cache import EngineCache
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError
 
 WINDOW = 96
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,8 +10,9 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trivet.bundle.bundle import read_bundle
+from trivet.errors import BackendError, BundleError
 from trivet.exporting.tensorrt import export_tensorrt
-from trivet.records import BackendError, BundleError, LabelledExample
+from trivet.records import LabelledExample
 from trivet.serve.triton.repository import export_triton
 
 pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trivet.data.files.csv_rows import read_csv
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 
 def read(content: str | bytes, delimiter: str | None = None) -> list[tuple[int | None, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trivet.data.files import json_documents
 from trivet.data.files.json_documents import read_document
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 10**9) | st.text(max_size=9),

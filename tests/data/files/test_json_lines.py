@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trivet.data.files import json_lines
 from trivet.data.files.json_lines import parse_line, parse_plain_line, read_bounded, read_lines
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -11,7 +11,8 @@ import pytest
 from trivet.data.files.parquet_rows import read_parquet
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import SourceRow
-from trivet.records import DataError, ExampleError, RagExample
+from trivet.errors import DataError, ExampleError
+from trivet.records import RagExample
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -11,7 +11,7 @@ import pytest
 
 from trivet.data.files.recoding import as_utf8
 from trivet.data.logs.log import Log
-from trivet.records import DataError
+from trivet.errors import DataError
 
 TEXT = "Où? 水車 🏳️‍🌈\n" * 20_000
 

@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 
 from trivet.data.files.xlsx_rows import read_xlsx
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 def sheet_of(*rows: tuple[Any, ...], merge: str | None = None) -> io.BytesIO:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from trivet.data.labelled.batching import WindowBatches, balance_batches, fill_batches
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.records import ConfigError, RagExample
+from trivet.errors import ConfigError
+from trivet.records import RagExample
 
 # The windows and the longest row of each example.
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(8, 64)), min_size=1, max_size=60)

@@ -18,7 +18,8 @@ from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.datamodule import Item, RagData, collate_items, prepare, truths
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
-from trivet.records import ConfigError, LabelledExample, Labels, RagExample
+from trivet.errors import ConfigError
+from trivet.records import LabelledExample, Labels, RagExample
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 
 from tests.data.examples import write_parquet
 from trivet.data.labelled.sources import load_source
-from trivet.records import DataError, Labels
+from trivet.errors import DataError
+from trivet.records import Labels
 
 FINQA = {"query": "How much?", "context": "It costs 4.", "llm_response": 4.0, "is_correct": 1}
 ELI5 = {"user_input": "Why?", "reference": "Heat rises.", "response": "Warm air.", "target": 1}

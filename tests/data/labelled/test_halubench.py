@@ -10,7 +10,8 @@ import pytest
 from tests.data.examples import write_parquet
 from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import DataError, LabelledExample, Labels
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels
 
 
 def row(**others: Any) -> dict[str, Any]:

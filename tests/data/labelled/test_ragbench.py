@@ -11,15 +11,8 @@ import pytest
 from tests.data.examples import write_parquet
 from trivet.data.labelled.ragbench import read_ragbench
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import (
-    ContextSpan,
-    DataError,
-    Evidence,
-    LabelledExample,
-    Labels,
-    PublishedScores,
-    Span,
-)
+from trivet.errors import DataError
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, PublishedScores, Span
 
 DOCUMENTS = [
     [["0a", "Clay rests for a day. "], ["0b", "Then it is thrown."]],

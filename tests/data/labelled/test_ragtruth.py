@@ -11,7 +11,8 @@ import pytest
 
 from trivet.data.labelled.ragtruth import read_ragtruth, split_passages
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import DataError, LabelledExample, Labels, Span
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels, Span
 
 ANSWER = "Clay rests for a day. It sings."
 SHOP = {"name": "Kiln & Co", "hours": {"Monday": "9:0-17:0"}, "rating": None}

@@ -11,7 +11,7 @@ import pytest
 from trivet.data.files import compression
 from trivet.data.labelled.source_files import read_json_lines
 from trivet.data.labelled.source_report import RowError
-from trivet.records import DataError
+from trivet.errors import DataError
 
 zstd = pytest.importorskip(compression.ZSTD_MODULE)
 

@@ -10,7 +10,7 @@ import pytest
 
 from trivet.data.labelled.source_report import EXAMPLES_KEPT, RowError, SourceReport
 from trivet.data.labelled.sources import load_source
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 def write(tmp_path: Path, splits: list[str | None], **others: object) -> str:

@@ -12,7 +12,8 @@ import pytest
 from trivet.data.files.json_lines import read_lines
 from trivet.data.logs.column_mapping import Columns, LogRow, Unicode, read_rows
 from trivet.data.logs.log import SourceRow
-from trivet.records import DataError, FailedEvaluation, RagExample
+from trivet.errors import DataError
+from trivet.records import FailedEvaluation, RagExample
 
 EXPECTED = RagExample("How hot is it?", ("Cone six.", "It cools."), "Very.", id="k1")
 

@@ -8,7 +8,7 @@ import pytest
 
 from trivet.data.logs.column_mapping import read_metadata
 from trivet.data.logs.context_values import read_contexts, read_ids
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 NO_LIST = '["' + "[" * 100_000 + '"'
 

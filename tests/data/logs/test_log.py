@@ -16,7 +16,7 @@ import pytest
 
 from trivet.data.files import compression
 from trivet.data.logs.log import Log, SourceRow
-from trivet.records import DataError, ExampleError
+from trivet.errors import DataError, ExampleError
 
 zstd = pytest.importorskip(compression.ZSTD_MODULE)
 

@@ -9,7 +9,7 @@ import pytest
 
 from trivet.data.traces.examples import trace_example
 from trivet.data.traces.spans import Document, TraceSpan
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 DOCUMENTS = (Document("Lamps burn whale oil.", "a"), Document("Ships pass at night.", "b"))
 

@@ -15,7 +15,8 @@ from tests.integrations.rag_applications import ANSWER, DOCUMENTS, QUESTION
 from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
 from trivet.data.traces.spans import TraceFormat
 from trivet.data.traces.trace_log import READERS, TraceLog, open_log
-from trivet.records import DataError, FailedEvaluation, RagExample
+from trivet.errors import DataError
+from trivet.records import FailedEvaluation, RagExample
 
 HERE = Path(__file__).parent
 EXPORTS: list[tuple[TraceFormat, str]] = [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import CountingJudge, Rows
+from trivet.errors import ExampleError
 from trivet.integrations import any_guardrail
-from trivet.records import ExampleError
 
 base = pytest.importorskip("any_guardrail.base")
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import CountingJudge, Rows
+from trivet.errors import ExampleError
 from trivet.integrations.deepeval_system_one import ANSWERS
-from trivet.records import Evaluation, ExampleError
+from trivet.records import Evaluation
 
 library = pytest.importorskip("deepeval")
 

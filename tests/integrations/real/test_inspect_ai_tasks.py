@@ -11,9 +11,10 @@ import pytest
 
 from tests.data.examples import write_parquet
 from tests.integrations.conftest import ROWS, Rows
+from trivet.errors import DataError
 from trivet.integrations.inspect_ai import replay
 from trivet.integrations.judge import SCORES
-from trivet.records import DataError, Evaluation
+from trivet.records import Evaluation
 
 inspect_ai = pytest.importorskip("inspect_ai")
 SUPPORTED = (True, False, False)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import Rows
+from trivet.errors import ExampleError
 from trivet.integrations import deepeval, llama_index, mlflow, phoenix, ragas, trulens
 from trivet.integrations.evaluate import metric
 from trivet.integrations.langchain import runnable
-from trivet.records import Evaluation, ExampleError
+from trivet.records import Evaluation
 
 
 def test_ragas_gets_an_error_for_a_sample_without_contexts(judge: Any, rows: Rows) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import Rows
+from trivet.errors import ConfigError, DataError
 from trivet.integrations.ray import score
-from trivet.records import ConfigError, DataError
 
 
 @pytest.fixture(scope="module")

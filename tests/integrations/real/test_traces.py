@@ -18,7 +18,7 @@ from tests.integrations.rag_applications import (
     llama_index_engine,
 )
 from trivet.data.traces.trace_log import TraceLog
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 IDS = ("traceId", "spanId", "parentSpanId")
 pytestmark = pytest.mark.filterwarnings("default")  # other makers' warnings

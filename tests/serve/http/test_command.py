@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from trivet.__main__ import main
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.serve.http import process
 from trivet.serve.http.settings import ServerSettings
 

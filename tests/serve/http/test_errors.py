@@ -14,7 +14,8 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
-from trivet.records import BackendError, Evaluation, FailedEvaluation
+from trivet.errors import BackendError
+from trivet.records import Evaluation, FailedEvaluation
 from trivet.serve.http.errors import RequestError, failure_error, request_error
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings

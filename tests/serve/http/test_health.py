@@ -12,8 +12,9 @@ import pytest
 from tests.judges import until
 from tests.serve.http.conftest import EvenBackend
 from tests.serve.http.connections import PATIENCE
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BackendError, RagExample
+from trivet.records import RagExample
 from trivet.serve.http.health import CANARY, CHECKS, Health
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.scheduling.batcher import Batcher

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.serve.http.keys import KeyRing
 
 

@@ -18,9 +18,9 @@ from tests.judges import until
 from tests.serve.http.conftest import EXAMPLE, EvenBackend
 from tests.serve.http.connections import GET, PATIENCE, connect, exchange, status_of
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.records import BackendError, ConfigError
 from trivet.serve.http.granian_server import bind, most_connections
 from trivet.serve.http.running_server import RunningServer, warm_up_examples
 from trivet.serve.http.settings import ServerSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.serve.http.settings import ServerSettings, is_loopback, settings_table
 
 PUBLIC = ("0.0.0.0", "::", "", "10.0.0.7", "localhost.example.org", "127.0.0.1.example.org")

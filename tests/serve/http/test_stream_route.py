@@ -10,8 +10,8 @@ import pytest
 
 from tests.judges import until
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BackendError
 from trivet.serve.http.settings import ServerSettings
 
 CONTEXTS = ["The stone bridge was built in 1884. It replaced a ferry.", "The mill is of wood."]

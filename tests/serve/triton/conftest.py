@@ -22,7 +22,7 @@ import pytest
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
-from trivet.bundle.bundle import EMBEDDED_BUNDLE
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.records import RagExample
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")

@@ -11,8 +11,9 @@ from trivet.backends.backend import ShapedBackend
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_tokenizer
 from trivet.backends.profiles import choose_profile, make_profiles, sizes_of
-from trivet.bundle.bundle import EMBEDDED_BUNDLE, read_bundle
-from trivet.records import BackendError
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
+from trivet.errors import BackendError
 from trivet.serve.triton.config import replayed
 
 WINDOW = 256

@@ -15,9 +15,10 @@ import pytest
 from tests.judges import approximately
 from tests.serve.triton.conftest import LONG, SCORES
 from trivet.bundle.bundle import read_bundle
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BatchLimits
-from trivet.records import BackendError, BundleError, Evaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 SHORT = RagExample("q", ("The mill is old.",), "It is old.")
 

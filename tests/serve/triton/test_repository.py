@@ -14,7 +14,6 @@ import pytest
 from trivet.__main__ import main
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import (
-    EMBEDDED_BUNDLE,
     ENCODER_NAME,
     GRAPH_NAME,
     INT8_NAME,
@@ -23,9 +22,10 @@ from trivet.bundle.bundle import (
     add_files,
     read_bundle,
 )
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.self_test import SelfTest, read_self_test
 from trivet.data.windows import Windows
-from trivet.records import BundleError
+from trivet.errors import BundleError
 from trivet.serve.triton.config import EncoderKind
 from trivet.serve.triton.repository import export_triton
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trivet.records import ExampleError, RagExample
+from trivet.errors import ExampleError
+from trivet.records import RagExample
 from trivet.serve.triton.request_texts import Options, read_request
 
 TEXTS = {"question": [b"q?"], "contexts": [b"a", "b\u00e9\0".encode()], "response": [b""]}

@@ -14,7 +14,8 @@ from trivet.annotation.review.reviewed_file import ReviewedFile, file_state, key
 from trivet.batch.errors import RunChangedError
 from trivet.data.labelled.labelled_jsonl import parse_row, read_pairs, to_row
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import DataError, LabelledExample, Labels
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels
 
 _LABELS = frozenset(Labels.__dataclass_fields__)
 

@@ -12,7 +12,8 @@ from trivet.batch.output import Output
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.labelled_jsonl import parse_row
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import DataError, to_json_text
+from trivet.errors import DataError
+from trivet.records import to_json_text
 
 
 def key_of(row: Mapping[str, Any]) -> str:

@@ -20,7 +20,8 @@ from trivet.annotation.review.marks import FIELDS, Marks
 from trivet.annotation.review.page import render_page, render_row
 from trivet.annotation.review.review import Review
 from trivet.batch.errors import OutputFullError, RunChangedError
-from trivet.records import ConfigError, to_json_text
+from trivet.errors import ConfigError
+from trivet.records import to_json_text
 
 logger = logging.getLogger(__name__)
 

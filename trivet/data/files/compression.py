@@ -10,7 +10,7 @@ import sys
 import zlib
 from typing import IO, Any, cast
 
-from trivet.records import DataError
+from trivet.errors import DataError
 
 ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _zstd: Any = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from trivet.data.files.json_lines import LONGEST_LINE, Fields, Row, read_bounded
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 _DELIMITERS = ",;\t|"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from trivet.data.files.json_lines import LONGEST_LINE, JsonObject, Row, fields_of
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 _PIECE = 1 << 16  # bytes read at once
 _SPACE = re.compile(r"[ \t\n\r]*")

@@ -8,7 +8,7 @@ from typing import IO, Any, TypeAlias
 
 from pydantic_core import from_json
 
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 Fields: TypeAlias = Sequence[tuple[str, Any]]
 """Names and values of a row, in order; a name may occur more than once."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import IO, TYPE_CHECKING
 
 from trivet.data.files.json_lines import Fields, Row
-from trivet.records import DataError, ExampleError
+from trivet.errors import DataError, ExampleError
 
 if TYPE_CHECKING:
     import pyarrow

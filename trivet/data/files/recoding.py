@@ -6,7 +6,7 @@ import codecs
 import io
 from typing import IO, cast
 
-from trivet.records import DataError
+from trivet.errors import DataError
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),

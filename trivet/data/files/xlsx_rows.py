@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from trivet.data.files.json_lines import Row
-from trivet.records import DataError
+from trivet.errors import DataError
 
 
 def needs_openpyxl() -> None:

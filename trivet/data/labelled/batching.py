@@ -11,7 +11,7 @@ from torch.utils.data import Sampler
 
 from trivet.data.tokenization import IntArray
 from trivet.data.windows import Layout
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 _SHUFFLED_TOGETHER = 16  # batches; examples are shuffled within as many as these hold
 

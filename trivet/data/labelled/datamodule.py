@@ -28,7 +28,8 @@ from trivet.data.labelled.labels import (
 )
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
-from trivet.records import ConfigError, LabelledExample
+from trivet.errors import ConfigError
+from trivet.records import LabelledExample
 
 _BLOCK = 256  # examples tokenized in one batch
 

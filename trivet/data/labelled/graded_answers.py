@@ -14,7 +14,8 @@ from functools import partial
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.source_files import PublishedRow, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
-from trivet.records import DataError, LabelledExample, Labels, RagExample
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels, RagExample
 
 
 @dataclass(frozen=True)

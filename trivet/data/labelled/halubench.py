@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.source_files import PublishedRow, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
-from trivet.records import DataError, LabelledExample, Labels, RagExample
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels, RagExample
 
 HUB_NAME = "PatronusAI/HaluBench"
 REQUIRED = ("passage", "question", "answer", "label", "source_ds")

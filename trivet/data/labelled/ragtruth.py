@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from trivet.data.labelled.label_spans import merge_overlapping, spans_of
 from trivet.data.labelled.source_files import read_json_lines, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
-from trivet.records import DataError, LabelledExample, Labels, RagExample
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels, RagExample
 
 RESPONSES = "response.jsonl"
 SOURCES = "source_info.jsonl"

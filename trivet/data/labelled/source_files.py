@@ -12,7 +12,7 @@ from trivet.data.files.compression import DAMAGE, decompress
 from trivet.data.files.json_lines import parse_plain_line, read_lines
 from trivet.data.files.parquet_rows import read_parquet
 from trivet.data.labelled.source_report import RowError
-from trivet.records import DataError, ExampleError
+from trivet.errors import DataError, ExampleError
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int | None, dict[str, Any] | RowError]]:

@@ -19,7 +19,8 @@ from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import read_ragbench
 from trivet.data.labelled.ragtruth import read_ragtruth
 from trivet.data.labelled.source_report import SourceReport
-from trivet.records import DataError, LabelledExample, Labels
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Labels
 
 SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE"
 OWN_SPLITS = ("all", "fit", "dev")

@@ -19,7 +19,8 @@ from trivet.data.files.json_lines import Fields
 from trivet.data.logs.context_values import kind_of, plain, read_contexts, read_ids
 from trivet.data.logs.log import SourceRow
 from trivet.data.logs.paths import MISSING, first_name, follow, is_path
-from trivet.records import DataError, ExampleError, FailedEvaluation, RagExample
+from trivet.errors import DataError, ExampleError
+from trivet.records import FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
 """Names of the text in a context that is an object."""

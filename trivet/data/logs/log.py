@@ -22,7 +22,7 @@ from trivet.data.files.json_lines import Fields, Row, parse_line, read_lines
 from trivet.data.files.parquet_rows import read_parquet
 from trivet.data.files.recoding import as_utf8, check_encoding
 from trivet.data.files.xlsx_rows import read_xlsx
-from trivet.records import DataError, ExampleError
+from trivet.errors import DataError, ExampleError
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 MISSING: Any = object()
 """Result of a path that leads nowhere."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import SourceRow
-from trivet.records import DataError, FailedEvaluation, RagExample
+from trivet.errors import DataError
+from trivet.records import FailedEvaluation, RagExample
 
 Given = RagExample | FailedEvaluation
 

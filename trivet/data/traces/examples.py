@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trivet.data.traces.spans import Document, TraceSpan
-from trivet.records import ExampleError
+from trivet.errors import ExampleError
 
 _SHOWN = 3  # spans that a message names
 

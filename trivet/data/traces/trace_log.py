@@ -15,7 +15,7 @@ from trivet.data.traces.langfuse import read_langfuse
 from trivet.data.traces.langsmith import read_langsmith
 from trivet.data.traces.otel import read_otel
 from trivet.data.traces.spans import ReadSpans, TraceFormat, TraceSpan
-from trivet.records import DataError, ExampleError
+from trivet.errors import DataError, ExampleError
 
 READERS: Mapping[TraceFormat, ReadSpans] = {
     "otel": read_otel,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from trivet.records import WindowError
+from trivet.errors import WindowError
 
 Form = Literal["portable", "attention", "runtime", "fused"]
 """Form of attention: matmuls and a softmax, for any backend; ONNX's ``Attention`` (opset 23), which

@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from trivet.records import BackendError, FailedEvaluation, to_json_text
+from trivet.errors import BackendError
+from trivet.records import FailedEvaluation, to_json_text
 from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
 
 STATUSES: Mapping[str, int] = {

@@ -14,7 +14,7 @@ from granian.net import SocketHolder  # type: ignore[attr-defined]
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 from trivet.serve.http.settings import ServerSettings
 
 logger = logging.getLogger(__name__)

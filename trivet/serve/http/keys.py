@@ -8,7 +8,7 @@ import logging
 import stat
 from pathlib import Path
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,8 @@ from trivet.data.traces.attributes import span_of
 from trivet.data.traces.examples import TraceExample, trace_example
 from trivet.data.traces.otel import read_otel
 from trivet.data.traces.spans import TraceSpan
-from trivet.records import Evaluation, ExampleError, RagExample
+from trivet.errors import ExampleError
+from trivet.records import Evaluation, RagExample
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.settings import OTLP_PATH, ServerSettings

@@ -7,10 +7,11 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import BackendError, FailedEvaluation, RagExample
+from trivet.records import FailedEvaluation, RagExample
 from trivet.serve.http.app import build_app
-from trivet.serve.http.granian_server import GranianServer, bind
+from trivet.serve.http.granian_server import GranianServer
 from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
@@ -20,8 +21,6 @@ from trivet.serve.scheduling.predictions import Overloaded
 
 if TYPE_CHECKING:
     from trivet.serve.http.telemetry import Telemetry
-
-__all__ = ["RunningServer", "bind", "warm_up_examples"]
 
 # Longest wait for unread responses and unfinished requests after the last verdict.
 _LAST_SECONDS = 3.0

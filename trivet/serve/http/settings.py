@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
-from trivet.records import ConfigError
+from trivet.errors import ConfigError
 
 LogFormat = Literal["json", "text"]
 OTLP_PATH = "/v1/traces"

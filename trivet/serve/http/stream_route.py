@@ -17,9 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from trivet.errors import ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.sentence_reader import PendingSentence, SentenceReader
-from trivet.records import ExampleError, FailedEvaluation, to_json_text
+from trivet.records import FailedEvaluation, to_json_text
 from trivet.serve.http.errors import failure_error, request_error
 from trivet.serve.http.request_models import StreamBody, context_ids, parser
 from trivet.serve.http.request_service import RequestService, only

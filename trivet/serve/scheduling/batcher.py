@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BackendCall
 from trivet.evaluation.preprocessing import PreprocessedExample, count_characters
-from trivet.records import BackendError, RagExample
+from trivet.records import RagExample
 from trivet.serve.scheduling.admission import Admission
 from trivet.serve.scheduling.batched_request import BatchedRequest
 from trivet.serve.scheduling.predictions import (

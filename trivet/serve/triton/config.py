@@ -25,8 +25,8 @@ from trivet.backends.tensorrt import CONTEXTS
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.schema import INPUTS, TensorInfo, outputs_of
 from trivet.bundle.tensorrt_info import EngineInfo, ShapeRange
+from trivet.errors import BundleError
 from trivet.model.architecture import DEFAULT_HEADS
-from trivet.records import BundleError
 from trivet.serve.triton.config_text import Message, Word, to_map, to_parameters
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]

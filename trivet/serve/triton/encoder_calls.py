@@ -26,9 +26,9 @@ from trivet.backends.profiles import (
 )
 from trivet.bundle.tensorrt_info import ShapeRange
 from trivet.data.windows import Windows
+from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs, output_names, outputs_from
 from trivet.model.architecture import DEFAULT_HEADS
-from trivet.records import BackendError
 
 
 class EncoderUnavailable(BackendError):

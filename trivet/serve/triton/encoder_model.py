@@ -14,7 +14,7 @@ from trivet.backends.graph_choice import Precision
 from trivet.backends.onnx_loading import load_onnx
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
-from trivet.records import BackendError
+from trivet.errors import BackendError
 from trivet.serve.triton.config import find_bundle, read_parameters
 
 

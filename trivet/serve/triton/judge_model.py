@@ -18,11 +18,12 @@ from trivet.bundle.bundle import INFO_NAME, SELF_TEST_NAME
 from trivet.bundle.schema import parse_info
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
+from trivet.errors import BackendError, BundleError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BackendCall, WindowAccumulator, pack_calls
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample
-from trivet.records import BackendError, BundleError, Evaluation, ExampleError, WindowError
+from trivet.records import Evaluation
 from trivet.serve.triton.config import SCORES, find_bundle, read_parameters
 from trivet.serve.triton.encoder_calls import EncoderCalls, EncoderUnavailable
 from trivet.serve.triton.request_texts import read_request

@@ -33,8 +33,8 @@ from trivet.bundle.bundle import (
 )
 from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.windows import Windows
+from trivet.errors import BundleError
 from trivet.model.architecture import DEFAULT_HEADS
-from trivet.records import BundleError
 from trivet.serve.triton.config import (
     BUNDLE,
     ENCODER,

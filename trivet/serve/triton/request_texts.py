@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trivet.records import ExampleError, RagExample
+from trivet.errors import ExampleError
+from trivet.records import RagExample
 
 _MOST_ID = 1_000  # characters
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.data.examples import labelled_row
 from trivet.data.labelled.augmentation.context_padding import lengthen
-from trivet.records import ContextSpan, DataError, LabelledExample
+from trivet.errors import DataError
+from trivet.records import ContextSpan, LabelledExample
 
 ROWS = [labelled_row(number, contexts=2) for number in range(6)]
 

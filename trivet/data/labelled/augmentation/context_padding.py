@@ -8,7 +8,8 @@ import numpy as np
 
 from trivet.data.labelled.augmentation.altered_contexts import insert_contexts
 from trivet.data.labelled.augmentation.augment import are_related
-from trivet.records import DataError, LabelledExample, Span
+from trivet.errors import DataError
+from trivet.records import LabelledExample, Span
 
 
 def lengthen(rows: Sequence[LabelledExample], passages: int, seed: int) -> list[LabelledExample]:
