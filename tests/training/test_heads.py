@@ -102,6 +102,7 @@ def test_adapters_are_trained_and_stored_as_separate_weights(
     tmp_path: Path, config_of: ConfigOf
 ) -> None:
     overrides = ("encoder.trunk=lora", "encoder.lora_rank=2", "optim.epochs=1")
+    overrides += ("optim.checkpoint_layers=true",)
     config = config_of(tmp_path / "run", *overrides)
     parameters = plan(config).splitlines()[0]
     bundle = read_bundle(train(config))

@@ -1,4 +1,4 @@
-"""Low-rank adapters of a frozen encoder, one set for each head (LoRA, arXiv 2106.09685).
+"""Low-rank adapters of a frozen encoder, one set for each head (LoRA, arXiv 2106.09685), by peft.
 
 For training alone: ``merged`` gives the trunk that is stored, exported and run.
 """
@@ -9,46 +9,20 @@ import copy
 from collections.abc import Collection
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
 from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.trunk import Trunk
 
-_SCALE = 2.0  # of an adapter's product
-
-
-class LoraLinear(nn.Module):
-    """A linear layer with frozen weights W, and adapters A and B: Wx + 2BAx, where B starts at 0.
-
-    A library's layers (peft 0.21) cannot be built under torch's fake tensors, which the estimate of
-    memory uses.
-    """
-
-    def __init__(self, base: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.base = base
-        self.lora_a = nn.Linear(base.in_features, rank, bias=False)
-        self.lora_b = nn.Linear(rank, base.out_features, bias=False)
-        nn.init.zeros_(self.lora_b.weight)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Return the layer's output. *Shapes:* [..., in] -> [..., out]."""
-        added: Tensor = self.lora_b(self.lora_a(states))
-        plain: Tensor = self.base(states)
-        return plain + _SCALE * added
-
-    def merged(self) -> nn.Linear:
-        """Return an equal plain layer with weights of its own."""
-        layer = copy.deepcopy(self.base)
-        layer.weight.data += _SCALE * (self.lora_b.weight @ self.lora_a.weight).detach()
-        return layer
+_SCALE = 2  # of an adapter's product: alpha / rank
 
 
 class LoraTrunk(SeparateTrunk):
     """One encoder for each head: the same frozen weights, and adapters of every linear layer.
 
-    The weights are held once, but every head runs the encoder.
+    The weights are held once, but every head runs the encoder. The heads are not peft's named
+    adapters of one encoder, because a layer that the backward pass repeats would take the last one.
     """
 
     kind: AnyTrunkKind = "lora"
@@ -56,16 +30,17 @@ class LoraTrunk(SeparateTrunk):
     def __init__(
         self, trunk: Trunk, heads: Collection[str] = DEFAULT_HEADS, rank: int = 16
     ) -> None:
+        from peft import LoraConfig, inject_adapter_in_model
+
         nn.Module.__init__(self)
         self.rank, self.hidden = rank, trunk.hidden
         trunk.requires_grad_(False)
         # The memo makes the copies share all tensors.
         held: dict[int, Any] = {id(one): one for one in (*trunk.parameters(), *trunk.buffers())}
         self.trunks = nn.ModuleDict({name: copy.deepcopy(trunk, dict(held)) for name in heads})
-        for encoder in (self.part(name).encoder for name in heads):
-            for name, layer in list(encoder.named_modules()):
-                if isinstance(layer, nn.Linear):
-                    encoder.set_submodule(name, LoraLinear(layer, rank))
+        for name in heads:
+            adapters = LoraConfig(r=rank, lora_alpha=_SCALE * rank, target_modules="all-linear")
+            inject_adapter_in_model(adapters, self.part(name).encoder)
 
     def merged(self) -> SeparateTrunk:
         """Return an equal trunk of separate encoders without adapters, whose weights are copies."""
@@ -77,8 +52,11 @@ class LoraTrunk(SeparateTrunk):
 
 
 def _merge(trunk: Trunk) -> Trunk:
+    from peft.tuners.lora import LoraLayer
+
     alone = copy.deepcopy(trunk)
     for name, layer in list(alone.encoder.named_modules()):
-        if isinstance(layer, LoraLinear):
-            alone.encoder.set_submodule(name, layer.merged())
+        if isinstance(layer, LoraLayer):
+            layer.merge()
+            alone.encoder.set_submodule(name, layer.get_base_layer())
     return alone

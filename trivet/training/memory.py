@@ -94,7 +94,11 @@ def estimate_memory(
     with _FakeMode(), _LiveBytes() as live, warnings.catch_warnings():
         # Copies of encoders, one for each head.
         warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
-        with no_init_weights():
+        # peft moves its layers to the encoder's device, which torch refuses for fake tensors.
+        with (
+            no_init_weights(),
+            mock.patch.object(torch.nn.Module, "to", lambda self, *_, **__: self),
+        ):
             model = build().train()
         weights = live.now
         trained = [each for each in model.parameters() if each.requires_grad]
