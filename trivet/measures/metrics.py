@@ -102,7 +102,7 @@ def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0)
                 measured[name] |= measured_rows(rows_here, draws, found=at_common)
             figures += _figures(name, rows_here, draws, measured[name], protocol)
         if protocol.overall != "pooled" and len(sources) > 1:
-            figures += _means(
+            figures += means(
                 f"{family}/mean", {source: measured[source] for source in sorted(sources)}
             )
     return figures
@@ -146,7 +146,7 @@ def _figures(
     return figures
 
 
-def _means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Figure]:
+def means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Figure]:
     """Return the mean over sets of each measure, its groups resampled within each set."""
     order = dict.fromkeys(measure for one in measured.values() for measure in one)
     figures = []

@@ -8,8 +8,9 @@ rows that both scored, in the same resamples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,10 @@ from trivet.measures.figures import Figure
 from trivet.measures.intervals import (
     BoolArray,
     Draws,
-    Estimate,
     FloatArray,
     IntArray,
     Statistic,
     auroc,
-    average,
     average_precision,
     balanced_accuracy,
     calibration_error,
@@ -33,6 +32,8 @@ from trivet.measures.intervals import (
     quantile,
     ratio,
 )
+from trivet.measures.metrics import Measured, means, to_figure
+from trivet.measures.samples import Sample
 from trivet.peers.columns import Part, document, family
 from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample
@@ -79,14 +80,7 @@ _COMPARED = ("auroc", "auprc", "f1", "balanced_accuracy", "f1_fitted", "balanced
 _SLICED = ("auroc", "f1_fitted", "balanced_accuracy_fitted")  # by generator and length
 
 
-class _Sample(NamedTuple):
-    """A measure of a peer: the rows that it is taken on, and its statistic."""
-
-    measure: str
-    peer: str
-    rows: IntArray
-    statistic: Statistic
-    note: str | None = None
+_Samples = Iterator[tuple[str, Sample]]  # of a peer, or of a pair of peers
 
 
 def measure_peers(
@@ -113,43 +107,56 @@ def measure_peers(
         scored if not all did, generators, and thirds by length.
     """
 
-    def taken(part: Part, samples: Iterable[_Sample], source: str, **names: str) -> list[_Taken]:
+    def measured(part: Part, samples: _Samples, source: str) -> list[tuple[str, Measured]]:
         draws = Draws([document(row) for row in part.rows], source, resamples, seed)
-        return [_take(sample, draws, part.positive, source, **names) for sample in samples]
+        return [
+            (peer, Measured(one, draws.estimate(one.statistic, one.rows), draws.count(one.rows)))
+            for peer, one in samples
+        ]
+
+    def taken(part: Part, samples: _Samples, source: str, **names: Any) -> list[Figure]:
+        found = measured(part, samples, source)
+        return [replace(to_figure(source, one), judge=peer, **names) for peer, one in found]
 
     figures: list[Figure] = []
     for name, own in part.split(family).items():
         sources = own.split(lambda row: row.source)
-        each = [taken(one, _samples(one), source) for source, one in sources.items()]
-        found = [one for several in each for one in several]
-        whole = next(iter(sources)) if len(each) == 1 else f"{name}/pooled"
-        if len(each) > 1:
-            found += taken(own, _samples(own), whole)
-            found += _means(f"{name}/mean", each)
-        found += taken(own, _agreement(own), whole)
+        whole = next(iter(sources)) if len(sources) == 1 else f"{name}/pooled"
+        if len(sources) > 1:
+            each = {source: measured(one, _samples(one), source) for source, one in sources.items()}
+            for source, found in each.items():
+                figures += [replace(to_figure(source, one), judge=peer) for peer, one in found]
+            for peer in (column.name for column in own.columns):
+                of_peer = {
+                    source: {one.sample.measure: one for judge, one in found if judge == peer}
+                    for source, found in each.items()
+                }
+                figures += [replace(one, judge=peer) for one in means(f"{name}/mean", of_peer)]
+        figures += taken(own, _samples(own), whole)
+        figures += taken(own, _agreement(own), whole)
         scored = [one for c in own.columns if (one := np.isfinite(c.suspicion)).any()]
         common = np.all(scored, axis=0) if scored else np.ones(len(own.rows), dtype=bool)
-        if not common.all():
+        if len(scored) > 1 and not common.all():
             shared = own.at(np.flatnonzero(common))
-            found += taken(shared, _samples(shared), whole, rows="scored by all")
+            figures += taken(shared, _samples(shared), whole, rows="scored by all")
         generators = own.split(lambda row: row.generator or "unknown")
         for generator, some in generators.items() if len(generators) > 1 else ():
-            found += taken(some, _samples(some, _SLICED), whole, generator=generator)
+            figures += taken(some, _samples(some, _SLICED), whole, generator=generator)
         for length, some in own.split(_thirds(own.rows)).items():
-            found += taken(some, _samples(some, _SLICED), whole, length=length)
-        figures += [figure for figure, _ in found]
-    draws = Draws([document(row) for row in rows], "costs", resamples, seed)
+            figures += taken(some, _samples(some, _SLICED), whole, length=length)
+    every = Part(rows, np.zeros(len(rows), dtype=bool), ())
     for peer, predictions in peers.items():
         price = prices.get(peer) or prices.get(predictions.header.model)
-        for sample in _costs(peer, predictions, price):
-            figures.append(_take(sample, draws, None, "all rows")[0])
+        costs = ((peer, sample) for sample in _costs(predictions, price))
+        for figure in taken(every, costs, "costs"):
+            figures.append(replace(figure, source="all rows"))
     if any(len(found.repeats) > 1 for found in peers.values()):
-        flips = [_ratio_of("flips", one.name, one.flips) for one in part.columns]
-        figures += [figure for figure, _ in taken(part, flips, "labelled rows")]
+        flips = ((one.name, _mean_of("flips", one.flips)) for one in part.columns)
+        figures += taken(part, flips, "labelled rows")
     return figures
 
 
-def _samples(part: Part, measures: Sequence[str] = tuple(_MEASURES)) -> Iterator[_Sample]:
+def _samples(part: Part, measures: Sequence[str] = tuple(_MEASURES)) -> _Samples:
     """Yield the measures of every peer, and their differences to the first peer."""
     first = part.columns[0]
     for column in part.columns:
@@ -161,12 +168,12 @@ def _samples(part: Part, measures: Sequence[str] = tuple(_MEASURES)) -> Iterator
                 count = len(np.unique(values[rows]))
                 note = f"only {count} distinct scores" if count < _FEW else None
                 statistic = build(values[rows], part.positive[rows])
-                yield _Sample(
-                    *(measure, column.name, rows, statistic), note if measure == "auroc" else None
-                )
+                note = note if measure == "auroc" else None
+                yield column.name, _sample(measure, rows, statistic, part.positive, note)
             if len(both) and column is not first and measure in _COMPARED:
                 pair = (build(each[both], part.positive[both]) for each in (values, theirs))
-                yield _Sample(f"{measure}_difference", column.name, both, _less(*pair))
+                name, statistic = f"{measure}_difference", _less(*pair)
+                yield column.name, _sample(name, both, statistic, part.positive)
         rows = np.flatnonzero(np.isfinite(column.marked))
         if len(rows) and len(measures) == len(_MEASURES):
             marked, hits, gold = (v[rows] for v in (column.marked, column.hits, column.gold))
@@ -175,14 +182,14 @@ def _samples(part: Part, measures: Sequence[str] = tuple(_MEASURES)) -> Iterator
                 ("span_recall", ratio(hits, gold, gold)),
                 ("span_f1", ratio(2 * hits, marked + gold, gold)),
             ):
-                yield _Sample(name, column.name, rows, statistic)
+                yield column.name, _sample(name, rows, statistic, part.positive)
 
 
 def _less(first: Statistic, second: Statistic) -> Statistic:
     return lambda weights: first(weights) - second(weights)
 
 
-def _agreement(part: Part) -> Iterator[_Sample]:
+def _agreement(part: Part) -> _Samples:
     """Yield how alike pairs of peers flag, and how each peer ranks the generators."""
     systems, group = np.unique([row.generator or "" for row in part.rows], return_inverse=True)
     for number, one in enumerate(part.columns):
@@ -191,14 +198,27 @@ def _agreement(part: Part) -> Iterator[_Sample]:
             first, second = one.decided[rows], other.decided[rows]
             either, pair = np.maximum(first, second), f"{one.name} and {other.name}"
             if len(rows):
-                yield _Sample("kappa", pair, rows, kappa(first, second))
+                yield pair, _sample("kappa", rows, kappa(first, second), part.positive)
                 overlap = ratio(first * second, either, either)
-                yield _Sample("flagged_overlap", pair, rows, overlap)
+                yield pair, _sample("flagged_overlap", rows, overlap, part.positive)
         rows = np.flatnonzero(np.isfinite(one.suspicion))
         if len(rows) and len(systems) > 2:
             truths = part.positive[rows].astype(float)
             tau = kendall_tau(one.suspicion[rows], truths, group[rows])
-            yield _Sample("kendall_tau", one.name, rows, tau, f"{len(systems)} generators")
+            note = f"{len(systems)} generators"
+            yield one.name, _sample("kendall_tau", rows, tau, part.positive, note)
+
+
+def _sample(
+    measure: str,
+    rows: IntArray,
+    statistic: Statistic,
+    positive: BoolArray,
+    note: str | None = None,
+) -> Sample:
+    """Return a sample of some of the rows whose labels are given [n]."""
+    hits, failed = int(positive[rows].sum()), len(positive) - len(rows)
+    return Sample(measure, rows, statistic, hits, failed, "needs both classes", note)
 
 
 def _thirds(rows: Sequence[LabelledExample]) -> Callable[[LabelledExample], str]:
@@ -213,86 +233,33 @@ def _thirds(rows: Sequence[LabelledExample]) -> Callable[[LabelledExample], str]
     return lambda row: names[int(words(row) > low) + int(words(row) > high)]
 
 
-def _ratio_of(measure: str, peer: str, values: FloatArray) -> _Sample:
+def _mean_of(measure: str, values: FloatArray) -> Sample:
     """Return the mean of the values that are known."""
     rows = np.flatnonzero(np.isfinite(values))
     every = np.ones(len(rows))
-    return _Sample(measure, peer, rows, ratio(values[rows], every, every))
+    statistic = ratio(values[rows], every, every)
+    return Sample(measure, rows, statistic, None, len(values) - len(rows), "nothing is known")
 
 
-def _costs(peer: str, found: Predictions, price: Price | None) -> Iterator[_Sample]:
+def _costs(found: Predictions, price: Price | None) -> Iterator[Sample]:
     """Yield the failures, and what a row costs in time, calls, tokens and dollars."""
     columns = {
         name: np.array([[getattr(one, name) for one in each] for each in found.repeats], float)
         for name in ("seconds", "calls", "prompt_tokens", "completion_tokens")
     }
     missing = [[one.failed is not None for one in each] for each in found.repeats]
-    yield _ratio_of("failed", peer, np.mean(missing, axis=0))
+    yield _mean_of("failed", np.mean(missing, axis=0))
     seconds = columns.pop("seconds")[0]
     rows = np.flatnonzero(np.isfinite(seconds))
     for share in (50, 95) if len(rows) else ():
-        yield _Sample(f"seconds_p{share}", peer, rows, quantile(seconds[rows], share / 100))
+        statistic, failed = quantile(seconds[rows], share / 100), len(seconds) - len(rows)
+        yield Sample(f"seconds_p{share}", rows, statistic, None, failed)
     if columns["calls"].any():
         means = {name: values.mean(axis=0) for name, values in columns.items()}
         for name, values in means.items():
-            yield _ratio_of(name, peer, values)
+            yield _mean_of(name, values)
         if price is not None:
             dollars = (
                 price.input * means["prompt_tokens"] + price.output * means["completion_tokens"]
             )
-            yield _ratio_of("dollars_per_1000_rows", peer, dollars / 1000)
-
-
-_Taken = tuple[Figure, Estimate]
-
-
-def _take(
-    sample: _Sample, draws: Draws, positive: BoolArray | None, source: str, **names: str
-) -> _Taken:
-    estimate = draws.estimate(sample.statistic, sample.rows)
-    return _figure(
-        estimate,
-        sample.note,
-        measure=sample.measure,
-        source=source,
-        n=len(sample.rows),
-        positives=None if positive is None else int(positive[sample.rows].sum()),
-        groups=draws.count(sample.rows),
-        failed=len(draws.groups) - len(sample.rows),
-        judge=sample.peer,
-        **names,
-    )
-
-
-def _means(source: str, each: Sequence[Sequence[_Taken]]) -> list[_Taken]:
-    """Return the mean over sources of each measure of each peer."""
-    parts: dict[tuple[str, str | None], list[_Taken]] = {}
-    for taken in (one for several in each for one in several):
-        parts.setdefault((taken[0].measure, taken[0].judge), []).append(taken)
-    means = []
-    for (measure, peer), found in parts.items():
-        figures = [figure for figure, _ in found]
-        defined = sum(one.value is not None for one in figures)
-        means.append(
-            _figure(
-                average([estimate for _, estimate in found]),
-                None if defined == len(each) else f"mean over {defined} of {len(each)} sets",
-                measure=measure,
-                source=source,
-                n=sum(one.n for one in figures),
-                positives=sum(one.positives or 0 for one in figures),
-                groups=sum(one.groups for one in figures),
-                failed=sum(one.failed for one in figures),
-                judge=peer,
-            )
-        )
-    return means
-
-
-def _figure(estimate: Estimate, note: str | None, **fields: Any) -> _Taken:
-    low, high = estimate.interval() or (None, None)
-    if estimate.value is None:
-        note = "undefined: needs both classes"
-    elif low is None:
-        note = "; ".join(filter(None, (note, "no interval: too few resamples are defined")))
-    return Figure(value=estimate.value, low=low, high=high, note=note, **fields), estimate
+            yield _mean_of("dollars_per_1000_rows", dollars / 1000)
