@@ -54,25 +54,15 @@ _SCORES = {"faithfulness": "hallucination", "relevance": "relevance", "utilizati
 
 @dataclass(frozen=True)
 class Adapted:
-    """The result of an adaptation.
+    """The result of an adaptation."""
 
-    Attributes:
-        bundle: Folder of the adapted model.
-        start: Bundle that training started from.
-        parts: Numbers of rows and of documents of each part.
-        shared: Test rows that share a passage or a question with the other parts.
-        changes: Measures on the test part before and after.
-        minutes: Minutes that the adaptation took.
-        peak_bytes: Largest resident memory of the process; ``None`` where it is not known.
-    """
-
-    bundle: Path
-    start: str
-    parts: Mapping[str, tuple[int, int]]
-    shared: int
-    changes: Sequence[Change]
+    bundle: Path  # folder of the adapted model
+    start: str  # bundle that training started from
+    parts: Mapping[str, tuple[int, int]]  # numbers of rows and of documents of each part
+    shared: int  # test rows that share a passage or a question with the other parts
+    changes: Sequence[Change]  # measures on the test part before and after
     minutes: float
-    peak_bytes: int | None
+    peak_bytes: int | None  # largest resident memory of the process; None where it is not known
 
     @property
     def unmeasured(self) -> list[str]:

@@ -71,27 +71,19 @@ _CALL_WINDOWS = 16  # windows per call of the encoder for a bundle that does not
 
 @dataclass(frozen=True)
 class Choices:
-    """Options of a calibration.
+    """Options of a calibration."""
 
-    Attributes:
-        method: ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``.
-        heads: Heads to fit, but evidence; by default all with labels, and the map of evidence.
-        level: Unit that support is fitted on: sentences, whole responses, or both.
-        weighing: Unit of equal weight in the fit.
-        only: Prefixes of the sources to use; all by default.
-        thresholds_from: Prefixes of the sources that choose the thresholds; all by default.
-        rule: Rule that chooses the sentence threshold.
-        lexical_overlap: Whether ``platt`` also weighs the words that a sentence shares with the
-            contexts (support), the question (relevance) or the response (utilization).
-    """
-
-    method: Method = "platt"
+    method: Method = "platt"  # ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``
+    # heads to fit, but evidence; by default all with labels, and the map of evidence
     heads: tuple[HeadName, ...] = ()
-    level: Level = "sentence"
-    weighing: Weighing = "example"
-    only: tuple[str, ...] = ()
+    level: Level = "sentence"  # unit that support is fitted on: sentences, whole responses, or both
+    weighing: Weighing = "example"  # unit of equal weight in the fit
+    only: tuple[str, ...] = ()  # prefixes of the sources to use; all by default
+    # prefixes of the sources that choose the thresholds; all by default
     thresholds_from: tuple[str, ...] = ()
-    rule: Rule = field(default_factory=Rule)
+    rule: Rule = field(default_factory=Rule)  # rule that chooses the sentence threshold
+    # whether ``platt`` also weighs the words that a sentence shares with the contexts (support),
+    # the question (relevance) or the response (utilization)
     lexical_overlap: bool = False
 
 

@@ -18,28 +18,17 @@ _LEFT_OUT = "hallucination_f1_best_threshold"
 
 @dataclass(frozen=True)
 class Change:
-    """One measure before and after, and their paired difference.
+    """One measure before and after, and their paired difference."""
 
-    Attributes:
-        measure: Name, as in ``trivet.measures.metrics``.
-        before: Value of the first bundle; ``None`` where undefined.
-        after: Value of the second.
-        low: 2.5th percentile of ``after - before`` over resampled documents; ``None`` without an
-            interval.
-        high: 97.5th percentile.
-        n: Rows measured.
-        positives: Rows of the positive class; ``None`` without classes.
-        documents: Source documents of these rows.
-    """
-
-    measure: str
-    before: float | None
-    after: float | None
+    measure: str  # name, as in ``trivet.measures.metrics``
+    before: float | None  # value of the first bundle; None where undefined
+    after: float | None  # value of the second
+    # 2.5th percentile of ``after - before`` over resampled documents; None without an interval
     low: float | None
-    high: float | None
-    n: int
-    positives: int | None
-    documents: int
+    high: float | None  # 97.5th percentile
+    n: int  # rows measured
+    positives: int | None  # rows of the positive class; None without classes
+    documents: int  # source documents of these rows
 
     @property
     def outcome(self) -> Outcome:

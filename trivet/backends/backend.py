@@ -40,17 +40,11 @@ class Backend(Protocol):
 
 @runtime_checkable
 class ShapedBackend(Backend, Protocol):
-    """A backend that is made for certain shapes.
+    """A backend that is made for certain shapes."""
 
-    Attributes:
-        positions: Maximum positions of one call.
-        step: Windows are padded to a multiple of this many positions.
-        most_windows: Maximum windows of one call.
-    """
-
-    positions: int
-    step: int
-    most_windows: int
+    positions: int  # maximum positions of one call
+    step: int  # windows are padded to a multiple of this many positions
+    most_windows: int  # maximum windows of one call
 
 
 @runtime_checkable

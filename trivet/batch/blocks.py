@@ -28,19 +28,13 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True)
 class BlockVerdicts:
-    """A block of rows and their verdicts.
-
-    Attributes:
-        rows: Number of rows.
-        results: One per row; none if the block belongs to another shard.
-        lines: Lines of the output, one per result.
-        stop: Reason to stop after ``lines``; the block is incomplete then.
-    """
+    """A block of rows and their verdicts."""
 
     rows: int
+    # one per row; none if the block belongs to another shard
     results: Sequence[Evaluation | FailedEvaluation] = ()
-    lines: Sequence[bytes] = ()
-    stop: StrictError | None = None
+    lines: Sequence[bytes] = ()  # lines of the output, one per result
+    stop: StrictError | None = None  # reason to stop after ``lines``; the block is incomplete then
 
 
 class _Begun(NamedTuple):

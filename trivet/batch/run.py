@@ -35,17 +35,11 @@ OnBlock = Callable[[Tally, int], None]
 
 @dataclass(frozen=True)
 class ResumePolicy:
-    """Treatment of an existing output, and of bad rows.
+    """Treatment of an existing output, and of bad rows."""
 
-    Attributes:
-        restart: Begin anew, whatever the output contains.
-        although_changed: Resume even if input, bundle or settings have changed.
-        strict: Stop at the first row that cannot be evaluated.
-    """
-
-    restart: bool = False
-    although_changed: bool = False
-    strict: bool = False
+    restart: bool = False  # begin anew, whatever the output contains
+    although_changed: bool = False  # resume even if input, bundle or settings have changed
+    strict: bool = False  # stop at the first row that cannot be evaluated
 
 
 def evaluate_to_stream(

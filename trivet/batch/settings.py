@@ -42,33 +42,23 @@ def parse_shard(text: str) -> Shard:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings for reading a log and for writing its verdicts.
+    """Settings for reading a log and for writing its verdicts."""
 
-    Attributes:
-        mapping: The log's column names by our field names.
-        format: File format, or tracing tool whose spans the log holds; ``None`` means by suffix.
-        encoding: Encoding of the log, as for `Log`.
-        allow_empty_contexts: As in ``Evaluator.evaluate``.
-        threshold: As in ``Evaluator.evaluate``.
-        bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
-        fields: Fields of a verdict that are written; ``None`` means all.
-        metadata: Columns that are returned with the verdicts; ``None`` means by content.
-        max_characters: Maximum characters of a text; ``None`` means that of `Evaluator`.
-        texts: Whether question, contexts and response are written too.
-        shard: Part of the log that is evaluated.
-    """
-
+    # the log's column names by our field names
     mapping: Mapping[str, str] = field(default_factory=dict)
+    # file format, or tracing tool whose spans the log holds; None means by suffix
     format: Format | TraceFormat | None = None
-    encoding: str | None = None
-    allow_empty_contexts: bool = False
-    threshold: float | None = None
-    bad_unicode: Unicode = "error"
-    fields: tuple[str, ...] | None = None
+    encoding: str | None = None  # encoding of the log, as for `Log`
+    allow_empty_contexts: bool = False  # as in ``Evaluator.evaluate``
+    threshold: float | None = None  # as in ``Evaluator.evaluate``
+    bad_unicode: Unicode = "error"  # whether a lone surrogate is an error, or read as U+FFFD
+    fields: tuple[str, ...] | None = None  # fields of a verdict that are written; None means all
+    # columns that are returned with the verdicts; None means by content
     metadata: tuple[str, ...] | None = None
+    # maximum characters of a text; None means that of `Evaluator`
     max_characters: int | None = None
-    texts: bool = False
-    shard: Shard = field(default_factory=Shard)
+    texts: bool = False  # whether question, contexts and response are written too
+    shard: Shard = field(default_factory=Shard)  # part of the log that is evaluated
 
     def __post_init__(self) -> None:
         check_fields(self.fields or ())

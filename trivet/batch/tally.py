@@ -14,20 +14,14 @@ SCORES = ("faithfulness", "supported_share", "relevance", "utilization", "comple
 
 @dataclass
 class Tally:
-    """Counts and sums over the rows of a run.
+    """Counts and sums over the rows of a run."""
 
-    Attributes:
-        evaluated: Rows with a verdict.
-        windows: Windows of these rows.
-        failures: Rows without a verdict, by error code.
-        counts: Verdicts that have each score; an empty response has no faithfulness.
-        sums: Sum of each score over these verdicts.
-    """
-
-    evaluated: int = 0
-    windows: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
+    evaluated: int = 0  # rows with a verdict
+    windows: int = 0  # windows of these rows
+    failures: Counter[str] = field(default_factory=Counter)  # rows without a verdict, by error code
+    # verdicts that have each score; an empty response has no faithfulness
     counts: Counter[str] = field(default_factory=Counter)
+    # sum of each score over these verdicts
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCORES, 0.0))
 
     @property

@@ -88,18 +88,13 @@ _OWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files match its manifest.
-
-    Attributes:
-        revision: Commit of a bundle from the hub.
-        read_only: Whether the folder belongs to a package or to the hub's cache.
-    """
+    """A bundle whose files match its manifest."""
 
     folder: Path
     info: BundleInfo
     manifest: Manifest
-    revision: str | None = None
-    read_only: bool = False
+    revision: str | None = None  # commit of a bundle from the hub
+    read_only: bool = False  # whether the folder belongs to a package or to the hub's cache
 
     def check_writable(self) -> None:
         """Refuse to change the files of a package or of the hub's cache.

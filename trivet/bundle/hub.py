@@ -26,16 +26,11 @@ _HUB_SUFFIXES = frozenset({".json", ".md", ".txt", ".safetensors", ".onnx", ""})
 
 
 class Located(NamedTuple):
-    """A bundle's folder.
-
-    Attributes:
-        revision: Commit of a bundle from the hub.
-        read_only: Whether the folder belongs to a package or to the hub's cache.
-    """
+    """A bundle's folder."""
 
     folder: Path
-    revision: str | None
-    read_only: bool
+    revision: str | None  # commit of a bundle from the hub
+    read_only: bool  # whether the folder belongs to a package or to the hub's cache
 
 
 def locate(name: str | os.PathLike[str]) -> Located:

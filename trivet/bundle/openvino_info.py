@@ -33,28 +33,23 @@ class OpenVinoCandidate(BaseModel):
 
 
 class OpenVinoInfo(BaseModel):
-    """The kept candidate: the fastest one whose losses are within the limit.
-
-    Attributes:
-        file: The ``.xml`` of OpenVINO, or a graph for ONNX Runtime.
-        difference: Largest difference of an output from the fp32 graph, over the parity grid.
-        openvino: Version of OpenVINO.
-        exact_sums: Whether the measuring processor adds int8 products exactly
-            (``backends.int8_sums``); the choice is not valid for processors that do not.
-    """
+    """The kept candidate: the fastest one whose losses are within the limit."""
 
     model_config = _STRICT
 
-    file: str
+    file: str  # the ``.xml`` of OpenVINO, or a graph for ONNX Runtime
     weights: str | None
     method: Method
+    # largest difference of an output from the fp32 graph, over the parity grid
     difference: float = Field(ge=0)
     data: str
     split: str
     rows: int = Field(gt=0)
-    openvino: str
+    openvino: str  # version of OpenVINO
     date: str
     candidates: tuple[OpenVinoCandidate, ...] = Field(min_length=1)
+    # whether the measuring processor adds int8 products exactly (``backends.int8_sums``); the
+    # choice is not valid for processors that do not
     exact_sums: bool = True
 
     @property

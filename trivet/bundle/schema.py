@@ -59,25 +59,19 @@ class EncoderInfo(_Part):
 
 
 class WindowInfo(_Part):
-    """Window settings.
+    """Window settings."""
 
-    Attributes:
-        size: Most tokens of a window.
-        stride_overlap: Context tokens that a window repeats from the one before.
-        sizes: Ascending window sizes from which each example takes the cheapest; empty if ``size``
-            is the only one.
-        break_even: Positions at which attention costs as much as the rest of the encoder; required
-            with ``sizes``.
-        evidence_sentences: Context sentences for each response sentence in the evidence windows;
-            0 for none of these.
-        evidence_for: Examples with evidence windows: those of several windows, or all.
-    """
-
-    size: int = Field(gt=0)
+    size: int = Field(gt=0)  # most tokens of a window
+    # context tokens that a window repeats from the one before
     stride_overlap: int = Field(default=0, ge=0)
+    # ascending window sizes from which each example takes the cheapest; empty if ``size`` is the
+    # only one
     sizes: tuple[int, ...] = ()
+    # positions at which attention costs as much as the rest of the encoder; required with ``sizes``
     break_even: int | None = Field(default=None, gt=0)
+    # context sentences for each response sentence in the evidence windows; 0 for none of these
     evidence_sentences: int = Field(default=0, ge=0)
+    # examples with evidence windows: those of several windows, or all
     evidence_for: EvidenceFor = "several"
 
     def settings(self) -> WindowSettings:
@@ -102,21 +96,17 @@ class TensorInfo(_Part):
 
 
 class GraphInfo(_Part):
-    """One ONNX graph in the bundle.
-
-    Attributes:
-        precision: Precision of its large matmuls; ``int8`` is for CPUs, bf16 and fp16 for GPUs.
-        portable: Whether it only uses standard ONNX operators.
-        difference: Largest difference of an output from the weights, over the parity grid.
-        sums_fit: Whether sums of two int8 products fit in 16 bits (``exporting.int8``), so that
-            every processor adds them exactly.
-    """
+    """One ONNX graph in the bundle."""
 
     file: str
+    # precision of its large matmuls; ``int8`` is for CPUs, bf16 and fp16 for GPUs
     precision: GraphPrecision
     opset: int = Field(gt=0)
-    portable: bool
+    portable: bool  # whether it only uses standard ONNX operators
+    # largest difference of an output from the weights, over the parity grid
     difference: float | None = Field(default=None, ge=0)
+    # whether sums of two int8 products fit in 16 bits (``exporting.int8``), so that every processor
+    # adds them exactly
     sums_fit: bool = False
 
 
@@ -129,59 +119,40 @@ class DataInfo(_Part):
 
 
 class LeftOutInfo(_Part):
-    """Training rows left out because they share a group or texts with test rows.
+    """Training rows left out because they share a group or texts with test rows."""
 
-    Attributes:
-        tests: Test rows, as sources with their split.
-        rows: Number of rows left out.
-        same_groups: Number of groups that test rows belong to as well.
-        passage_groups: Number of further groups that share a passage with test rows.
-        question_groups: Number of further groups that share a question.
-    """
-
-    tests: tuple[str, ...]
-    rows: int = Field(ge=0)
-    same_groups: int = Field(ge=0)
+    tests: tuple[str, ...]  # test rows, as sources with their split
+    rows: int = Field(ge=0)  # number of rows left out
+    same_groups: int = Field(ge=0)  # number of groups that test rows belong to as well
+    # number of further groups that share a passage with test rows
     passage_groups: int = Field(ge=0)
-    question_groups: int = Field(ge=0)
+    question_groups: int = Field(ge=0)  # number of further groups that share a question
 
 
 class TrainingInfo(_Part):
-    """Command, date, data and settings of the training.
-
-    Attributes:
-        left_out: Rows left out because of ``data.test``; ``None`` if it named none.
-    """
+    """Command, date, data and settings of the training."""
 
     command: str
     date: str
     data: tuple[DataInfo, ...]
     settings: dict[str, str | int | float | bool | None] = {}
+    # rows left out because of ``data.test``; None if it named none
     left_out: LeftOutInfo | None = None
 
 
 class ScoreInfo(_Part):
-    """One measured figure.
+    """One measured figure."""
 
-    Attributes:
-        measure: Name of the measure in ``trivet test``.
-        split: Split; ``dev`` is the project's own grouped split.
-        value: The figure; ``None`` if undefined, for example with one class only.
-        low: Lower end of the 95 % bootstrap interval.
-        high: Upper end of the interval.
-        positives: Number of rows of the positive class, if there is one.
-        failed: Number of rows that could not be evaluated.
-    """
-
-    measure: str
+    measure: str  # name of the measure in ``trivet test``
     data: str
-    split: str
-    value: float | None
-    low: float | None
-    high: float | None
+    split: str  # split; ``dev`` is the project's own grouped split
+    value: float | None  # the figure; None if undefined, for example with one class only
+    low: float | None  # lower end of the 95 % bootstrap interval
+    high: float | None  # upper end of the interval
     n: int = Field(ge=0)
+    # number of rows of the positive class, if there is one
     positives: int | None = Field(default=None, ge=0)
-    failed: int = Field(default=0, ge=0)
+    failed: int = Field(default=0, ge=0)  # number of rows that could not be evaluated
     date: str
     command: str
     precision: GraphPrecision
@@ -208,32 +179,22 @@ class KnotsInfo(_Part):
 
 
 class CalibrationError(_Part):
-    """Expected calibration error of a head on sentences.
+    """Expected calibration error of a head on sentences."""
 
-    Attributes:
-        before: Error before calibration; ``None`` without labels.
-        after: Two-fold cross-fitted error after it; ``None`` if a half has one class only.
-    """
-
-    before: float | None
-    after: float | None
+    before: float | None  # error before calibration; None without labels
+    after: float | None  # two-fold cross-fitted error after it; None if a half has one class only
     n: int = Field(ge=0)
 
 
 class CalibrationInfo(_Part):
-    """Calibration of the probabilities, fitted on dev rows.
+    """Calibration of the probabilities, fitted on dev rows."""
 
-    Attributes:
-        method: Method of the last calibration.
-        heads: Linear maps of all calibrations combined; folded into the weights.
-        knots: Isotonic maps, applied in the graph.
-        errors: Errors measured by the last calibration.
-    """
-
+    # method of the last calibration
     method: Literal["identity", "platt", "temperature", "isotonic"] = "identity"
+    # linear maps of all calibrations combined; folded into the weights
     heads: dict[HeadName, PlattInfo] = {}
-    knots: dict[HeadName, KnotsInfo] = {}
-    errors: dict[HeadName, CalibrationError] = {}
+    knots: dict[HeadName, KnotsInfo] = {}  # isotonic maps, applied in the graph
+    errors: dict[HeadName, CalibrationError] = {}  # errors measured by the last calibration
     data: tuple[str, ...] = ()
     split: str | None = None
 

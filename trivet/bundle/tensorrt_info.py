@@ -38,20 +38,11 @@ class EngineTarget(BaseModel):
 
 
 class EngineInfo(BaseModel):
-    """A TensorRT engine that passed the comparison with fp32.
-
-    Attributes:
-        graph: File name of the graph it was built from.
-        difference: Largest difference of a probability from fp32, on random windows.
-        rows: Number of rows whose verdicts were compared.
-        flipped: Number of verdicts that changed.
-        auroc_loss: Largest decrease of an AUROC from fp32 on these rows.
-        rmse_loss: Largest increase of an RMSE from fp32 on these rows.
-    """
+    """A TensorRT engine that passed the comparison with fp32."""
 
     model_config = _STRICT
 
-    graph: str
+    graph: str  # file name of the graph it was built from
     graph_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     precision: EnginePrecision
     target: EngineTarget
@@ -59,11 +50,12 @@ class EngineInfo(BaseModel):
     engine_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     build_seconds: float = Field(ge=0)
     date: str
+    # largest difference of a probability from fp32, on random windows
     difference: float = Field(ge=0)
-    rows: int = Field(default=0, ge=0)
-    flipped: int = Field(default=0, ge=0)
-    auroc_loss: float | None = None
-    rmse_loss: float | None = None
+    rows: int = Field(default=0, ge=0)  # number of rows whose verdicts were compared
+    flipped: int = Field(default=0, ge=0)  # number of verdicts that changed
+    auroc_loss: float | None = None  # largest decrease of an AUROC from fp32 on these rows
+    rmse_loss: float | None = None  # largest increase of an RMSE from fp32 on these rows
 
     @property
     def key(self) -> str:

@@ -44,19 +44,12 @@ class PreprocessedExample:
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """Preprocessing for one bundle.
+    """Preprocessing for one bundle."""
 
-    Attributes:
-        tokenizer: Tokenizer of the bundle.
-        settings: Window settings of the bundle.
-        max_characters: Maximum characters of a passage, question or response.
-        max_windows: Maximum windows of one example.
-    """
-
-    tokenizer: SegmentTokenizer
-    settings: WindowSettings
-    max_characters: int = MAX_CHARACTERS
-    max_windows: int = MAX_WINDOWS
+    tokenizer: SegmentTokenizer  # tokenizer of the bundle
+    settings: WindowSettings  # window settings of the bundle
+    max_characters: int = MAX_CHARACTERS  # maximum characters of a passage, question or response
+    max_windows: int = MAX_WINDOWS  # maximum windows of one example
 
     def preprocess(
         self,

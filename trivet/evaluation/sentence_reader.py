@@ -24,14 +24,10 @@ PRECEDING = 64  # tokens of the sentences before that are shown with a sentence
 
 
 class PendingSentence(NamedTuple):
-    """A sentence of an answer, ready for a backend.
+    """A sentence of an answer, ready for a backend."""
 
-    Attributes:
-        prepared: Example whose last response sentence it is.
-        source: Context sentence that shares most words with it; ``None`` without contexts.
-    """
-
-    prepared: PreprocessedExample
+    prepared: PreprocessedExample  # example whose last response sentence it is
+    # context sentence that shares most words with it; None without contexts
     source: ContextSpan | None
 
     def event(self, verdict: Evaluation) -> SentenceEvent:

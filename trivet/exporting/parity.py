@@ -44,19 +44,14 @@ class ParityRow(BaseModel):
 
 
 class ParityReport(BaseModel):
-    """The contents of ``parity.json``.
-
-    Attributes:
-        fp32_tolerance: Largest difference that an fp32 graph may have.
-        worst: Largest difference of any output over all shapes, by file.
-    """
+    """The contents of ``parity.json``."""
 
     model_config = _STRICT
 
     schema_version: int = PARITY_SCHEMA
     reference: str = "model.safetensors in torch, fp32, the library's own encoder"
-    fp32_tolerance: float = FP32_TOLERANCE
-    worst: dict[str, float]
+    fp32_tolerance: float = FP32_TOLERANCE  # largest difference that an fp32 graph may have
+    worst: dict[str, float]  # largest difference of any output over all shapes, by file
     rows: tuple[ParityRow, ...]
 
     def to_json(self) -> str:

@@ -60,36 +60,26 @@ class DevScores:
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule that chooses the sentence threshold.
+    """The rule that chooses the sentence threshold."""
 
-    Attributes:
-        false_alarms: Highest rate of flagged responses among the faithful ones, in (0, 1);
-            ``None`` chooses the best F1 instead.
-        least_precision: Precision to keep while flagging as much as possible, in (0, 1].
-        prior: Share of hallucinated responses to assume for F1 and precision, in (0, 1);
-            ``None`` means that of the rows.
-    """
-
+    # highest rate of flagged responses among the faithful ones, in (0, 1); None chooses the best F1
+    # instead
     false_alarms: float | None = 0.1
+    # precision to keep while flagging as much as possible, in (0, 1]
     least_precision: float | None = None
+    # share of hallucinated responses to assume for F1 and precision, in (0, 1); None means that of
+    # the rows
     prior: float | None = None
 
 
 @dataclass(frozen=True)
 class AlarmBound:
-    """The bound on the rate of false alarms of a threshold.
+    """The bound on the rate of false alarms of a threshold."""
 
-    Attributes:
-        data: Data set.
-        documents: Number n of its source documents with a faithful response.
-        rate: Mean over these documents of the flagged share of their faithful responses.
-        bound: (n * rate + 1) / (n + 1), which holds on average for a new document.
-    """
-
-    data: str
-    documents: int
-    rate: float
-    bound: float
+    data: str  # data set
+    documents: int  # number n of its source documents with a faithful response
+    rate: float  # mean over these documents of the flagged share of their faithful responses
+    bound: float  # (n * rate + 1) / (n + 1), which holds on average for a new document
 
     def words(self) -> str:
         """Return the bound in one sentence."""

@@ -21,13 +21,9 @@ _MOST_ROWS = 20
 
 @dataclass(frozen=True)
 class Regression:
-    """Differences of a new run from its baseline.
+    """Differences of a new run from its baseline."""
 
-    Attributes:
-        pairs: Rows of both.
-    """
-
-    pairs: Pairing
+    pairs: Pairing  # rows of both
 
     @property
     def worse(self) -> bool:

@@ -36,23 +36,14 @@ _KEPT = 1.35  # resident memory on a CPU relative to that of tensors: glibc keep
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Peak memory of a training step in bytes, by its parts.
+    """Peak memory of a training step in bytes, by its parts."""
 
-    Attributes:
-        parameters: Number of parameters.
-        trained: Number of parameters with a gradient.
-        weights: Parameters and buffers in fp32, and their average with ``optim.ema_decay``.
-        gradients: Gradients in fp32.
-        optimizer: Both moments of AdamW.
-        activations: Largest sum of everything else, over the step.
-    """
-
-    parameters: int
-    trained: int
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
+    parameters: int  # number of parameters
+    trained: int  # number of parameters with a gradient
+    weights: int  # parameters and buffers in fp32, and their average with ``optim.ema_decay``
+    gradients: int  # gradients in fp32
+    optimizer: int  # both moments of AdamW
+    activations: int  # largest sum of everything else, over the step
 
     @property
     def total(self) -> int:

@@ -37,17 +37,11 @@ def read_json_lines(path: Path) -> Iterator[tuple[int | None, dict[str, Any] | R
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One row of a published data set, and its place.
+    """One row of a published data set, and its place."""
 
-    Attributes:
-        part: Folder of its file, or the hub's name of the configuration.
-        split: The publisher's split: the file's name up to the first hyphen, or the hub's.
-        values: Columns by name.
-    """
-
-    part: str
-    split: str
-    values: Mapping[str, Any]
+    part: str  # folder of its file, or the hub's name of the configuration
+    split: str  # the publisher's split: the file's name up to the first hyphen, or the hub's
+    values: Mapping[str, Any]  # columns by name
 
 
 def read_published(

@@ -36,24 +36,16 @@ class RowError(ValueError):
 
 @dataclass
 class SourceReport:
-    """Counts of one source; ``rows == kept + outside_split + sum(dropped.values())``.
+    """Counts of one source; ``rows == kept + outside_split + sum(dropped.values())``."""
 
-    Attributes:
-        source: Specification that was read, such as ``ragtruth:DIR``.
-        rows: Rows found.
-        kept: Rows returned as labelled examples.
-        outside_split: Valid rows of other splits than the requested one.
-        dropped: Rows left out, by reason.
-        noted: Oddities inside rows that were kept, by kind.
-        places: First few ids or line numbers for each reason of ``dropped`` and ``noted``.
-    """
-
-    source: str
-    rows: int = 0
-    kept: int = 0
-    outside_split: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
+    source: str  # specification that was read, such as ``ragtruth:DIR``
+    rows: int = 0  # rows found
+    kept: int = 0  # rows returned as labelled examples
+    outside_split: int = 0  # valid rows of other splits than the requested one
+    dropped: dict[str, int] = field(default_factory=dict)  # rows left out, by reason
+    # oddities inside rows that were kept, by kind
     noted: dict[str, int] = field(default_factory=dict)
+    # first few ids or line numbers for each reason of ``dropped`` and ``noted``
     places: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod

@@ -48,22 +48,14 @@ _COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A row whose columns were mapped to the fields of an example.
+    """A row whose columns were mapped to the fields of an example."""
 
-    Attributes:
-        number: Number of the row over the whole log, from 1.
-        place: Place of the row for messages.
-        line: Line in its file, if the format has lines.
-        example: The example, or the reason why there is none.
-        context_ids: Ids of the contexts, if the row has any.
-        metadata: Values of the metadata columns by name.
-    """
-
-    number: int
-    place: str
-    line: int | None
-    example: RagExample | FailedEvaluation
-    context_ids: tuple[str | None, ...] | None = None
+    number: int  # number of the row over the whole log, from 1
+    place: str  # place of the row for messages
+    line: int | None  # line in its file, if the format has lines
+    example: RagExample | FailedEvaluation  # the example, or the reason why there is none
+    context_ids: tuple[str | None, ...] | None = None  # ids of the contexts, if the row has any
+    # values of the metadata columns by name
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
 
 

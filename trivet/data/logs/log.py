@@ -39,19 +39,12 @@ _DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row of a log, before its columns are mapped.
+    """A row of a log, before its columns are mapped."""
 
-    Attributes:
-        number: Number of the row over all files, from 1.
-        place: Place of the row for messages: ``line 3``, ``part-2.csv line 3``, ``row 3``.
-        line: Line in its file, if the format has lines.
-        fields: Names and values, or the error in the row.
-    """
-
-    number: int
-    place: str
-    line: int | None
-    fields: Fields | ExampleError
+    number: int  # number of the row over all files, from 1
+    place: str  # place of the row for messages: ``line 3``, ``part-2.csv line 3``, ``row 3``
+    line: int | None  # line in its file, if the format has lines
+    fields: Fields | ExampleError  # names and values, or the error in the row
 
 
 class Log:

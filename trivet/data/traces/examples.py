@@ -20,24 +20,14 @@ _SHOWN = 3  # spans that a message names
 
 @dataclass(frozen=True, slots=True)
 class TraceExample:
-    """The example in a trace.
+    """The example in a trace."""
 
-    Attributes:
-        trace: Id of the trace.
-        span: Id of its root.
-        start: Beginning of its root, in seconds since 1970; 0 if unknown.
-        question: Question.
-        documents: Different documents, in order; each has a text.
-        places: Span of each document and its position there, from 0.
-        answer: Answer.
-    """
-
-    trace: str
-    span: str
-    start: float
+    trace: str  # id of the trace
+    span: str  # id of its root
+    start: float  # beginning of its root, in seconds since 1970; 0 if unknown
     question: str
-    documents: tuple[Document, ...]
-    places: tuple[tuple[str, int], ...]
+    documents: tuple[Document, ...]  # different documents, in order; each has a text
+    places: tuple[tuple[str, int], ...]  # span of each document and its position there, from 0
     answer: str
 
 

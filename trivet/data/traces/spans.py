@@ -15,42 +15,25 @@ TraceFormat = Literal["otel", "openinference", "phoenix", "langfuse", "langsmith
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A retrieved document.
+    """A retrieved document."""
 
-    Attributes:
-        text: Its text; ``None`` if only its name was recorded.
-        id: Its name in the index, if it was recorded.
-    """
-
-    text: str | None
-    id: str | None = None
+    text: str | None  # its text; None if only its name was recorded
+    id: str | None = None  # its name in the index, if it was recorded
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSpan:
-    """One span.
+    """One span."""
 
-    Attributes:
-        trace: Id of its trace.
-        id: Id of the span.
-        parent: Id of the span that it is part of; ``None`` for the first span of a trace.
-        kind: Kind of its work.
-        start: Beginning as a number; spans are put in order by it.
-        ended: Whether it has ended.
-        question: Text of its input: a question, or the query of a retriever.
-        answer: Text of its output.
-        documents: Documents that it returned, in order.
-    """
-
-    trace: str
-    id: str
-    parent: str | None
-    kind: Kind
-    start: float = 0.0
-    ended: bool = True
-    question: str | None = None
-    answer: str | None = None
-    documents: tuple[Document, ...] = ()
+    trace: str  # id of its trace
+    id: str  # id of the span
+    parent: str | None  # id of the span that it is part of; None for the first span of a trace
+    kind: Kind  # kind of its work
+    start: float = 0.0  # beginning as a number; spans are put in order by it
+    ended: bool = True  # whether it has ended
+    question: str | None = None  # text of its input: a question, or the query of a retriever
+    answer: str | None = None  # text of its output
+    documents: tuple[Document, ...] = ()  # documents that it returned, in order
 
 
 ReadSpans: TypeAlias = Callable[[Mapping[str, Any]], Iterator[TraceSpan]]

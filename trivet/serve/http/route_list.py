@@ -32,19 +32,13 @@ Named: TypeAlias = tuple[tuple[str, dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class RouteFacts:
-    """One route, with examples of its requests and answers by name.
-
-    Attributes:
-        answer: Type of the answer; a media type where it is not JSON.
-        body: Type of the request's body.
-        status: Status of the answer.
-    """
+    """One route, with examples of its requests and answers by name."""
 
     method: str
     path: str
     summary: str
-    answer: Any
-    body: Any = None
+    answer: Any  # a media type where it is not JSON
+    body: Any = None  # type of the request's body
     requests: Named = ()
     answers: Named = ()
     notes: str = ""

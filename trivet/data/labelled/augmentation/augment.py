@@ -36,27 +36,17 @@ _LOOKS = 8  # rows drawn in search of an unrelated one
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """Probability of each alteration of a row, in [0, 1]; they are drawn independently.
+    """Probability of each alteration of a row, in [0, 1]; they are drawn independently."""
 
-    Attributes:
-        drop_contexts: Leave out some contexts, never all.
-        insert_contexts: Insert contexts of an unrelated row.
-        shuffle: Replace question and response by those of an unrelated row of the batch.
-        permute_contexts: Reorder the contexts.
-        cut_response: Keep the first sentences of the response.
-        empty_response: Remove the response.
-        quote_contexts: Replace the response by sentences of the contexts; also if it is empty.
-        twins: Add a copy of the row with one small change (``twins``) to its batch.
-    """
-
-    drop_contexts: float = 0.0
-    insert_contexts: float = 0.0
-    shuffle: float = 0.0
-    permute_contexts: float = 0.0
-    cut_response: float = 0.0
-    empty_response: float = 0.0
+    drop_contexts: float = 0.0  # leave out some contexts, never all
+    insert_contexts: float = 0.0  # insert contexts of an unrelated row
+    shuffle: float = 0.0  # replace question and response by those of an unrelated row of the batch
+    permute_contexts: float = 0.0  # reorder the contexts
+    cut_response: float = 0.0  # keep the first sentences of the response
+    empty_response: float = 0.0  # remove the response
+    # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
-    twins: float = 0.0
+    twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -65,19 +65,12 @@ _CONTEXT_CHARACTERS = 30  # before a value, in which the two words before it are
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and its place.
+    """A value and its place."""
 
-    Attributes:
-        kind: Type of the value; only values of one type can be confused.
-        span: Characters of the text.
-        text: The characters.
-        normal: Form in which equal values are equal: "1,000" and "1000", "two" and "2".
-    """
-
-    kind: Kind
-    span: Span
-    text: str
-    normal: str
+    kind: Kind  # type of the value; only values of one type can be confused
+    span: Span  # characters of the text
+    text: str  # the characters
+    normal: str  # form in which equal values are equal: "1,000" and "1000", "two" and "2"
 
 
 def find_values(text: str) -> list[Value]:
