@@ -207,14 +207,9 @@ def choose_thresholds(
 
 def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevScores:
     """Return the support of an example's sentences and tokens, without its labels."""
-    response, spans = one.tokens.response, one.tokens.response_sentence_spans
-    return DevScores(
-        example=LabelledExample(one.example, Labels(), "", ""),
-        sentence_support=np.asarray(outputs.sentence_support)[0, : len(spans)],
-        token_offsets=response.offsets,
-        token_support=np.asarray(outputs.support_probs)[0, : len(response)],
-        token_sentence=one.tokens.response_sentence,
-    )
+    unlabelled = LabelledExample(one.example, Labels(), "", "")
+    support = np.asarray(outputs.sentence_support)[0], np.asarray(outputs.support_probs)[0]
+    return DevScores.of(unlabelled, one.tokens, *support)
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:

@@ -14,14 +14,13 @@ rated = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size
 
 
 def test_bins_by_hand() -> None:
-    probs, truth = np.array([0.0, 0.1, 0.45, 1.0]), np.array([False, True, True, True])
-    bins = reliability_bins(probs, truth, bins=2)
-    assert [(one.low, one.high, one.weight) for one in bins] == [(0.0, 0.5, 3.0), (0.5, 1.0, 1.0)]
-    assert [one.probability for one in bins] == pytest.approx([0.55 / 3, 1.0])
-    assert [one.share for one in bins] == pytest.approx([2 / 3, 1.0])
-    assert expected_calibration_error(bins) == pytest.approx((2 - 0.55) / 4)
-    heavy = reliability_bins(np.array([0.2, 0.2]), np.array([1, 0]), np.array([3.0, 1.0]), bins=1)
-    assert heavy[0].share == pytest.approx(0.75) and heavy[0].weight == 4
+    probs, truth = np.array([0.0, 0.05, 0.45, 1.0]), np.array([False, True, True, True])
+    bins = reliability_bins(probs, truth)
+    ends = [(one.low, one.high, one.count) for one in bins]
+    assert ends == [(0, 1 / 15, 2), (6 / 15, 7 / 15, 1), (14 / 15, 1, 1)]
+    assert [one.probability for one in bins] == pytest.approx([0.05 / 2, 0.45, 1.0])
+    assert [one.share for one in bins] == pytest.approx([0.5, 1.0, 1.0])
+    assert expected_calibration_error(bins) == pytest.approx((2 * (0.5 - 0.025) + 0.55) / 4)
     assert expected_calibration_error([]) is None
     assert reliability_bins(np.zeros(0), np.zeros(0)) == []
 
@@ -38,7 +37,7 @@ def test_the_error_of_the_bins_is_the_measured_one(drawn: list[tuple[float, bool
 def test_bins_refuse_what_is_no_probability() -> None:
     with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
         reliability_bins(np.array([float("nan")]), np.array([1]))
-    with pytest.raises(ValueError, match=r"2 probabilities, 1 truths and 2 weights"):
+    with pytest.raises(ValueError, match=r"2 probabilities and 1 truths"):
         reliability_bins(np.array([0.1, 0.2]), np.array([1]))
 
 

@@ -32,6 +32,8 @@ from trivet.measures.intervals import (
 )
 from trivet.measures.metrics import DEFAULT_PROTOCOL, PROTOCOLS, pooled_sources
 
+_RESAMPLES = 1000
+
 # Measures, and whether higher is better.
 MEASURES = {
     "hallucination_auroc": True,
@@ -62,12 +64,7 @@ class Compared:
     groups: int  # source documents
 
 
-def compare_runs(
-    runs: Sequence[Sequence[RowScore]],
-    lengths: Sequence[int] = (),
-    resamples: int = 1000,
-    seed: int = 0,
-) -> list[Compared]:
+def compare_runs(runs: Sequence[Sequence[RowScore]], lengths: Sequence[int] = ()) -> list[Compared]:
     """Return all measures with a known truth, for each source and family of each test entry.
 
     Rows that share no text with the training rows of any run are also measured alone, if the other
@@ -76,8 +73,6 @@ def compare_runs(
     Args:
         runs: Row scores of each run, all of the same rows in the same order.
         lengths: Edges of length buckets in tokens, which are also measured one by one.
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
 
     Raises:
         DataError: Two runs were measured on different rows.
@@ -96,12 +91,12 @@ def compare_runs(
     found = []
     for test in dict.fromkeys(row.test for row in runs[0]):
         here = [i for i, row in enumerate(runs[0]) if row.test == test]
-        found += _compare([[rows[i] for i in here] for rows in runs], test, "", resamples, seed)
+        found += _compare([[rows[i] for i in here] for rows in runs], test, "")
         leaks = [{rows[i].leaked for rows in runs} for i in here]
         if any(True in one for one in leaks) and not any(None in one for one in leaks):
             free = [i for i, one in zip(here, leaks, strict=True) if True not in one]
             chosen = [[rows[i] for i in free] for rows in runs]
-            found += _compare(chosen, test, ", leak-free rows", resamples, seed)
+            found += _compare(chosen, test, ", leak-free rows")
         edges = [0, *lengths, None]
         for low, high in itertools.pairwise(edges) if lengths else ():
             part = [
@@ -111,13 +106,11 @@ def compare_runs(
             ]
             name = f"{low} tokens and more" if high is None else f"{low} to {high} tokens"
             chosen = [[rows[i] for i in part] for rows in runs]
-            found += _compare(chosen, test, f", {name}", resamples, seed)
+            found += _compare(chosen, test, f", {name}")
     return found
 
 
-def _compare(
-    runs: Sequence[Sequence[RowScore]], test: str, bucket: str, resamples: int, seed: int
-) -> list[Compared]:
+def _compare(runs: Sequence[Sequence[RowScore]], test: str, bucket: str) -> list[Compared]:
     families: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, row in enumerate(runs[0]):
         families[row.source.split("/")[0]][row.source].append(i)
@@ -126,7 +119,7 @@ def _compare(
 
         def measured(name: str, places: Sequence[int], overall: bool) -> dict[str, Compared]:
             rows = [[run[i] for i in places] for run in runs]
-            return _measured(rows, test, name, bucket, overall, resamples, seed)
+            return _measured(rows, test, name, bucket, overall)
 
         alone = len(sources) == 1
         parts = {name: measured(name, sources[name], alone) for name in sorted(sources)}
@@ -145,11 +138,9 @@ def _measured(
     source: str,
     bucket: str,
     overall: bool,
-    resamples: int,
-    seed: int,
 ) -> dict[str, Compared]:
     """Return the measures of one source by name."""
-    draws = Draws([row.group for row in runs[0]], source, resamples, seed)
+    draws = Draws([row.group for row in runs[0]], source, _RESAMPLES)
     found = {}
     for measure in MEASURES:
         known = [{i for i, row in enumerate(rows) if _known(row, measure)} for rows in runs]
@@ -160,7 +151,7 @@ def _measured(
         kept = [
             [rows[i] for i in places] if own else [] for rows, own in zip(runs, known, strict=True)
         ]
-        undefined = Estimate(None, np.full(resamples, np.nan))
+        undefined = Estimate(None, np.full(_RESAMPLES, np.nan))
         found[measure] = Compared(
             test=test,
             source=source + bucket,

@@ -91,7 +91,7 @@ class Table:
         )
 
 
-def tabulate(grid: Grid, command: str = "trivet ablate", resamples: int = 1000) -> Table:
+def tabulate(grid: Grid, command: str = "trivet ablate") -> Table:
     """Compare the finished runs of a grid.
 
     Raises:
@@ -106,7 +106,7 @@ def tabulate(grid: Grid, command: str = "trivet ablate", resamples: int = 1000) 
     if not found:
         raise DataError(f"{grid.folder}: no run is finished, there is nothing to compare yet")
     scores = [read_scores(run.folder / SCORES) for run, _ in found]
-    compared = compare_runs(scores, grid.lengths, resamples)
+    compared = compare_runs(scores, grid.lengths)
     failed = [sum(row.failed is not None for row in rows) for rows in scores]
     runs = [run for run, _ in found]
     return Table(

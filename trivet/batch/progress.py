@@ -14,8 +14,7 @@ from rich.text import Text
 from trivet.batch.run import OnBlock
 from trivet.batch.tally import Tally
 from trivet.data.logs.log import Log
-
-_SHOWN = ("faithfulness", "relevance", "utilization", "completeness")
+from trivet.verdict_json import SCORES
 
 
 @contextlib.contextmanager
@@ -69,7 +68,7 @@ class Reporter:
             f"{(rows - first_rows) / seconds:.1f} rows/s",
             f"{(tally.windows - first_windows) / seconds:.1f} windows/s",
         ]
-        means = {score: tally.mean(score) for score in _SHOWN}
+        means = {score: tally.mean(score) for score in SCORES}
         parts += [f"{score} {mean:.3f}" for score, mean in means.items() if mean is not None]
         if share is not None and share > first_share:
             left = seconds * (1.0 - share) / (share - first_share)

@@ -17,7 +17,7 @@ from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.windows import collate
 from trivet.errors import DataError
 from trivet.evaluation.packing import add_pairs, no_pairs
-from trivet.measures.thresholds import DEFAULT_THRESHOLD
+from trivet.measures.thresholds import DEFAULT_THRESHOLD, best_threshold
 from trivet.model.rag_model import RagModel
 
 logger = logging.getLogger(__name__)
@@ -47,11 +47,13 @@ def choose_sources(
     assert overlap is not None
     z = found.scale * pairs.logits + found.shift + found.lexical_overlap * overlap
     known = ~pairs.truth.isnan()
+    probs, truth = z[known].sigmoid().numpy(), pairs.truth[known].numpy()
+    best = best_threshold(1 - probs, truth)
     chosen = EvidenceInfo(
         scale=found.scale,
         shift=found.shift,
         lexical_overlap=found.lexical_overlap,
-        threshold=_best_threshold(z[known].sigmoid().numpy(), pairs.truth[known].numpy()),
+        threshold=1 - best.threshold if best else DEFAULT_THRESHOLD,
     )
     logger.info("evidence: %s", chosen)
     return chosen
@@ -92,12 +94,3 @@ def _read(
     add_pairs(logits, item.layout, states, item.layout.response_sentence)
     overlaps = np.stack(list(pair_overlaps(item.tokenized)))
     return logits[known], labels[known], overlaps[known]
-
-
-def _best_threshold(probs: np.ndarray, truth: np.ndarray) -> float:
-    """Return the probability from which the F1 of the pairs is best."""
-    order = np.argsort(-probs, kind="stable")
-    right = np.cumsum(truth[order])
-    f1 = 2 * right / (np.arange(1, len(right) + 1) + truth.sum())
-    ends = np.append(np.diff(probs[order]) != 0, True)  # equal probabilities stay together
-    return float(probs[order][np.argmax(np.where(ends, f1, -1))])

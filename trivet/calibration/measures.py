@@ -50,10 +50,10 @@ class HeadReport:
     after: tuple[ReliabilityBin, ...]  # cross-fitted; may be empty
 
 
-def halves(groups: Sequence[str], seed: int = 0) -> tuple[BoolArray, BoolArray]:
+def halves(groups: Sequence[str]) -> tuple[BoolArray, BoolArray]:
     """Split examples in two halves of whole groups. *Shape of each:* [B]."""
     names = sorted(set(groups))
-    order = np.random.default_rng(seed).permutation(len(names))
+    order = np.random.default_rng(0).permutation(len(names))
     first = {names[place] for place in order[: len(names) // 2]}
     mask = np.array([group in first for group in groups], dtype=np.bool_)
     return mask, ~mask

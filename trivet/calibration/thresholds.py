@@ -128,7 +128,7 @@ def _justified(
     if not wrong.any() or wrong.all():
         why = f"the labels of {column.examples} examples hold one class or none"
         return UseThreshold(use, None, why, None, None, None, 0, n, None, None, None)
-    draws = Draws([groups[place] for place in column.example], use, _RESAMPLES, seed=0)
+    draws = Draws([groups[place] for place in column.example], use, _RESAMPLES)
     area = draws.estimate(auroc(-support, wrong), np.arange(n))
     interval = area.interval()
     low, high = interval or (None, None)
@@ -165,17 +165,10 @@ def dev_scores(items: Sequence[Item], support: HeadLogits, found: Map) -> Iterat
     tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
     first_token = first_sentence = 0
     for item in items:
-        read = item.tokenized
-        last_token = first_token + len(read.response)
-        last_sentence = first_sentence + len(read.response_sentence_spans)
-        yield DevScores(
-            example=item.labelled,
-            sentence_support=sentences[first_sentence:last_sentence],
-            token_offsets=read.response.offsets,
-            token_support=tokens[first_token:last_token],
-            token_sentence=read.response_sentence,
-        )
-        first_token, first_sentence = last_token, last_sentence
+        own = sentences[first_sentence:], tokens[first_token:]
+        yield DevScores.of(item.labelled, item.tokenized, *own)
+        first_token += len(item.tokenized.response)
+        first_sentence += len(item.tokenized.response_sentence_spans)
 
 
 def choose_or_keep(

@@ -69,25 +69,13 @@ class Client:
         allow_empty_contexts: bool = False,
         threshold: float | None = None,
     ) -> Evaluation:
-        """Evaluate one example, like ``Evaluator.evaluate``.
-
-        Args:
-            question: Question; may be empty.
-            contexts: Retrieved passages; one string is one passage.
-            response: Answer to evaluate; ``""`` computes relevance alone.
-            id: Caller's name for the example, repeated in the verdict.
-            allow_empty_contexts: Evaluate a response without contexts; context scores are then
-                ``None``.
-            threshold: Support below which a sentence is unsupported, in [0, 1]; ``None`` means that
-                of the server's bundle.
+        """Evaluate one example; arguments and errors as in ``Evaluator.evaluate``.
 
         Returns:
             The verdict. Lone surrogates appear as U+FFFD in its texts.
 
         Raises:
-            ExampleError: The example cannot be evaluated; ``code`` names the reason.
-            BackendError: The server's backend failed.
-            ServerError: The server gave no verdict for another reason.
+            ServerError: The server gave no verdict, for a reason that is not in the example.
         """
         texts = {"question": question, "contexts": contexts, "response": response}
         options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
@@ -102,24 +90,12 @@ class Client:
         threshold: float | None = None,
         progress: bool = False,
     ) -> Results:
-        """Evaluate a stream of examples, in order, like ``Evaluator.evaluate_many``.
+        """Evaluate a stream of examples, in order, as ``Evaluator.evaluate_many`` does.
 
         Lazy: at most ``connections`` requests run at a time, and no more examples are read than
         they hold.
 
-        Args:
-            examples: Examples or rows, as for ``Evaluator.evaluate_many``.
-            mapping: Names of its columns, likewise.
-            allow_empty_contexts: As in ``evaluate``.
-            threshold: As in ``evaluate``.
-            progress: Whether a progress bar is shown on stderr.
-
-        Returns:
-            An iterator over the verdict on each example, or why there is none.
-
         Raises:
-            TypeError: ``examples`` hold no rows.
-            DataError: A table lacks a column.
             ServerError: The server gave no verdicts; earlier results were yielded.
         """
         from trivet.data.logs.rows import count_rows, read_examples

@@ -23,12 +23,12 @@ class ReliabilityBin:
     high: float  # excluded unless it is 1
     probability: float  # mean predicted
     share: float  # of the predictions that are true, in [0, 1]
-    weight: float  # sum of the predictions' weights, > 0
+    count: int  # predictions, at least one
 
 
-def bin_indices(probabilities: FloatArray, bins: int = BINS) -> IntArray:
-    """Return the bin of each probability: [b / bins, (b + 1) / bins), and 1 in the last."""
-    return np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+def bin_indices(probabilities: FloatArray) -> IntArray:
+    """Return the bin of each probability: [b / BINS, (b + 1) / BINS), and 1 in the last."""
+    return np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
 
 
 def tie_ends(ranked: FloatArray) -> IntArray:
@@ -37,53 +37,46 @@ def tie_ends(ranked: FloatArray) -> IntArray:
 
 
 def reliability_bins(
-    probabilities: FloatArray,
-    truths: npt.NDArray[np.generic],
-    weights: FloatArray | None = None,
-    bins: int = BINS,
+    probabilities: FloatArray, truths: npt.NDArray[np.generic]
 ) -> list[ReliabilityBin]:
     """Group predictions into bins of equal width; empty bins are left out.
 
     Args:
         probabilities: Predicted probabilities, in [0, 1]. *Shape:* [n].
         truths: Labels, or shares of true labels in [0, 1]. *Shape:* [n].
-        weights: Weights >= 0, 1 each by default. *Shape:* [n].
-        bins: Number of bins.
 
     Raises:
         ValueError: The lengths differ, or a probability is not in [0, 1].
     """
     probabilities = np.asarray(probabilities, dtype=float)
     true = np.asarray(truths, dtype=float)
-    weights = np.ones(len(probabilities)) if weights is None else np.asarray(weights, dtype=float)
-    if not len(probabilities) == len(true) == len(weights):
+    if len(probabilities) != len(true):
         raise ValueError(
-            f"{len(probabilities)} probabilities, {len(true)} truths and {len(weights)} weights "
-            "must have one length"
+            f"{len(probabilities)} probabilities and {len(true)} truths must have one length"
         )
     if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError("a probability is not in [0, 1]")
-    place = bin_indices(probabilities, bins)
-    total = np.bincount(place, weights, minlength=bins)
-    mean = np.bincount(place, weights * probabilities, minlength=bins)
-    share = np.bincount(place, weights * true, minlength=bins)
+    place = bin_indices(probabilities)
+    total = np.bincount(place, minlength=BINS)
+    mean = np.bincount(place, probabilities, minlength=BINS)
+    share = np.bincount(place, true, minlength=BINS)
     return [
         ReliabilityBin(
-            low=b / bins,
-            high=(b + 1) / bins,
+            low=b / BINS,
+            high=(b + 1) / BINS,
             probability=float(mean[b] / total[b]),
             share=float(share[b] / total[b]),
-            weight=float(total[b]),
+            count=int(total[b]),
         )
-        for b in range(bins)
+        for b in range(BINS)
         if total[b] > 0
     ]
 
 
 def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
     """Return the weighted mean of |share - probability| over bins; None without predictions."""
-    total = sum(one.weight for one in bins)
-    gaps = sum(one.weight * abs(one.share - one.probability) for one in bins)
+    total = sum(one.count for one in bins)
+    gaps = sum(one.count * abs(one.share - one.probability) for one in bins)
     return gaps / total if total else None
 
 

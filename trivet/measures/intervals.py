@@ -226,7 +226,7 @@ class Draws:
     and differences between models on the same rows are paired.
     """
 
-    def __init__(self, groups: Sequence[str], name: str, resamples: int, seed: int) -> None:
+    def __init__(self, groups: Sequence[str], name: str, resamples: int, seed: int = 0) -> None:
         names = sorted(set(groups))
         position = {group: i for i, group in enumerate(names)}
         self.groups: IntArray = np.array([position[group] for group in groups], dtype=np.int64)

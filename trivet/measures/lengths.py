@@ -60,7 +60,7 @@ def count_buckets(tokens: Iterable[int]) -> dict[str, int]:
 
 
 def measure_by_length(
-    rows: Sequence[Prediction], tokens: Sequence[int], *, resamples: int = 1000, seed: int = 0
+    rows: Sequence[Prediction], tokens: Sequence[int], *, resamples: int = 1000
 ) -> list[Figure]:
     """Return the measures of each bucket, and their changes against the shortest bucket.
 
@@ -89,7 +89,7 @@ def measure_by_length(
     figures: list[Figure] = []
     for source in names:
         own = [rows[place] for place in places[source]]
-        draws = draws_of(own, source, resamples, seed)
+        draws = draws_of(own, source, resamples)
         shortest: tuple[str, dict[str, Measured]] | None = None
         for bucket, _ in BUCKETS:
             positions = np.flatnonzero([buckets[place] == bucket for place in places[source]])

@@ -69,11 +69,11 @@ class Measured:
     groups: int
 
 
-def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0) -> list[Figure]:
+def measure(rows: Iterable[Prediction], *, resamples: int = 1000) -> list[Figure]:
     """Return all figures that the labels allow: per source, then per family.
 
     Rows may be of any mix of sources and in any order, failures included. The resamples of the same
-    rows and seed are the same.
+    rows are the same.
 
     Returns:
         For each family its sources by name, each followed by its generators if the protocol asks
@@ -95,7 +95,7 @@ def measure(rows: Iterable[Prediction], *, resamples: int = 1000, seed: int = 0)
         names = {source: [source] for source in sorted(sources)} | pooled_sources(family, sources)
         for name, own in names.items():
             rows_here = [row for source in own for row in sources[source]]
-            draws = draws_of(rows_here, name, resamples, seed)
+            draws = draws_of(rows_here, name, resamples)
             measured[name] = measured_rows(rows_here, draws)
             if protocol.common_threshold:
                 at_common = samples_at_common_threshold(rows_here, every)
@@ -189,9 +189,9 @@ def means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Fig
     return figures
 
 
-def draws_of(rows: Sequence[Prediction], name: str, resamples: int, seed: int) -> Draws:
+def draws_of(rows: Sequence[Prediction], name: str, resamples: int) -> Draws:
     """Return resamples of the groups of some rows."""
-    return Draws([row.example.group for row in rows], name, resamples, seed)
+    return Draws([row.example.group for row in rows], name, resamples)
 
 
 def measured_rows(

@@ -49,9 +49,7 @@ class _Compared:
     failed: int
 
 
-def measure_published(
-    rows: Sequence[Prediction], *, resamples: int = 1000, seed: int = 0
-) -> list[Figure]:
+def measure_published(rows: Sequence[Prediction], *, resamples: int = 1000) -> list[Figure]:
     """Return the figures of each judge per source, then their mean over a family's sources.
 
     Raises:
@@ -65,7 +63,7 @@ def measure_published(
     for judge in judges:
         families: dict[str, list[dict[str, _Compared]]] = defaultdict(list)
         for source in sorted(sources):
-            draws = draws_of(sources[source], source, resamples, seed)
+            draws = draws_of(sources[source], source, resamples)
             compared = {
                 measure: found
                 for measure in _SCORES

@@ -11,10 +11,12 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.measures.predictions import marked_characters
 from trivet.records import LabelledExample, Span
@@ -56,6 +58,19 @@ class DevScores:
     token_offsets: npt.NDArray[np.integer]  # characters of the response tokens [R, 2]
     token_support: npt.NDArray[np.floating]  # in [0, 1] [R]
     token_sentence: npt.NDArray[np.integer]  # sentence of each token [R]
+
+    @classmethod
+    def of(
+        cls,
+        example: LabelledExample,
+        tokens: TokenizedExample,
+        sentences: npt.NDArray[np.floating],
+        support: npt.NDArray[np.floating],
+    ) -> Self:
+        """Return an example with its sentence and token support, which may be padded."""
+        response, count = tokens.response, len(tokens.response_sentence_spans)
+        own = sentences[:count], response.offsets, support[: len(response)]
+        return cls(example, *own, tokens.response_sentence)
 
 
 @dataclass(frozen=True)

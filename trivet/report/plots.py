@@ -31,9 +31,9 @@ def reliability_svg(
     Bars show the distribution of the predictions; ``before`` a calibration is a dashed curve.
     """
     parts = _square("predicted probability", "share that is true")
-    most = max((one.weight for one in bins), default=1.0)
+    most = max((one.count for one in bins), default=1)
     for one in bins:
-        height = one.weight / most * 0.2 * _SIDE
+        height = one.count / most * 0.2 * _SIDE
         width = (one.high - one.low) * _SIDE - 1
         fill = 'fill="currentColor" fill-opacity=".16"'
         parts.append(_bar(_x(one.low), _TOP + _SIDE - height, width, height, fill))

@@ -83,11 +83,5 @@ def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterat
         windows = Windows(*(array.to(device) for array in batch.windows))
         _, predicted = training.predict(windows, batch.is_evidence.to(device))
         outputs = to_numpy(predicted)
-        read, length = item.tokenized, len(item.tokenized.response)
-        yield DevScores(
-            example=item.labelled,
-            sentence_support=outputs.sentence_support[0, : len(read.response_sentence_spans)],
-            token_offsets=read.response.offsets,
-            token_support=outputs.support_probs[0, :length],
-            token_sentence=read.response_sentence,
-        )
+        support = outputs.sentence_support[0], outputs.support_probs[0]
+        yield DevScores.of(item.labelled, item.tokenized, *support)
