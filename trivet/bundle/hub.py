@@ -92,7 +92,8 @@ def explain_hub_error(name: str, error: Exception) -> BundleError:
     from huggingface_hub import errors
 
     reasons: dict[type[Exception], str] = {
-        errors.LocalEntryNotFoundError: "the hub cannot be reached, and its cache has no such file",
+        errors.LocalEntryNotFoundError: "the hub cannot be reached, and its cache has no such "
+        "file; give a folder, or try again with a connection",
         errors.RevisionNotFoundError: "the repository on the hub has no such revision",
         errors.GatedRepoError: "the repository on the hub is gated; set HF_TOKEN",
         errors.RepositoryNotFoundError: "no such repository on the hub; a private one needs "

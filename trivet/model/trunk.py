@@ -77,7 +77,10 @@ class Trunk(nn.Module):
             )
         except (OSError, ValueError) as error:
             said = str(error).strip().partition("\n")[0]  # the library goes on with advice
-            raise ConfigError(f"encoder.name: cannot load {name_or_path!r}: {said}") from error
+            raise ConfigError(
+                f"encoder.name: cannot load {name_or_path!r}: {said.rstrip('.')}; give the folder "
+                "of a checkpoint, or its name on a hub that can be reached"
+            ) from error
         # The library fills missing tensors with random numbers; the pooler is not used.
         missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
         if missing:
