@@ -20,7 +20,8 @@ class SentenceEvent:
         support: Mean support probability of its tokens.
         supported: Whether ``support`` reaches the threshold.
         unsupported: Spans in it that no context supports, by characters of the text so far.
-        source: Context sentence that shares most words with it; ``None`` without contexts.
+        source: Its best source by the evidence head, else the context sentence that shares most
+            words with it; ``None`` without contexts.
         source_text: Text of ``source``.
     """
 

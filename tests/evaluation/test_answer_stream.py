@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BackendError, ExampleError
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.sentence_reader import SentenceReader
 from trivet.events import SentenceEvent
+from trivet.records import EvidenceSpan, RagExample, SentenceVerdict
 
 QUESTION = "When was the mill built?"
 CONTEXTS = [
@@ -120,6 +123,18 @@ def test_the_window_of_evidence_holds_the_nearest_sentence(
     assert many[event.source.context][event.source.start : event.source.end] == event.source_text
     assert [rows for rows, _ in formula.calls] == [1]
     assert judge.evaluate("", many, "The lighthouse had ten keepers.").windows > 1
+
+
+def test_the_source_is_that_of_the_evidence_head_where_it_names_one(judge: Evaluator) -> None:
+    example = RagExample("Q?", ("The mill was built in 1790. It is red.",), "")
+    reader = SentenceReader(judge.preprocessor, example, "all")
+    reader.feed("The mill was built in 1790.")
+    (pending,) = reader.flush()
+    sentence = SentenceVerdict(0, 27, reader.text, 0.9, True, (EvidenceSpan(0, 28, 38, 0.7),))
+    verdict = judge.evaluate("Q?", example.contexts, reader.text)
+    for evidence, text in ((sentence.evidence, "It is red."), ((), "The mill was built in 1790.")):
+        judged = replace(verdict, sentences=(replace(sentence, evidence=evidence),))
+        assert pending.event(judged).source_text == text
 
 
 def test_all_windows_show_all_contexts(judge: Evaluator, formula: FormulaBackend) -> None:

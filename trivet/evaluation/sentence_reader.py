@@ -38,6 +38,9 @@ class PendingSentence(NamedTuple):
         """
         with_support(verdict.threshold, "sentences")
         sentence, source, text = verdict.sentences[-1], self.source, None
+        if sentence.evidence:  # best first
+            best = sentence.evidence[0]
+            source = ContextSpan(best.context, best.start, best.end)
         if source is not None:
             text = self.prepared.example.contexts[source.context][source.start : source.end]
         return SentenceEvent(
