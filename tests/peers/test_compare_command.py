@@ -86,6 +86,14 @@ def test_a_wrong_request_is_refused_before_anything_runs(
     assert not list((tmp_path / "out").glob("comparison.*"))
 
 
+def test_dev_rows_under_another_name_of_the_data_are_refused(data: str, tmp_path: Path) -> None:
+    lines = Path(data.partition(":")[2]).read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "copy.jsonl").write_text("".join(lines[10:14]), encoding="utf-8")
+    dev = ("--dev", f"jsonl:{tmp_path}/copy.jsonl", "--dev-split", "all")
+    code, text = compare(data, tmp_path / "out", "--peers", "tfidf", *dev)
+    assert code != 0 and "2 source documents are in ROWS and in --dev" in text
+
+
 def test_a_limit_draws_the_same_rows_by_its_seed(data: str, tmp_path: Path) -> None:
     for out in ("one", "two"):
         arguments = ("--peers", "always-yes", "--limit", "10", "--seed", "3")

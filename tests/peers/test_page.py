@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,14 @@ def test_no_hallucinated_row_is_0_and_not_unknown(tmp_path: Path) -> None:
     figures = measure_peers(rows, part, peers, {}, resamples=20)
     text = write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
     assert "| d | 6 | 0 | " in text
+    assert "All 6 labelled rows are supported: most measures need both kinds." in text
+
+
+def test_rows_without_a_label_are_counted(tmp_path: Path) -> None:
+    rows = [row(n, n % 2 == 0, "toy") for n in range(6)]
+    rows[5] = replace(rows[5], labels=Labels())
+    peers = {"d": predicted(rows, [PeerScore.at(0.5, n / 6) for n in range(6)])}
+    part = read_columns(rows, peers)
+    figures = measure_peers(rows, part, peers, {}, resamples=20)
+    text = write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
+    assert "1 rows have no verdict label: they count in the costs alone." in text

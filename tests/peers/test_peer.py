@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,14 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(ConfigError, match=r"always-yes needs sklearn.svm.*'\.\[compare\]'"):
         load_peer("always-yes", PeerSetup())
+
+
+def test_a_judge_without_the_client_of_llms_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ConfigError, match=r"likert needs openai, .*'\.\[compare\]'"):
+        load_peer("likert:tiny", PeerSetup(open_llm=str))
 
 
 def test_always_yes_flags_the_whole_response() -> None:

@@ -70,7 +70,7 @@ def compare(
     from trivet.llm.cache import AnswerCache
     from trivet.llm.client import ChatClient
     from trivet.llm.errors import LlmError
-    from trivet.peers.columns import document, read_columns
+    from trivet.peers.columns import document, read_columns, texts
     from trivet.peers.fingerprint import fingerprint
     from trivet.peers.measures import measure_peers
     from trivet.peers.page import Compared, write_comparison
@@ -83,7 +83,9 @@ def compare(
     if not chosen:
         raise DataError(f"{' '.join(rows)}: no row in split {split!r} is left to compare on")
     fitting = _load(dev or (), dev_split)
-    if shared := {document(row) for row in chosen} & {document(row) for row in fitting}:
+    # Two files of one data set may have other names, and so other names of its documents.
+    fitted = {key for row in fitting for key in (document(row), texts(row))}
+    if shared := {document(row) for row in chosen if fitted & {document(row), texts(row)}}:
         raise DataError(
             f"{len(shared)} source documents are in ROWS and in --dev, so a peer would be measured "
             "on what it was fitted on; choose other splits"

@@ -80,6 +80,11 @@ def document(row: LabelledExample) -> str:
     return f"{row.source}\n{row.group}"
 
 
+def texts(row: LabelledExample) -> tuple[str, tuple[str, ...]]:
+    """Return the question and the contexts of a row."""
+    return row.example.question, tuple(row.example.contexts)
+
+
 def read_columns(rows: Sequence[LabelledExample], peers: Mapping[str, Predictions]) -> Part:
     """Return the columns of all peers over the rows whose verdict is labelled.
 

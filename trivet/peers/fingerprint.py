@@ -26,7 +26,7 @@ def fingerprint(name: str, setup: PeerSetup) -> dict[str, str]:
     does not hinder the use of predictions.
     """
     kind, _, argument = name.partition(":")
-    if PEERS[kind][0] in _ASKING:
+    if PEERS[kind] in _ASKING:
         from trivet.peers.llm_peer import prompt_digest
 
         return {"model": argument or setup.model, "prompts": prompt_digest()}

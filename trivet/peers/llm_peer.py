@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import json
 import math
 import re
@@ -136,7 +137,9 @@ def llm_peer(kind: str, judge: Judge, model: str, setup: PeerSetup) -> Peer:
 
     Raises:
         ConfigError: There is no model.
+        ModuleNotFoundError: The client of LLMs is not installed.
     """
+    importlib.import_module("openai")  # if it is missing, that is said before the first row
     if setup.open_llm is None:
         raise ConfigError(f"peer {kind} asks an LLM; name its model with --model")
     return LlmPeer(kind, judge, setup.open_llm(model or setup.model), setup.repeat)

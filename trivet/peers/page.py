@@ -91,7 +91,8 @@ def write_comparison(found: Compared, folder: Path) -> str:
 def _sections(found: Compared) -> Iterator[Section]:
     rows = [[name, one.header.about, one.header.started] for name, one in found.peers.items()]
     header = ("peer", "what it is", "started")
-    yield Section("Peers", [*_READING, f"Command: {found.command}"], header, rows)
+    texts = [*_READING, *_warnings(found), f"Command: {found.command}"]
+    yield Section("Peers", texts, header, rows)
     plain = [f for f in found.figures if not (f.generator or f.length)]
     names = list(found.peers)
     wholes = []
@@ -137,6 +138,16 @@ def _sections(found: Compared) -> Iterator[Section]:
         for measure, words in _SLICED.items()
     ]
     yield Section("By source, generator and length", (), ("rows", "measure", "n", *names), rows)
+
+
+def _warnings(found: Compared) -> Iterator[str]:
+    """Yield what the rows do not let the measures say."""
+    labelled = len(found.part.rows)
+    if labelled < found.rows:
+        yield f"{found.rows - labelled} rows have no verdict label: they count in the costs alone."
+    if (wrong := int(found.part.positive.sum())) in (0, labelled):
+        kind = "hallucinated" if wrong else "supported"
+        yield f"All {labelled} labelled rows are {kind}: most measures need both kinds."
 
 
 def _n(figures: Sequence[Figure]) -> int:

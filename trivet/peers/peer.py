@@ -135,28 +135,24 @@ class PeerSetup:
     repeat: int = 0
 
 
-# Module and extra of each kind; the extra installs what the module imports.
-PEERS: dict[str, tuple[str, str]] = {
-    "always-yes": ("baselines", "compare"),
-    "overlap": ("evaluator_peer", "compare"),
-    "stored": ("stored", "compare"),
-    "tfidf": ("baselines", "compare"),
-    "trivet": ("evaluator_peer", "compare"),
-    "nli": ("entailment", "compare"),
-    "hhem": ("hhem", "compare"),
-    "longtracer": ("longtracer", "compare"),
-    "longtracer-labels": ("longtracer", "compare"),
-    "longtracer-documented": ("longtracer", "compare"),
-    "provenance": ("provenance", "compare"),
-    "lettucedetect": ("lettucedetect", "compare"),
-    "minicheck": ("minicheck", "compare"),
-    "alignscore": ("alignscore", "compare"),
-    "factcg": ("factcg", "compare"),
-    **dict.fromkeys(["ragas", "deepeval", "trulens", "selfcheck"], ("llm_claims", "compare")),
-    **dict.fromkeys(["likert", "chainpoll", "lynx"], ("llm_ratings", "compare")),
-    **dict.fromkeys(["prometheus", "guardian", "glider"], ("llm_ratings", "compare")),
-    **dict.fromkeys(["tlm", "tlm-high"], ("tlm", "compare")),
+PEERS: dict[str, str] = {
+    **dict.fromkeys(["always-yes", "tfidf"], "baselines"),
+    **dict.fromkeys(["overlap", "trivet"], "evaluator_peer"),
+    "stored": "stored",
+    "nli": "entailment",
+    "hhem": "hhem",
+    **dict.fromkeys(["longtracer", "longtracer-labels", "longtracer-documented"], "longtracer"),
+    "provenance": "provenance",
+    "lettucedetect": "lettucedetect",
+    "minicheck": "minicheck",
+    "alignscore": "alignscore",
+    "factcg": "factcg",
+    **dict.fromkeys(["ragas", "deepeval", "trulens", "selfcheck"], "llm_claims"),
+    **dict.fromkeys(["likert", "chainpoll", "lynx"], "llm_ratings"),
+    **dict.fromkeys(["prometheus", "guardian", "glider"], "llm_ratings"),
+    **dict.fromkeys(["tlm", "tlm-high"], "tlm"),
 }
+"""Module of each kind."""
 
 
 def check_peer(name: str) -> None:
@@ -178,9 +174,8 @@ def load_peer(name: str, setup: PeerSetup) -> Peer:
     """
     check_peer(name)
     kind, _, argument = name.partition(":")
-    module, extra = PEERS[kind]
     try:
-        found = importlib.import_module(f"trivet.peers.{module}")
+        found = importlib.import_module(f"trivet.peers.{PEERS[kind]}")
         if setup.threads and (torch := sys.modules.get("torch")):
             torch.set_num_threads(setup.threads)
         peer: Peer = found.make_peer(kind, argument, setup)
@@ -189,6 +184,6 @@ def load_peer(name: str, setup: PeerSetup) -> Peer:
             raise
         raise ConfigError(
             f"peer {kind} needs {error.name}, which is not installed; in a clone of trivet: "
-            f"pip install '.[{extra}]'"
+            "pip install '.[compare]'"
         ) from error
     return peer
