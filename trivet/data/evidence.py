@@ -16,17 +16,11 @@ from trivet.data.tokenization import IntArray, Segment, TokenizedExample
 
 
 class Evidence(NamedTuple):
-    """Contents of one evidence window.
+    """Contents of one evidence window."""
 
-    Attributes:
-        chunk: First and one-past-last response token.
-        shown: Numbers of the context tokens, rising. *Shape:* [T], T > 0.
-        columns: Columns of these tokens in the window. *Shape:* [T].
-    """
-
-    chunk: tuple[int, int]
-    shown: IntArray
-    columns: IntArray
+    chunk: tuple[int, int]  # first and one-past-last response token
+    shown: IntArray  # numbers of the context tokens, rising, [T], T > 0
+    columns: IntArray  # columns of these tokens in the window, [T]
 
 
 def choose_evidence(

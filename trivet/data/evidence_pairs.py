@@ -15,19 +15,12 @@ from trivet.data.windows import Array, Layout
 
 
 class WindowSentences(NamedTuple):
-    """Sentences that one window shows, or a part of, and means over their tokens in it.
+    """Sentences that one window shows, or a part of, and means over their tokens in it."""
 
-    Attributes:
-        response: Numbers of the response sentences, rising. *Shape:* [S].
-        response_pool: Row s averages the tokens of ``response[s]``. *Shape:* [S, L].
-        context: Numbers of the context sentences, rising. *Shape:* [X].
-        context_pool: Row x averages the tokens of ``context[x]``. *Shape:* [X, L].
-    """
-
-    response: IntArray
-    response_pool: FloatArray
-    context: IntArray
-    context_pool: FloatArray
+    response: IntArray  # numbers of the response sentences, rising, [S]
+    response_pool: FloatArray  # row s averages the tokens of ``response[s]``, [S, L]
+    context: IntArray  # numbers of the context sentences, rising, [X]
+    context_pool: FloatArray  # row x averages the tokens of ``context[x]``, [X, L]
 
 
 def window_sentences(
@@ -62,22 +55,14 @@ def _means(sentence: IntArray, columns: IntArray, width: int) -> tuple[IntArray,
 
 
 class EvidencePairs(NamedTuple):
-    """The pairs of all windows of a batch, with their labels; no pair is in an evidence window.
+    """The pairs of all windows of a batch, with their labels; no pair is in an evidence window."""
 
-    Attributes:
-        response_pool: As in ``WindowSentences``; zero rows are padding. *Shape:* [N, S, L].
-        context_pool: Likewise. *Shape:* [N, X, L].
-        supports: 1 where the context sentence supports the response sentence, else 0.
-            *Shape:* [N, S, X].
-        share: Share of the pair in its example, 0 where its label is unknown. *Shape:* [N, S, X].
-        example: Example of each window. *Shape:* [N].
-    """
-
-    response_pool: Array
-    context_pool: Array
+    response_pool: Array  # as in ``WindowSentences``; zero rows are padding, [N, S, L]
+    context_pool: Array  # likewise, [N, X, L]
+    # 1 where the context sentence supports the response sentence, else 0, [N, S, X]
     supports: Array
-    share: Array
-    example: Array
+    share: Array  # share of the pair in its example, 0 where its label is unknown, [N, S, X]
+    example: Array  # example of each window, [N]
 
 
 def collate_pairs(

@@ -40,18 +40,13 @@ class Overlaps(NamedTuple):
     For a sentence of the response it is the mean of two shares: of its words, weighted by rarity
     alone, the share that a single sentence of the contexts contains; and the mean of that share
     over all sentences of the response.
-
-    Attributes:
-        question: Overlap of context tokens with the question. *Shape:* [C].
-        response: Overlap of context tokens with the response. *Shape:* [C].
-        context: Overlap of response tokens with the contexts. *Shape:* [R].
-        sources: Context sentences that share most with each response sentence, best first; of
-            equals, those that share most with the question. *Shape:* [S, at most ``sources``].
     """
 
-    question: FloatArray
-    response: FloatArray
-    context: FloatArray
+    question: FloatArray  # overlap of context tokens with the question, [C]
+    response: FloatArray  # overlap of context tokens with the response, [C]
+    context: FloatArray  # overlap of response tokens with the contexts, [R]
+    # context sentences that share most with each response sentence, best first; of equals, those
+    # that share most with the question, [S, at most ``sources``]
     sources: IntArray
 
 

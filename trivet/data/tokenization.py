@@ -36,15 +36,11 @@ _NONE: IntArray = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One tokenized text.
+    """One tokenized text."""
 
-    Attributes:
-        ids: Token ids. *Shape:* [T].
-        offsets: First and one-past-last character of each token in its text, without the white
-            space that some tokenizers count as part of the following word. *Shape:* [T, 2].
-    """
-
-    ids: IntArray
+    ids: IntArray  # token ids, [T]
+    # first and one-past-last character of each token in its text, without the white space that some
+    # tokenizers count as part of the following word, [T, 2]
     offsets: IntArray
 
     def __len__(self) -> int:
@@ -172,29 +168,18 @@ def _skip_space(offsets: IntArray, text: str) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedExample:
-    """One tokenized example. Sentences without any token are left out.
-
-    Attributes:
-        question: The question.
-        context: All contexts, one after the other; offsets are relative to each token's context.
-        context_index: Context of each context token. *Shape:* [C].
-        context_sentence: Sentence of each context token, counted over all contexts. *Shape:* [C].
-        context_sentence_spans: Span of each of these sentences.
-        response: The response.
-        response_sentence: Sentence of each response token. *Shape:* [R].
-        response_sentence_spans: Span of each of these sentences.
-        replaced_characters: Number of lone surrogates that were replaced by U+FFFD.
-    """
+    """One tokenized example. Sentences without any token are left out."""
 
     question: Segment
+    # all contexts, one after the other; offsets are relative to each token's context
     context: Segment
-    context_index: IntArray
-    context_sentence: IntArray
-    context_sentence_spans: tuple[ContextSpan, ...]
+    context_index: IntArray  # context of each context token, [C]
+    context_sentence: IntArray  # sentence of each context token, counted over all contexts, [C]
+    context_sentence_spans: tuple[ContextSpan, ...]  # span of each of these sentences
     response: Segment
-    response_sentence: IntArray
-    response_sentence_spans: tuple[Span, ...]
-    replaced_characters: int
+    response_sentence: IntArray  # sentence of each response token, [R]
+    response_sentence_spans: tuple[Span, ...]  # span of each of these sentences
+    replaced_characters: int  # number of lone surrogates that were replaced by U+FFFD
 
 
 def tokenize_examples(

@@ -197,36 +197,24 @@ class Layout:
 
 
 class Windows(NamedTuple):
-    """Inputs of the model and of every backend; the field names are the ONNX input names.
+    """Inputs of the model and of every backend; the field names are the ONNX input names."""
 
-    Attributes:
-        input_ids: Token ids. *Shape:* [N, L] int64.
-        attention_mask: 1 where real. *Shape:* [N, L] int64.
-        segment_ids: 0 context and question, 1 response. *Shape:* [N, L] int64.
-        response_at: Flat position n * L + l of the k-th copy of response token r, -1 for none.
-            *Shape:* [B, R, K] int64.
-        context_at: Flat position of the one copy of context token c that counts, -1 on padding.
-            *Shape:* [B, C] int64.
-        context_weight: Sums to 1 over an example's context tokens, 0 on padding.
-            *Shape:* [B, C] float32.
-        question_overlap: Lexical overlap of the token's sentence with the question, in [0, 1]
-            (``data.lexical_overlap``); 0 on padding. *Shape:* [B, C] float32.
-        response_overlap: Lexical overlap with the response. *Shape:* [B, C] float32.
-        context_overlap: Lexical overlap of a response token's sentence with the contexts.
-            *Shape:* [B, R] float32.
-        sentence_pool: Row s averages the tokens of response sentence s; zero rows are padding.
-            *Shape:* [B, S, R] float32.
-    """
-
-    input_ids: Array
-    attention_mask: Array
-    segment_ids: Array
+    input_ids: Array  # token ids, [N, L] int64
+    attention_mask: Array  # 1 where real, [N, L] int64
+    segment_ids: Array  # 0 context and question, 1 response, [N, L] int64
+    # flat position n * L + l of the k-th copy of response token r, -1 for none, [B, R, K] int64
     response_at: Array
+    # flat position of the one copy of context token c that counts, -1 on padding, [B, C] int64
     context_at: Array
+    # sums to 1 over an example's context tokens, 0 on padding, [B, C] float32
     context_weight: Array
+    # lexical overlap of the token's sentence with the question, in [0, 1]
+    # (``data.lexical_overlap``); 0 on padding, [B, C] float32
     question_overlap: Array
-    response_overlap: Array
+    response_overlap: Array  # lexical overlap with the response, [B, C] float32
+    # lexical overlap of a response token's sentence with the contexts, [B, R] float32
     context_overlap: Array
+    # row s averages the tokens of response sentence s; zero rows are padding, [B, S, R] float32
     sentence_pool: Array
 
 

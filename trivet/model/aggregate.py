@@ -27,28 +27,17 @@ class Outputs(NamedTuple):
 
     All but the last are probabilities in [0, 1]; entries of padding are undefined but finite. A
     field that needs a head that the model lacks is None.
-
-    Attributes:
-        support_probs: Support of each response token. *Shape:* [B, R].
-        relevance_probs: Relevance of each context token. *Shape:* [B, C].
-        utilization_probs: Utilization of each context token. *Shape:* [B, C].
-        sentence_support: Mean support of each response sentence's tokens. *Shape:* [B, S].
-        faithfulness: Support of the weakest part of the response. *Shape:* [B].
-        relevance: Expected share of relevant context sentences. *Shape:* [B].
-        utilization: Expected share of utilized context sentences. *Shape:* [B].
-        completeness: Utilized share of what is relevant. *Shape:* [B].
-        evidence_states: States of all window positions, which ``evidence_logits`` compares.
-            *Shape:* [N, L, P].
     """
 
-    support_probs: Array
-    relevance_probs: Array
-    utilization_probs: Array
-    sentence_support: Array
-    faithfulness: Array
-    relevance: Array
-    utilization: Array
-    completeness: Array
+    support_probs: Array  # support of each response token, [B, R]
+    relevance_probs: Array  # relevance of each context token, [B, C]
+    utilization_probs: Array  # utilization of each context token, [B, C]
+    sentence_support: Array  # mean support of each response sentence's tokens, [B, S]
+    faithfulness: Array  # support of the weakest part of the response, [B]
+    relevance: Array  # expected share of relevant context sentences, [B]
+    utilization: Array  # expected share of utilized context sentences, [B]
+    completeness: Array  # utilized share of what is relevant, [B]
+    # states of all window positions, which ``evidence_logits`` compares, [N, L, P]
     evidence_states: Array = None
 
     def present(self) -> dict[str, Array]:

@@ -24,25 +24,15 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 
 
 class Targets(NamedTuple):
-    """Targets of one example, or of a batch with a leading dimension B.
+    """Targets of one example, or of a batch with a leading dimension B."""
 
-    Attributes:
-        window_class: Class of response token r in the k-th window that shows it. *Shape:* [R, K].
-        token_supported: 1 or 0 for tokens whose evidence is unknown. *Shape:* [R].
-        adherent: 1 if the whole response is supported, else 0. *Shape:* [].
-        contradicted: 1 or 0 for unsupported tokens: contradicted, or not mentioned. *Shape:* [R].
-        relevant: 1 or 0. *Shape:* [C].
-        utilized: 1 or 0. *Shape:* [C].
-        weight: Weight of the example. *Shape:* [].
-    """
-
-    window_class: Array
-    token_supported: Array
-    adherent: Array
-    contradicted: Array
-    relevant: Array
-    utilized: Array
-    weight: Array
+    window_class: Array  # class of response token r in the k-th window that shows it, [R, K]
+    token_supported: Array  # 1 or 0 for tokens whose evidence is unknown, [R]
+    adherent: Array  # 1 if the whole response is supported, else 0, []
+    contradicted: Array  # 1 or 0 for unsupported tokens: contradicted, or not mentioned, [R]
+    relevant: Array  # 1 or 0, [C]
+    utilized: Array  # 1 or 0, [C]
+    weight: Array  # weight of the example, []
 
 
 def align_labels(
