@@ -17,7 +17,6 @@ from typing import Any
 import lightning
 import torch
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
-from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
@@ -48,7 +47,7 @@ from trivet.model.trunk import break_even, checkpoint_layers, compile_layers
 from trivet.records import LabelledExample
 from trivet.training import trained_bundle
 from trivet.training.checkpoints import (
-    WholeCheckpoints,
+    BackgroundCheckpoints,
     checkpoint_callbacks,
     damage_of,
     newest_whole,
@@ -144,7 +143,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
         callbacks=[*averaging, *savers, progress],
-        plugins=[AsyncCheckpointIO(WholeCheckpoints())],
+        plugins=[BackgroundCheckpoints()],
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
     )

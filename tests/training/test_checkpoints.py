@@ -12,6 +12,7 @@ import torch
 
 from trivet.errors import ConfigError
 from trivet.training.checkpoints import (
+    BackgroundCheckpoints,
     WholeCheckpoints,
     damage_of,
     newest_whole,
@@ -30,6 +31,21 @@ def test_the_last_one_before_is_kept_and_nothing_half_written_is_left(tmp_path: 
         save(tmp_path / "best.ckpt", step=step)
     steps = {path.name: torch.load(path)["step"] for path in tmp_path.iterdir()}
     assert steps == {"last.ckpt": 3, "last-before.ckpt": 2, "best.ckpt": 3}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_what_is_written_in_the_background_is_of_that_time_and_takes_no_memory_of_a_gpu(
+    tmp_path: Path, device: str
+) -> None:
+    weight, written = torch.ones(4, device=device), BackgroundCheckpoints()
+    before = torch.cuda.memory_allocated() if device == "cuda" else 0
+    written.save_checkpoint({"state": {"weight": weight}}, tmp_path / "last.ckpt")
+    if device == "cuda":
+        assert torch.cuda.memory_allocated() == before
+    weight.zero_()
+    written.teardown()  # waits for the write
+    state = torch.load(tmp_path / "last.ckpt")["state"]
+    assert state["weight"].device.type == "cpu" and state["weight"].tolist() == [1.0] * 4
 
 
 def test_a_write_that_fails_leaves_what_was_there(

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from trivet.errors import ConfigError
 
@@ -43,6 +45,28 @@ class WholeCheckpoints(TorchCheckpointIO):
         if place.name == _LAST and place.exists():
             place.replace(place.with_name(_BEFORE))
         half.replace(place)
+
+
+class BackgroundCheckpoints(AsyncCheckpointIO):
+    """``WholeCheckpoints`` written by a thread while training goes on.
+
+    Lightning copies the tensors where they are. On a GPU the copies, twelve bytes for each weight,
+    would exceed the estimate of memory until they are written, so they go to the CPU first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(WholeCheckpoints())
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | os.PathLike[str],
+        storage_options: Any | None = None,
+    ) -> None:
+        """Copy the tensors, and write them to ``path`` later."""
+        super().save_checkpoint(
+            tree_map_only(Tensor, Tensor.cpu, checkpoint), path, storage_options
+        )
 
 
 def checkpoint_callbacks(
