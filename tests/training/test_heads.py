@@ -101,8 +101,8 @@ def test_nli_weights_without_a_support_head_are_refused(
 def test_adapters_are_trained_and_stored_as_separate_weights(
     tmp_path: Path, config_of: ConfigOf
 ) -> None:
-    overrides = ("encoder.trunk=lora", "encoder.lora_rank=2", "optim.epochs=1")
-    overrides += ("optim.checkpoint_layers=true",)
+    sizes = ("encoder.trunk=lora", "encoder.lora_rank=2")
+    overrides = (*sizes, "optim.epochs=1", "optim.checkpoint_layers=true")
     config = config_of(tmp_path / "run", *overrides)
     parameters = plan(config).splitlines()[0]
     bundle = read_bundle(train(config))
