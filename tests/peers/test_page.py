@@ -82,6 +82,23 @@ def test_no_hallucinated_row_is_0_and_not_unknown(tmp_path: Path) -> None:
     assert "All 6 labelled rows are supported: most measures need both kinds." in text
 
 
+def test_a_peer_that_flags_every_row_makes_no_row_of_disagreement(tmp_path: Path) -> None:
+    rows = [row(n, n % 2 == 0, "toy") for n in range(6)]
+    scores = [PeerScore.at(0.5, (n % 2) * 0.9) for n in range(6)]
+    peers = {
+        "always": predicted(rows, [PeerScore.at(0.5, 0.0) for _ in rows]),
+        "one": predicted(rows, scores),
+        "other": predicted(rows, [*scores[:4], PeerScore.at(0.5, 0.8), scores[5]]),
+        "unscored": predicted(rows, [PeerScore(None, failed="refused") for _ in rows]),
+    }
+    part = read_columns(rows, peers)
+    figures = measure_peers(rows, part, peers, {}, resamples=20)
+    write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert page.count("<article>") == 1
+    assert "<h3>id-4 " in page
+
+
 def test_rows_without_a_label_are_counted(tmp_path: Path) -> None:
     rows = [row(n, n % 2 == 0, "toy") for n in range(6)]
     rows[5] = replace(rows[5], labels=Labels())

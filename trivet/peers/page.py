@@ -250,8 +250,12 @@ class _Row:
 
 
 def _disagreements(part: Part) -> list[_Row]:
-    """Return the rows whose flags are divided most evenly among the peers."""
-    flags = np.array([column.decided for column in part.columns])
+    """Return the rows whose flags are divided most evenly among the peers that tell rows apart."""
+    decided = [column.decided for column in part.columns]
+    # A peer that flags all rows or none has no say: it would disagree on every row.
+    flags = np.array([each for each in decided if {0.0, 1.0} <= set(each.tolist())])
+    if not len(flags):
+        return []
     flagged, passed = (np.nansum(each, axis=0) for each in (flags, 1 - flags))
     order = np.argsort(-np.minimum(flagged, passed), kind="stable")[:_SHOWN]
     rows = []
