@@ -154,7 +154,7 @@ def test_what_stays_inconsistent_is_kept_apart_with_the_reason() -> None:
     (rejected,) = lines("out.rejected.jsonl")
     assert rejected["error"]["code"] == "inconsistent"
     assert "after 4 answers: overall_supported is true" in rejected["error"]["message"]
-    assert rejected["annotation"]["calls"] == 4
+    assert rejected["calls"]["calls"] == 4
     assert rejected["response"] == ROW["response"]
     assert len(endpoint.bodies) == 5
 

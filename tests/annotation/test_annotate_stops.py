@@ -35,10 +35,10 @@ def test_a_dry_run_counts_and_calls_nothing() -> None:
     with ScriptedEndpoint(text_of) as endpoint:
         result = annotate(endpoint.url, "--dry-run", "--price", "1,10")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("3 rows to label, 1 that cannot be read; at most 3 calls")
+    assert result.stdout.startswith("3 to ask about, 1 that cannot be used; at most 3 calls")
     assert "$0.0" in result.stdout
     assert endpoint.bodies == []
-    assert lines() == []
+    assert [path.name for path in Path().iterdir()] == ["log.jsonl"]
 
 
 def test_the_budget_stops_the_run_and_the_rest_is_done_later() -> None:

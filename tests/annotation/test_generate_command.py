@@ -195,9 +195,9 @@ def test_a_dry_run_calls_nothing_and_writes_nothing() -> None:
     result, endpoint = run(lambda _: ANSWER, *words)
     assert result.exit_code == 0, result.output
     assert endpoint.bodies == []
-    assert "3 rows cannot be used; at most 12 calls" in result.output
+    assert "12 to ask about, 3 that cannot be used; at most 12 calls" in result.output
     assert "24,000 out" in result.output
-    assert not Path("out.jsonl").exists()
+    assert [path.name for path in Path().iterdir()] == ["log.jsonl"]
 
 
 def test_the_budget_is_kept() -> None:

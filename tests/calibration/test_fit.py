@@ -96,13 +96,24 @@ def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
 
 
 def test_marks_that_cannot_be_fitted_are_refused_by_name() -> None:
-    separated = fitted(head([-1.0, -2.0, 1.0, 2.0], [0, 0, 1, 1]))
-    assert 1 < separated.scale < 50  # finite
     with pytest.raises(DataError, match=r"relevance: needs labels of both kinds"):
         fitted(head([1.0, 2.0, 3.0], [1, 1, NAN]))
     logits = np.linspace(-2, 2, 400)
     with pytest.raises(DataError, match=r"relevance: .* inversely related"):
         fitted(head(logits, drawn(sigmoid(-2 * logits))))
+
+
+@pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
+@pytest.mark.parametrize("middle", [0.0, -3.0])
+def test_a_clean_separation_of_few_rows_gives_a_moderate_map(method: Method, middle: float) -> None:
+    logits = middle + 0.3 * np.repeat([-1.0, 1.0], 7) + np.linspace(-0.05, 0.05, 14)
+    one = head(logits, np.repeat([0.0, 1.0], 7))
+    found = fit(one, method, what="relevance")
+    far = head(np.array([middle - 5, middle + 5]), [NAN, NAN])
+    with_little, with_much = probabilities(far, found).tokens.tolist()
+    assert 1e-7 < with_little < with_much < 1 - 1e-7
+    if isinstance(found, LinearMap):
+        assert found.scale < 3
 
 
 def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentence() -> None:

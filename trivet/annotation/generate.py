@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from trivet.annotation.asking import ask_checked
-from trivet.annotation.jobs import MOST_TOKENS, Row
+from trivet.annotation.jobs import MOST_TOKENS, Made, Row
 from trivet.annotation.prompt import Prompt
 from trivet.annotation.recipes import MIX, Mixture, Recipe
 from trivet.batch.errors import EmptyInputError
@@ -67,12 +66,11 @@ class Generator:
 
     def __init__(self, clients: Sequence[ChatClient], mixture: Mixture) -> None:
         """Take the clients of the models that the mixture names."""
-        self.made: Counter[str] = Counter()
         self._clients = {client.model: client for client in clients}
         self._mixture = mixture
         self._prompts = {name: Prompt(f"answer-{name}-1") for name in MIX}
 
-    def plan(self, item: Sample) -> tuple[ChatClient, ChatRequest]:
+    def plan(self, item: Sample) -> list[tuple[ChatClient, ChatRequest]]:
         """Return the request; refuses a row without question or contexts."""
         example, recipe = self._recipe(item)
         values = {"question": example.question, "contexts": _kept(example, recipe)}
@@ -82,17 +80,16 @@ class Generator:
             temperature=recipe.temperature,
             sample=item.number,
         )
-        return self._clients[recipe.model], request
+        return [(self._clients[recipe.model], request)]
 
-    async def write(self, item: Sample) -> list[Row]:
+    async def make(self, item: Sample) -> Made:
         """Return the response as one row of a log, with its recipe in the metadata."""
-        client, request = self.plan(item)
+        [planned] = self.plan(item)
         example, recipe = self._recipe(item)
         prompt, reasons = self._prompts[recipe.prompt].version, recipe.prompt == "reasoning"
         response, provenance = await ask_checked(
-            client, request, prompt, lambda text: read_response(text, reasons)
+            *planned, prompt, lambda text: read_response(text, reasons)
         )
-        self.made[recipe.prompt] += 1
         metadata = dict(item.row.metadata)
         group = metadata.pop("group", None)
         metadata |= {
@@ -101,7 +98,7 @@ class Generator:
             "recipe_temperature": recipe.temperature,
             "recipe_contexts": recipe.contexts,
         }
-        row = {
+        row: Row = {
             "id": f"{example.id}-{item.number + 1}",
             "question": example.question,
             "contexts": _kept(example, recipe),
@@ -109,7 +106,8 @@ class Generator:
             "group": digest(*example.contexts) if group is None else str(group),
             "generator": provenance.model,
         }
-        return [row | {"metadata": metadata, "generation": asdict(provenance)}]
+        row |= {"metadata": metadata, "generation": asdict(provenance)}
+        return Made([row], [recipe.prompt])
 
     def _recipe(self, item: Sample) -> tuple[RagExample, Recipe]:
         example, place = item.row.example, item.row.place

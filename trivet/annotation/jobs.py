@@ -1,4 +1,4 @@
-"""Rows of a language model: each answer is asked for again until it passes its checks."""
+"""Jobs of language models: each answer is asked for again until it passes its checks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from trivet.annotation.agreement import Agreement, Pairs
 from trivet.annotation.asking import RejectedError, result_or_error
 from trivet.annotation.in_order import work_in_order
 from trivet.annotation.results import ResultFiles
@@ -26,29 +27,45 @@ REJECTED = "rejected"
 """Kind of the rows that name an item without result, and the reason."""
 
 
-class Job(Protocol[_Item]):
-    """Work on items; both methods raise ``ExampleError`` for one that cannot be used.
+@dataclass(frozen=True)
+class Made:
+    """What a job made of an item.
 
     Attributes:
-        made: Counts of what was made, by kind.
+        rows: Rows to write.
+        kinds: Kinds of what was made, each as often as it was.
+        file: Kind of the file for the rows; by default the first one.
+        pairs: Decisions of two annotators on the item.
     """
 
-    made: Counter[str]
+    rows: Sequence[Row]
+    kinds: Sequence[str] = ()
+    file: str = ""
+    pairs: Pairs = field(default_factory=dict)
 
-    def plan(self, item: _Item) -> tuple[ChatClient, ChatRequest] | None:
-        """Return the first request and the model for it; ``None`` if nothing is asked."""
 
-    async def write(self, item: _Item) -> Sequence[Row]:
+class Job(Protocol[_Item]):
+    """Work on items; both methods raise ``ExampleError`` for one that cannot be used."""
+
+    def plan(self, item: _Item) -> Sequence[tuple[ChatClient, ChatRequest]]:
+        """Return each model that is asked, with the first request to it."""
+
+    async def make(self, item: _Item) -> Made:
         """Return the rows for an item."""
 
 
 @dataclass
 class JobTally:
-    """Rows written, what was made by kind, and items without result by the code of the reason."""
+    """Rows written, what was made by kind, items without result by reason, and agreement."""
 
-    made: Counter[str]
+    made: Counter[str] = field(default_factory=Counter)
     written: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
+    agreement: Agreement = field(default_factory=Agreement)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as written in the record of a run."""
+        return vars(self) | {"agreement": self.agreement.to_dict()}
 
     def __str__(self) -> str:
         what, why = (
@@ -71,7 +88,7 @@ async def run_job(
     Args:
         job: Job.
         items: Items, each with what tells it from others in the rejected rows.
-        files: Files with the kind ``rejected``.
+        files: Files with the kinds ``rejected`` and those of the job.
         ahead: Most items that are worked on at once.
         on_item: Called after each item.
 
@@ -79,10 +96,10 @@ async def run_job(
         LlmError: Further calls would fail too, or the budget is used up.
         OutputFullError: The disk is full.
     """
-    tally = JobTally(job.made)
+    tally = JobTally()
 
-    def work(item: tuple[Row, Item]) -> Awaitable[Sequence[Row] | ExampleError]:
-        return result_or_error(job.write, item[1])
+    def work(item: tuple[Row, Item]) -> Awaitable[Made | ExampleError]:
+        return result_or_error(job.make, item[1])
 
     try:
         async with contextlib.aclosing(work_in_order(items, work, ahead)) as results:
@@ -91,26 +108,33 @@ async def run_job(
                     tally.rejected[result.code] += 1
                     files.write(place | _reason(result), REJECTED)
                 else:
-                    tally.written += len(result)
-                    for row in result:
-                        files.write(row)
+                    tally.written += len(result.rows)
+                    tally.made.update(result.kinds)
+                    tally.agreement.add(result.pairs)
+                    for row in result.rows:
+                        files.write(row, result.file)
                 on_item(tally)
     finally:
-        files.summary["rows"] = vars(tally)
+        files.summary["rows"] = tally.to_dict()
     return tally
 
 
-def foresee_job(job: Job[Item], items: Iterable[tuple[Row, Item]]) -> tuple[int, Usage]:
-    """Return how many items cannot be used, and the calls at most, without those sent back."""
-    bad, usage = 0, Usage()
+def foresee_job(job: Job[Item], items: Iterable[tuple[Row, Item]]) -> tuple[int, int, Usage]:
+    """Return how many items are asked about, how many cannot be used, and the calls at most.
+
+    Answers that are sent back cost more calls, which nobody can foresee.
+    """
+    asked, bad, usage = 0, 0, Usage()
     for _, item in items:
         try:
             planned = job.plan(item)
         except ExampleError:
             bad += 1
-        else:
-            usage.add(planned[0].foresee(planned[1]) if planned else Usage())
-    return bad, usage
+            continue
+        asked += bool(planned)
+        for client, request in planned:
+            usage.add(client.foresee(request))
+    return asked, bad, usage
 
 
 def _reason(error: ExampleError) -> Row:

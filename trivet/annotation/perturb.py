@@ -6,7 +6,6 @@ is made for training. Measure on natural rows: a model can learn what an edit lo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from trivet.annotation.asking import OTHER_TEMPERATURE, ask_checked
 from trivet.annotation.edits import KINDS, LONGEST, SHORTEST, Edits, Perturbation, apply_edits
-from trivet.annotation.jobs import MOST_TOKENS, Row
+from trivet.annotation.jobs import MOST_TOKENS, Made, Row
 from trivet.annotation.prompt import Prompt
 from trivet.data.labelled.augmentation.twins import TWINS, draw_kinds
 from trivet.data.labelled.labelled_jsonl import read_pairs, to_row
@@ -67,41 +66,37 @@ def _can_perturb(labelled: LabelledExample) -> bool:
 
 
 class RuleTwins:
-    """The job of making twins by rules; ``made`` counts them by kind."""
+    """The job of making twins by rules."""
 
-    def __init__(self) -> None:
-        self.made: Counter[str] = Counter()
-
-    def plan(self, item: Original) -> None:
+    def plan(self, item: Original) -> list[tuple[ChatClient, ChatRequest]]:
         """Return nothing: no model is asked."""
+        return []
 
-    async def write(self, item: Original) -> list[Row]:
+    async def make(self, item: Original) -> Made:
         """Return the row, or its twin if there is a kind of twin for it."""
         if item.twin_seed is None:
-            return [_copy(item)]
+            return Made([_copy(item)])
         random = np.random.default_rng((*item.twin_seed, 1))
         for kind in draw_kinds(random):
             twin = TWINS[kind](item.labelled, random)
             if twin is not None and not twin.labels.unclear:
-                self.made[kind] += 1
-                return [_twin(item, twin, [kind], {"by": "rules"})]
-        return []
+                return Made([_twin(item, twin, [kind], {"by": "rules"})], [kind])
+        return Made([])
 
 
 class Perturber:
-    """The job of making twins with a language model; ``made`` counts the errors by kind."""
+    """The job of making twins with a language model."""
 
     def __init__(self, client: ChatClient, most_edits: int) -> None:
         """Choose the model, and the most edits of a response."""
-        self.made: Counter[str] = Counter()
         self._client = client
         self._most_edits = most_edits
         self._prompt = Prompt("perturb-1")
 
-    def plan(self, item: Original) -> tuple[ChatClient, ChatRequest] | None:
+    def plan(self, item: Original) -> list[tuple[ChatClient, ChatRequest]]:
         """Return the request for edits, with a number and a preferred kind that are drawn."""
         if item.twin_seed is None:
-            return None
+            return []
         random, example = np.random.default_rng((*item.twin_seed, 1)), item.labelled.example
         values = {
             "question": example.question,
@@ -119,23 +114,22 @@ class Perturber:
             temperature=OTHER_TEMPERATURE,
             schema=Edits.model_json_schema(),
         )
-        return self._client, request
+        return [(self._client, request)]
 
-    async def write(self, item: Original) -> list[Row]:
+    async def make(self, item: Original) -> Made:
         """Return the row, or its twin."""
-        if (planned := self.plan(item)) is None:
-            return [_copy(item)]
+        if not (planned := self.plan(item)):
+            return Made([_copy(item)])
 
         def read(text: str) -> Perturbation:
             edits = Edits.model_validate(read_object(text)).edits
             return apply_edits(item.labelled, edits[: self._most_edits])
 
-        found, provenance = await ask_checked(*planned, self._prompt.version, read)
+        found, provenance = await ask_checked(*planned[0], self._prompt.version, read)
         kinds = [edit.kind for edit in found.edits]
-        self.made.update(kinds)
         edits = [edit.model_dump() for edit in found.edits]
         how = {"edits": edits, "refused": list(found.refused)} | asdict(provenance)
-        return [_twin(item, found.row, kinds, how)]
+        return Made([_twin(item, found.row, kinds, how)], kinds)
 
 
 def _copy(item: Original) -> Row:

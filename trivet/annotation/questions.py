@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trivet.annotation.asking import OTHER_TEMPERATURE, ask_checked
 from trivet.annotation.documents import Passage, Pool
-from trivet.annotation.jobs import MOST_TOKENS, Row
+from trivet.annotation.jobs import MOST_TOKENS, Made, Row
 from trivet.annotation.prompt import Prompt
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
@@ -79,13 +78,12 @@ class Questioner:
 
     def __init__(self, client: ChatClient, count: int, contexts: int) -> None:
         """Choose the model, the questions for each passage, and the contexts for each question."""
-        self.made: Counter[str] = Counter()
         self._client = client
         self._count = count
         self._contexts = contexts
         self._prompt = Prompt("questions-1")
 
-    def plan(self, item: Source) -> tuple[ChatClient, ChatRequest]:
+    def plan(self, item: Source) -> list[tuple[ChatClient, ChatRequest]]:
         """Return the request for the questions about a passage."""
         passage = item.passage
         values = {"count": self._count, "document": passage.document, "passage": passage.text}
@@ -95,21 +93,20 @@ class Questioner:
             temperature=OTHER_TEMPERATURE,
             schema=Questions.model_json_schema(),
         )
-        return self._client, request
+        return [(self._client, request)]
 
-    async def write(self, item: Source) -> list[Row]:
+    async def make(self, item: Source) -> Made:
         """Return the questions, maybe none, as rows that ``trivet generate`` answers.
 
         The contexts are those that a search finds, with or without the passage, as in use.
         """
-        client, request = self.plan(item)
+        [planned] = self.plan(item)
         found, provenance = await ask_checked(
-            *(client, request, self._prompt.version),
+            *(*planned, self._prompt.version),
             lambda text: Questions.model_validate(read_object(text)),
         )
         passage, questions = item.passage, _usable(found.questions)[: self._count]
-        self.made["questions" if questions else "passages without"] += len(questions) or 1
-        return [
+        rows = [
             {
                 "id": f"{passage.document}-{passage.number}-{number}",
                 "question": question,
@@ -120,6 +117,7 @@ class Questioner:
             }
             for number, question in enumerate(questions, start=1)
         ]
+        return Made(rows, ["questions"] * len(questions) or ["passages without"])
 
 
 def _usable(questions: Sequence[str]) -> list[str]:

@@ -69,6 +69,7 @@ class ResultFiles:
                 self._outputs[name].cut(0)
             self._before = self._check(restart)
             path = out.with_name(f"{out.name}.cache")
+            self._has_cache = path.exists()
             self.cache = self._stack.enter_context(AnswerCache(path))
             self._stack = self._stack.pop_all()
 
@@ -83,8 +84,11 @@ class ResultFiles:
 
     def __exit__(self, *error: object) -> None:
         with self._stack:
+            is_unused = not (self._has_cache or self.cache.count())
             for kind in self._outputs:
                 self._flush(kind)
+        if is_unused:  # as after a dry run
+            self.cache.path.unlink()
         written = {kind: output for kind, output in self._outputs.items() if output.size}
         if written:
             self._record_files([_digest(output.path) for output in written.values()])

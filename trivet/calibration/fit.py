@@ -5,9 +5,17 @@ tokens is fitted to the likelihood of the sentences. Support can also be fitted 
 whose probability is that of their weakest part.
 
 Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
-piecewise linear, at most 16 knots). Of the support head's three logits all are scaled, the shift is
-entailment's, and z is entailment against the other two. A Platt map may also have a weight of
-lexical overlap (``data.lexical_overlap``): scale * z + shift + weight * overlap.
+piecewise linear, at most 16 knots and one for 5 examples; a line with fewer than 15). Of the
+support head's three logits all are scaled, the shift is entailment's, and z is entailment against
+the other two. A Platt map may also have a weight of lexical overlap (``data.lexical_overlap``):
+scale * z + shift + weight * overlap.
+
+Few labels are easily separated, and then their likelihood grows with the scale without end. So
+labels are smoothed as by Platt (1999, "Probabilistic outputs for support vector machines", section
+2.2): of n positive ones each is (n + 1) / (n + 2), of n negative ones 1 / (n + 2). And the prior of
+a linear map is the map that changes nothing: the scale is 1 with a standard deviation of 0.5, the
+change of the mean logit and the weight of overlap are 0 with one of 2. Among hundreds of examples
+neither matters.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """
@@ -33,9 +41,11 @@ Level = Literal["sentence", "response", "both"]
 Weighing = Literal["example", "sentence"]
 
 _SMALLEST = 1e-9  # least probability under a logarithm
-_PRIOR = 1e-4  # in nats; bounds a map that the labels do not, as for a clean separation
+_SCALE_SPREAD, _OTHER_SPREAD = 0.5, 2.0  # standard deviations of the prior
+_SMOOTHNESS = 1e-4  # in nats; weight of an isotonic map's changes of slope
 _LEAST_SPREAD = 0.02  # least spread of calibrated logits
 _LEAST_SLOPE = 0.02  # least slope of an isotonic map, to avoid ties
+_FEWEST, _EXAMPLES_PER_KNOT = 3, 5  # knots; with fewer the isotonic map is linear
 _TAIL = 0.005  # share of logits beyond the outer knots
 
 
@@ -124,18 +134,23 @@ def fit(
     if not terms:
         raise DataError(f"{what}: needs labels of both kinds, 1 and 0, to calibrate on")
 
+    smooth = [(name, _smoothed(truth, weight), weight) for name, truth, weight in terms]
+
     def loss(margins: Tensor) -> Tensor:
         joined = _joined(head, margins, faithfulness)
         total = margins.new_zeros(())
-        for name, truth, weight in terms:
+        for name, target, weight in smooth:
             probs = getattr(joined, name).clamp(_SMALLEST, 1 - _SMALLEST)
-            likelihood = torch.where(truth, probs, 1 - probs).log()
+            likelihood = target * probs.log() + (1 - target) * (1 - probs).log()
             total = total - (weight * likelihood).sum() / weight.sum() / len(terms)
         return total
 
     weighed = lexical_overlap and method == "platt" and head.lexical_overlap is not None
-    linear = _fit_linear(head, loss, what, method != "temperature", weighed)
-    return _fit_knots(head, loss, linear) if method == "isotonic" else linear
+    count = max(float(weight.sum()) for *_, weight in terms)
+    linear = _fit_linear(head, loss, what, method != "temperature", weighed, count)
+    if method != "isotonic" or (knots := min(KNOTS, int(count / _EXAMPLES_PER_KNOT))) < _FEWEST:
+        return linear
+    return _fit_knots(head, loss, linear, knots)
 
 
 def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
@@ -175,24 +190,39 @@ def _terms(head: HeadLogits, level: Level, weighing: Weighing) -> list[tuple[str
     return [found[name] for name in asked if name in found] or list(found.values())
 
 
+def _smoothed(truth: Tensor, weight: Tensor) -> Tensor:
+    """Return Platt's targets for marks; weights count the examples of each class."""
+    positives, negatives = (weight * truth).sum(), (weight * ~truth).sum()
+    return torch.where(truth, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+
+
 def _fit_linear(
-    head: HeadLogits, loss: Callable[[Tensor], Tensor], what: str, shifted: bool, weighed: bool
+    head: HeadLogits,
+    loss: Callable[[Tensor], Tensor],
+    what: str,
+    shifted: bool,
+    weighed: bool,
+    count: float,
 ) -> LinearMap:
-    # Standardized by mean and spread of the logits, so that any head starts near its fit.
+    # In units of the logits' spread, and by the change of their mean, which are nearly independent.
     margins = _margin(head.logits)
     middle, spread = margins.mean(), margins.std().clamp(min=1e-6)
 
     def read(values: Tensor) -> tuple[Tensor, Tensor]:
         scale = values[0].exp() / spread
-        return scale, values[1] - scale * middle if shifted else torch.zeros_like(scale)
+        change = middle * (1 - scale) + values[1] if shifted else torch.zeros_like(scale)
+        return scale, change
 
     def objective(values: Tensor) -> Tensor:
         margins = _linear(head.logits, *read(values))
         if weighed and head.lexical_overlap is not None:
             margins = margins + values[2] * head.lexical_overlap
-        return loss(margins) + _PRIOR * values.square().sum()
+        far = (values[0].exp() / spread - 1) / _SCALE_SPREAD, values[1:] / _OTHER_SPREAD
+        return loss(margins) + sum(each.square().sum() for each in far) / (2 * count)
 
-    found = _minimum(objective, torch.zeros(1 + shifted + weighed, dtype=torch.float64))
+    start = torch.zeros(1 + shifted + weighed, dtype=torch.float64)
+    start[0] = spread.log()  # the map that changes nothing
+    found = _minimum(objective, start)
     if float(found[0].exp()) < _LEAST_SPREAD:
         raise DataError(
             f"{what}: labels and logits are unrelated or inversely related (fitted, the logits' "
@@ -202,16 +232,18 @@ def _fit_linear(
     return LinearMap(scale, shift, float(found[2]) if weighed else 0.0)
 
 
-def _fit_knots(head: HeadLogits, loss: Callable[[Tensor], Tensor], linear: LinearMap) -> Map:
+def _fit_knots(
+    head: HeadLogits, loss: Callable[[Tensor], Tensor], linear: LinearMap, knots: int
+) -> Map:
     """Fit a piecewise-linear map with knots at quantiles of the logits."""
     margins = _margin(head.logits)
     if head.token is not None and head.is_evidence is None:
         margins = _highest(margins, head.token, len(head.sentence))
-    places = np.quantile(margins.numpy(), np.linspace(_TAIL, 1 - _TAIL, KNOTS))
+    places = np.quantile(margins.numpy(), np.linspace(_TAIL, 1 - _TAIL, knots))
     # Nearly equal knots would have an undetermined slope.
     apart = np.concatenate([[True], np.diff(places) > 1e-3 * max(float(np.ptp(places)), 1e-6)])
     x = torch.from_numpy(places[apart])
-    if len(x) < 3:
+    if len(x) < _FEWEST:
         return linear
     steps = x.diff()
     # softplus(slopes) * steps + the least slope: always rising.
@@ -228,7 +260,7 @@ def _fit_knots(head: HeadLogits, loss: Callable[[Tensor], Tensor], linear: Linea
     def objective(values: Tensor) -> Tensor:
         y = heights(values)
         mapped = torch.lerp(y[place], y[place + 1], share)
-        return loss(mapped) + _PRIOR * values[1:].diff().square().sum()
+        return loss(mapped) + _SMOOTHNESS * values[1:].diff().square().sum()
 
     y = heights(_minimum(objective, start))
     return KnotMap(tuple(x.tolist()), tuple(y.tolist()))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from trivet.commands.llm_jobs import LlmSettings, run_llm_job
 from trivet.commands.llm_options import (
     BaseUrlOption,
     ConcurrencyOption,
@@ -17,12 +18,13 @@ from trivet.commands.llm_options import (
     ModelOption,
     PriceOption,
     llm_exits,
-    open_clients,
-    show_llm_progress,
-    usage_of,
 )
-from trivet.commands.shared import SOME_FAILED, needs_extra, parse_mapping
+from trivet.commands.shared import needs_extra, parse_mapping
 from trivet.data.traces.spans import TraceFormat
+
+if TYPE_CHECKING:
+    from trivet.annotation.labelling import Labeller
+    from trivet.llm.client import ChatClient
 
 
 def annotate(
@@ -69,52 +71,38 @@ def annotate(
         raise typer.BadParameter(
             f"{len(model)} models for {count} annotators; give at most 2 of each"
         )
-    with needs_extra("annotate"):
-        import asyncio
-
+    settings = LlmSettings(
+        *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
+    )
+    with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.annotator import Annotator
+        from trivet.annotation.labelling import REVIEW, Labeller, rows_to_label
         from trivet.annotation.prompt import Prompt
-        from trivet.annotation.results import ResultFiles
-        from trivet.annotation.run import REJECTED, REVIEW, annotate_rows, foresee
         from trivet.batch.run import rows_of_log
         from trivet.batch.settings import RunSettings
         from trivet.data.traces.trace_log import open_log
 
         read = Prompt(prompt)
-    settings = RunSettings(mapping=parse_mapping(mapping or []), format=format, encoding=encoding)
-    with llm_exits(out), contextlib.ExitStack() as stack:
+        reading = RunSettings(
+            mapping=parse_mapping(mapping or []), format=format, encoding=encoding
+        )
         log = open_log(file, format, encoding)
         stack.enter_context(contextlib.closing(log))
-        rows = rows_of_log(log, settings)
-        described = {
-            "input": log.sha256(),
-            "models": list(model),
-            "annotators": count,
-            "prompt": read.version,
-        }
-        with (
-            ResultFiles(out, [REVIEW, REJECTED], described, restart=restart) as files,
-            open_clients(model, base_url, price, max_dollars, concurrency, files.cache) as clients,
-        ):
+        source = "stdin" if file == "-" else Path(file).name.split(".", 1)[0]
+
+        def make_job(clients: Sequence[ChatClient]) -> Labeller:
             chosen = [
                 Annotator(clients[number % len(clients)], read, number // len(clients))
                 for number in range(count)
             ]
-            if dry_run:
-                good, bad, usage = foresee(rows, chosen)
-                print(f"{good} rows to label, {bad} that cannot be read; at most {usage}")
-                return
-            source = "stdin" if file == "-" else Path(file).name.split(".", 1)[0]
-            with show_llm_progress(log, clients, quiet) as show:
-                tally = asyncio.run(
-                    annotate_rows(rows, chosen, files, source, 4 * concurrency, show)
-                )
-            files.summary["usage"] = usage_of(clients)
-    if not quiet:
-        print(f"{tally}\n{usage_of(clients)}", file=sys.stderr)
-        for field, figures in tally.agreement.to_dict().items():
-            kappa = figures["kappa"]
-            shown = "not defined" if kappa is None else f"{kappa:.3f}"
-            print(f"{field}: kappa {shown}, agreement {figures['agreement']:.1%}, n {figures['n']}")
-    if tally.rejected:
-        raise typer.Exit(SOME_FAILED)
+            return Labeller(chosen, source)
+
+        run_llm_job(
+            make_job,
+            rows_to_label(rows_of_log(log, reading)),
+            out,
+            {"input": log.sha256(), "annotators": count, "prompt": read.version},
+            settings,
+            log,
+            [REVIEW],
+        )

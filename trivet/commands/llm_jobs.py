@@ -1,4 +1,4 @@
-"""Running a job of a language model: what `trivet generate` and `trivet perturb` share."""
+"""Running a job of a language model, for `trivet annotate`, `generate` and `perturb`."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def run_llm_job(
     described: Mapping[str, Any],
     settings: LlmSettings,
     log: Log | None = None,
+    others: Sequence[str] = (),
 ) -> None:
     """Write the rows of a job, or print what it would cost.
 
@@ -54,6 +55,7 @@ def run_llm_job(
         described: Input and settings on which the rows depend.
         settings: Options.
         log: Log whose share read so far is the progress.
+        others: Kinds of files besides ``out`` and the rejected items.
     """
     import asyncio
 
@@ -63,7 +65,7 @@ def run_llm_job(
     known = {"models": list(settings.models), **described}
     ahead = _AHEAD * settings.concurrency
     with (
-        ResultFiles(out, [REJECTED], known, restart=settings.restart) as files,
+        ResultFiles(out, [*others, REJECTED], known, restart=settings.restart) as files,
         open_clients(
             *(settings.models, settings.base_url, settings.prices, settings.max_dollars),
             *(settings.concurrency, files.cache),
@@ -71,13 +73,17 @@ def run_llm_job(
     ):
         job = make_job(clients)
         if settings.dry_run:
-            bad, usage = foresee_job(job, items)
-            print(f"{bad} rows cannot be used; at most {usage}")
+            asked, bad, usage = foresee_job(job, items)
+            print(f"{asked} to ask about, {bad} that cannot be used; at most {usage}")
             return
         with show_llm_progress(log, clients, settings.quiet) as show:
             tally = asyncio.run(run_job(job, items, files, ahead, show))
         files.summary["usage"] = usage_of(clients)
     if not settings.quiet:
         print(f"{tally}\n{usage_of(clients)}", file=sys.stderr)
+        for field, figures in tally.agreement.to_dict().items():
+            kappa = figures["kappa"]
+            shown = "not defined" if kappa is None else f"{kappa:.3f}"
+            print(f"{field}: kappa {shown}, agreement {figures['agreement']:.1%}, n {figures['n']}")
     if tally.rejected:
         raise typer.Exit(SOME_FAILED)

@@ -56,6 +56,12 @@ class AnswerCache:
         with self._lock, self._one_error(), self._connection:
             self._connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
 
+    def count(self) -> int:
+        """Return the number of answers."""
+        with self._lock, self._one_error():
+            row = self._connection.execute("SELECT count(*) FROM answers").fetchone()
+        return int(row[0])
+
     def tokens(self, model: str) -> tuple[int, int]:
         """Return the tokens read and written for all answers of a model."""
         with self._lock, self._one_error():

@@ -201,7 +201,9 @@ def completeness(relevance_probs: Array, utilization_probs: Array, context_weigh
     xp = _namespace(relevance_probs)
     relevant = weighted_share(relevance_probs, context_weight)
     both = weighted_share(xp.minimum(relevance_probs, utilization_probs), context_weight)
-    return both / xp.where(relevant > _SMALL, relevant, 1.0)
+    # Below the least share the quotient falls to 0 without a jump, on either side of which a graph
+    # and the weights might be.
+    return both / xp.where(relevant > _SMALL, relevant, _SMALL)
 
 
 def join(
