@@ -99,19 +99,23 @@ def adapt(
     rows = split_by_document(load_source(f"jsonl:{file}", "all")[0], str(file))
     config = _configure(out, overrides)
     _begin(out, rows, config)
-    logger.info("rows and documents of each part: %s", count_parts(rows))
+    parts = count_parts(rows)
     spec = f"jsonl:{out / ROWS}"
+    logger.info("1 of 4: testing %s on %d rows", config.encoder.name, parts[TEST][0])
     before = measure_bundle(Evaluator(Path(config.encoder.name)), [spec], TEST)
     trained = out / TRAINING / "bundle"
     if not _is_bundle(trained):
+        logger.info("2 of 4: training on %d rows", parts[TRAIN][0])
         train(config, resume=True, command=command)
+    logger.info("3 of 4: calibrating on %d rows, and exporting", parts[VALIDATION][0])
     _write_bundle(trained, config.encoder.name, spec, out)
+    logger.info("4 of 4: testing %s", out / BUNDLE)
     after = measure_bundle(Evaluator(out / BUNDLE), [spec], TEST)
     changes = compare_bundles(before.rows, after.rows)
     found = Adapted(
         bundle=out / BUNDLE,
         start=config.encoder.name,
-        parts=count_parts(rows),
+        parts=parts,
         shared=count_shared(rows),
         changes=changes,
         minutes=(time.monotonic() - began) / 60,
@@ -175,7 +179,8 @@ def _calibrate(trained: Path, spec: str, scratch: Path) -> Path:
         helped = [one for one in fitted if _helps(one.errors[0])]
         if helped == fitted:
             return scratch / "all"
-        logger.warning("calibrated: %s; it harms the others", [one.name for one in helped])
+        names = ", ".join(one.name for one in fitted if one not in helped)
+        logger.warning("not calibrated, for it would not help: %s", names)
         if not helped:
             return trained
         choices = Choices(heads=tuple(cast(HeadName, one.name) for one in helped))

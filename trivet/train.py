@@ -76,6 +76,7 @@ _EXPECTED = (
     "Checkpoint directory .* exists and is not empty",
     "Experiment logs directory .* exists and is not empty",
     ".isinstance.treespec, LeafSpec",
+    "The number of training batches .* is smaller than the logging interval",
 )
 
 

@@ -1,4 +1,4 @@
-"""A run that is killed at random moments loses no answer and pays for none twice."""
+"""A run that is killed at random moments loses no answer, and only open calls are made again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def start(url: str, out: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_lose_nothing_and_pay_nothing_twice(kills: int) -> None:
+def test_kills_lose_nothing_and_only_open_calls_are_made_again(kills: int) -> None:
     rows = 30 * kills
     write_log(*numbered(rows))
     bill, random_ = Bill(), random.Random(0)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.shared import NO_SEPARATION, end, needs_extra, what_was_typed
+from trivet.commands.shared import NO_SEPARATION, end, needs_extra, quiet_lightning, what_was_typed
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from trivet.adapt import Adapted
+
+_PROGRESS = ("trivet.adapt", "trivet.training.progress")  # loggers whose lines are progress
 
 
 def adapt(
@@ -36,9 +37,9 @@ def adapt(
 
         from trivet.adapt import adapt as run_adaptation
         from trivet.report import terminal
-    logging.getLogger("lightning").handlers.clear()  # the root logger prints these lines
-    if not sys.stderr.isatty():
-        logging.getLogger("trivet").setLevel(logging.INFO)
+    quiet_lightning()
+    for name in _PROGRESS:
+        logging.getLogger(name).setLevel(logging.INFO)
     found = run_adaptation(labelled, out, overrides or (), what_was_typed())
     terminal.show(render_changes(found))
     print(describe(found))

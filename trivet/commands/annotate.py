@@ -64,7 +64,7 @@ def annotate(
     """Label a log with a language model.
 
     Writes rows that `train`, `test` and `calibrate` read. The same command resumes a run that was
-    stopped, without paying for an answer twice.
+    stopped; what was answered is not asked again.
     """
     count = annotators or len(model)
     if len(model) > count or len(model) > 2:

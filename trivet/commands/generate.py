@@ -69,7 +69,7 @@ def generate(
     """Write responses to questions, or questions about documents.
 
     Responses are written by a mixture of prompts, models and contexts, so that some are wrong as
-    they are in use. The same command resumes a run, without paying for an answer twice.
+    they are in use. The same command resumes a run; what was answered is not asked again.
     """
     if (questions is None) == (documents is None):
         raise typer.BadParameter("give QUESTIONS or --documents FOLDER")

@@ -47,8 +47,8 @@ def perturb(
 ) -> None:
     """Plant small errors in supported responses, at places that are known exactly.
 
-    Each changed row follows its original. The same command resumes a run, without paying for an
-    answer twice.
+    Each changed row follows its original. The same command resumes a run; what was answered is not
+    asked again.
     """
     if rules == (model is not None):
         raise typer.BadParameter("give --model NAME or --rules")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shlex
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,14 @@ DeviceOption = Annotated[
 def what_was_typed() -> str:
     """Return the command line, quoted for a shell."""
     return shlex.join(["trivet", *sys.argv[1:]])
+
+
+def quiet_lightning() -> None:
+    """Keep the lines that Lightning logs, its advertisements among them, away from stderr."""
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()  # the root logger prints its warnings
+        logger.setLevel(logging.WARNING)
 
 
 @contextlib.contextmanager

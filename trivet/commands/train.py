@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.shared import needs_extra, what_was_typed
+from trivet.commands.shared import needs_extra, quiet_lightning, what_was_typed
 
 
 def train(
@@ -33,7 +33,7 @@ def train(
         from trivet.configs.schema import load_config
         from trivet.train import plan
         from trivet.train import train as run_training
-    logging.getLogger("lightning").handlers.clear()  # the root logger prints these lines
+    quiet_lightning()
     config = load_config(configs, overrides)
     if dry_run:
         print(plan(config))
