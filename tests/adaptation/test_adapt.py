@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,9 @@ def test_the_command_says_whether_to_keep_the_old_model(
     shown = capsys.readouterr()
     assert int(caught.value.code or 0) == code
     assert said in shown.out + shown.err
+    # Lightning's own lines, which advertise, are no progress.
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        assert not logging.getLogger(name).isEnabledFor(logging.INFO)
     for line in (
         "train: 99 rows of 50 documents; validation: 30 rows of 9 documents; test: 90 rows of 40",
         "3 of 90 test rows share a passage or a question with other parts",
