@@ -30,14 +30,19 @@ def decisions(ours: LabelledExample, published: LabelledExample) -> Iterator[Dec
         yield "response adherent", mine.adherent, theirs.adherent
     if mine.unsupported is not None and theirs.unsupported is not None:
         for at in example.response_sentences or ():
-            found = (not touches(at, spans) for spans in (mine.unsupported, theirs.unsupported))
-            yield "response sentence supported", *found
+            supported = not touches(at, mine.unsupported), not touches(at, theirs.unsupported)
+            yield "response sentence supported", *supported
     for field in ("relevant", "utilized"):
-        spans = getattr(mine, field), getattr(theirs, field)
-        if None not in spans:
+        ours_at, published_at = getattr(mine, field), getattr(theirs, field)
+        if ours_at is not None and published_at is not None:
             for context, at in context_sentences(example):
-                pair = (touches(at, [s for s in own if s.context == context]) for own in spans)
-                yield f"context sentence {field}", *pair
+                yield (
+                    f"context sentence {field}",
+                    *(
+                        touches(at, [span for span in ours_at if span.context == context]),
+                        touches(at, [span for span in published_at if span.context == context]),
+                    ),
+                )
 
 
 def context_sentences(example: RagExample) -> Iterator[tuple[int, Span]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -34,6 +33,29 @@ AT_RANDOM = (
     "loss.learned=true",
     "optim.call_windows=3",
 )
+
+TOLD_TO_END = """
+import os, signal, sys
+from pathlib import Path
+
+import torch
+
+from trivet.configs.schema import load_config
+from trivet.train import train
+from trivet.training.lightning_module import RagTraining
+
+step = RagTraining.training_step
+
+
+def end(self, batch, batch_idx):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return step(self, batch, batch_idx)
+
+
+torch.set_num_threads(1)
+RagTraining.training_step = end
+train(load_config([Path(sys.argv[1])]))
+"""
 
 KILLED_WHILE_WRITING = """
 import os, signal, sys
@@ -163,18 +185,14 @@ def test_a_run_that_is_killed_while_it_writes_a_checkpoint_continues_from_the_pr
 
 
 def test_a_run_that_is_told_to_end_does_not_end_as_if_it_had_finished(
-    config_of: ConfigOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config_of: ConfigOf, tmp_path: Path
 ) -> None:
-    step = RagTraining.training_step
-
-    def end(self: RagTraining, batch: Batch, batch_idx: int) -> Tensor:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(RagTraining, "training_step", end)
-    with pytest.raises(SystemExit) as caught:
-        train(config_of(tmp_path / "run"))
-    assert caught.value.code == 143
+    config = config_of(tmp_path / "run")
+    given = tmp_path / "told.yaml"
+    given.write_text(dump_config(config), encoding="utf-8")
+    command = [sys.executable, "-c", TOLD_TO_END, str(given)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 128 + signal.SIGTERM, told.stderr
     assert not (tmp_path / "run" / "bundle").exists()
 
 

@@ -29,7 +29,7 @@ REJECTED = "rejected"
 
 @dataclass(frozen=True)
 class Made:
-    """What a job made of an item.
+    """Result of a job on an item.
 
     Attributes:
         rows: Rows to write.
