@@ -300,7 +300,7 @@ def test_info_shows_the_bundle_and_version_the_package(call: Call, bundle: Path)
 
 def test_train_passes_configs_and_overrides(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Mock(**{"load_config.return_value": "config", "train.return_value": Path("runs/bundle")})
-    monkeypatch.setitem(sys.modules, "trivet.configs.schema", fake)
+    monkeypatch.setitem(sys.modules, "trivet.configs.loading", fake)
     monkeypatch.setitem(sys.modules, "trivet.train", fake)
     code, out, _ = call("train", "a.yaml", "b.yaml", "optim.epochs=2", "run.name=x", "--resume")
     assert (code, out) == (0, "runs/bundle\n")

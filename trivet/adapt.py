@@ -35,7 +35,8 @@ from trivet.adaptation.document_split import (
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.calibrate import Choices, calibrate
 from trivet.calibration.measures import PartError
-from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
+from trivet.configs.loading import dump_config, load_config
+from trivet.configs.schema import SourceConfig, TrainConfig
 from trivet.data.labelled.labelled_jsonl import to_row
 from trivet.data.labelled.sources import load_source
 from trivet.errors import BundleError, ConfigError, DataError

@@ -8,11 +8,13 @@ from functools import lru_cache, partial
 
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from trivet.configs.schema import TrainConfig, as_plain
+from trivet.configs.loading import as_plain
+from trivet.configs.schema import TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.datamodule import RagData
-from trivet.train import configured_model, prepared_rows, row_preparation
+from trivet.train import configured_model
 from trivet.training.lightning_module import RagTraining
+from trivet.training.training_rows import prepared_rows, row_preparation
 
 
 class CliTraining(RagTraining):

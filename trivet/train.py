@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import platform
 import signal
 import warnings
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +15,19 @@ from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from trivet.bundle.schema import DataInfo
 from trivet.calibration.evidence import choose_sources
-from trivet.configs.schema import (
-    Faithfulness,
-    Head,
-    Precision,
-    SourceConfig,
-    TrainConfig,
-    dump_config,
-)
+from trivet.configs.loading import dump_config
+from trivet.configs.schema import Faithfulness, Head, Precision, TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.datamodule import Item, RagData, prepare
-from trivet.data.labelled.leaks import Leaks, drop_leaks, text_digests
-from trivet.data.labelled.prepared_rows import prepare_cached
-from trivet.data.labelled.source_report import SourceReport
-from trivet.data.labelled.sources import choose_rows, load_source
+from trivet.data.labelled.datamodule import Item, RagData
+from trivet.data.labelled.leaks import text_digests
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
 from trivet.model.architecture import HEAD_NAMES
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import break_even, checkpoint_layers, compile_layers
-from trivet.records import LabelledExample
+from trivet.model.trunk import checkpoint_layers, compile_layers
 from trivet.training import trained_bundle
 from trivet.training.checkpoints import (
     BackgroundCheckpoints,
@@ -59,16 +42,17 @@ from trivet.training.dev_choices import (
     dev_scores,
     threshold_rows,
 )
+from trivet.training.freed_memory import keep_freed_memory
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
+from trivet.training.teacher import Teacher, load_teacher
 from trivet.training.trained_bundle import provenance, training_texts, write_trained
+from trivet.training.training_rows import prepared_rows, row_preparation
 
 logger = logging.getLogger(__name__)
 
-Load = Callable[[str, str], tuple[list[LabelledExample], SourceReport]]
-"""``load_source``, or a form of it that remembers what it has read."""
 
 # Warnings of Lightning without meaning here: items need no workers, and resumed runs find files.
 _EXPECTED = (
@@ -106,7 +90,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model, tokenizer = configured_model(config)
     refuse_too_large(config, model)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
-    training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder)
+    teacher = configured_teacher(config, tokenizer)
+    training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
     if newest is not None:
         refuse_another_architecture(newest, training.architecture(), training.state_dict())
     lay_out = row_preparation(config, model, tokenizer)
@@ -275,46 +260,13 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     return model, tokenizer
 
 
-def row_preparation(
-    config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
-) -> partial[list[Item]]:
-    """Return the function that prepares rows for the model, each time anew."""
-    window, even = config.window, break_even(model.trunk.config)
-    settings = WindowSettings(
-        window.size,
-        window.stride_overlap,
-        tuple(window.sizes),
-        even,
-        window.evidence_sentences,
-        window.evidence_for.value,
-    )
-    return partial(
-        prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
-    )
-
-
-def prepared_rows(
-    config: TrainConfig, lay_out: partial[list[Item]]
-) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None]:
-    """Return items of train and dev, the record of the data, and what was left out.
-
-    Raises:
-        ConfigError: A source has no rows, or train and dev share a group.
-        DataError: A source cannot be read.
-    """
-    taught, used, leaks = load_training_rows(config)
-    dev, _ = _load(config.data.dev, config.run.seed)
-    _refuse_shared_groups(taught, dev)
-    if config.data.cache is not None:
-        folder = Path(config.data.cache).expanduser()
-        settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
-        return (
-            prepare_cached(taught, **settings),
-            prepare_cached(dev, **settings),
-            used,
-            leaks,
-        )
-    return lay_out(taught), lay_out(dev), used, leaks
+def configured_teacher(config: TrainConfig, tokenizer: SegmentTokenizer) -> Teacher | None:
+    """Return the teacher, if there is one; ``ConfigError`` if it cannot teach the model."""
+    distill, optim = config.distill, config.optim
+    if distill.teacher is None:
+        return None
+    most = optim.call_windows or optim.batch_windows
+    return load_teacher(distill.teacher, tokenizer, config.window.size, distill.weight, most)
 
 
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:
@@ -326,74 +278,3 @@ def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:
     else:
         state = torch.load(path, map_location="cpu", weights_only=True)
         training.load_state_dict(state["state_dict"])
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep freed memory, since requesting it anew for each tensor slows torch on CPUs."""
-    if platform.libc_ver()[0] != "glibc":
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    trim_threshold, mmap_threshold, most = -1, -3, 2**31 - 1  # names of glibc's malloc.h
-    if not (mallopt(mmap_threshold, most) and mallopt(trim_threshold, most)):
-        logger.warning("glibc refused the malloc thresholds; training on a CPU will be slower")
-
-
-def load_training_rows(
-    config: TrainConfig, load: Load = load_source
-) -> tuple[list[LabelledExample], list[DataInfo], Leaks | None]:
-    """Return the rows to train on, the bundle's record of each data set, and what was left out.
-
-    Args:
-        config: Configuration; groups that share texts with the rows of ``data.test`` are left out.
-        load: Reads a split of a source.
-
-    Raises:
-        ConfigError: A source has no rows, or none is left.
-        DataError: A source cannot be read.
-    """
-    rows, licences = _load(config.data.train, config.run.seed, load)
-    leaks = None
-    if config.data.test:
-        test, _ = _load(config.data.test, config.run.seed, load)
-        kept, leaks = drop_leaks(rows, test)
-        logger.info("left out of train, because of %d rows in data.test: %s", len(test), leaks)
-        if not kept:
-            raise ConfigError(
-                f"data.test: each of the {len(rows)} training rows shares a group, a passage or a "
-                "question with these rows; train on other sources"
-            )
-        rows = kept
-    counts = sorted(Counter(row.source for row in rows).items())
-    return rows, [DataInfo(name=name, licence=licences[name], rows=n) for name, n in counts], leaks
-
-
-def _load(
-    sources: Sequence[SourceConfig], seed: int, load: Load = load_source
-) -> tuple[list[LabelledExample], dict[str, str]]:
-    """Return the rows of all sources, and the licence of each data set."""
-    examples: list[LabelledExample] = []
-    licences: dict[str, str] = {}
-    for source in sources:
-        found, _ = load(source.spec, source.split)
-        rows = choose_rows(found, source.only, source.limit, seed)
-        if not rows:
-            only = f" from {', '.join(source.only)}" if source.only else ""
-            raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
-        examples += [replace(row, weight=row.weight * source.weight) for row in rows]
-        licences |= {row.source: source.licence for row in rows}
-    return examples, licences
-
-
-def _refuse_shared_groups(
-    taught: Sequence[LabelledExample], dev: Sequence[LabelledExample]
-) -> None:
-    def groups(rows: Sequence[LabelledExample]) -> set[tuple[str, str]]:
-        return {(row.source, row.group) for row in rows}
-
-    shared = sorted(groups(taught) & groups(dev))
-    if shared:
-        source, group = shared[0]
-        raise ConfigError(
-            f"data: {len(shared)} groups are in both train and dev, first {group!r} of {source}; "
-            "give them different splits, such as fit and dev"
-        )

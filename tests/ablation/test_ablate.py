@@ -33,7 +33,7 @@ from trivet.ablation.run import (
 from trivet.ablation.scores import RowScore, read_scores, write_scores
 from trivet.ablation.table import tabulate
 from trivet.bundle.bundle import read_bundle
-from trivet.configs.schema import load_config
+from trivet.configs.loading import load_config
 from trivet.data.labelled.datamodule import Batch
 from trivet.errors import ConfigError, DataError
 from trivet.training.lightning_module import RagTraining

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from trivet.configs import schema
-from trivet.configs.schema import SourceConfig, TrainConfig, dump_config, load_config
+from trivet.configs.loading import dump_config, load_config
+from trivet.configs.schema import SourceConfig, TrainConfig
 from trivet.errors import ConfigError
 
 SHIPPED = sorted(Path(schema.__file__).parent.glob("*.yaml"))  # those of ablations are grids

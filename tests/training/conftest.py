@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from trivet.configs.schema import TrainConfig, load_config
+from trivet.configs.loading import load_config
+from trivet.configs.schema import TrainConfig
 
 MILL = ["The mill is old. It was built of stone.", "The ferry is red."]
 PAIRS = [("The mill is old.", True), ("The mill is new.", False)]

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import ConfigOf, log_of
 from trivet.bundle.bundle import WEIGHTS_NAME
-from trivet.configs.schema import dump_config
+from trivet.configs.loading import dump_config
 from trivet.train import train
 from trivet.training.validation import ValidationMeasures
 
@@ -30,7 +30,7 @@ from pathlib import Path
 
 import torch
 
-from trivet.configs.schema import load_config
+from trivet.configs.loading import load_config
 from trivet.errors import DivergedError
 from trivet.records import LabelledExample, Labels, RagExample
 from trivet.train import train

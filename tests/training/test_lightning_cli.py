@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.training.conftest import ConfigOf
-from trivet.configs.schema import dump_config
+from trivet.configs.loading import dump_config
 from trivet.errors import ConfigError
 from trivet.lightning_cli import run
 

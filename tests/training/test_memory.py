@@ -14,7 +14,8 @@ import pytest
 import tokenizers
 import transformers
 
-from trivet.configs.schema import TrainConfig, dump_config
+from trivet.configs.loading import dump_config
+from trivet.configs.schema import TrainConfig
 
 # The inner states of one layer take 200 MB for 200 windows, and 4 MB for a call of four.
 # 80,000 to 340,000 were seen, as glibc keeps freed memory; 1,470,000 without slices.
@@ -26,7 +27,7 @@ from pathlib import Path
 import torch
 
 from trivet.calibrate import calibrate
-from trivet.configs.schema import load_config
+from trivet.configs.loading import load_config
 from trivet.train import train
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tests.graphs import model_of
 from tests.training.conftest import ConfigOf
 from trivet.__main__ import app
-from trivet.configs.schema import dump_config
+from trivet.configs.loading import dump_config
 from trivet.errors import ConfigError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, checkpoint_layers

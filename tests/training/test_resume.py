@@ -17,7 +17,8 @@ from torch import Tensor
 
 from tests.training.conftest import ConfigOf
 from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
-from trivet.configs.schema import TrainConfig, dump_config
+from trivet.configs.loading import dump_config
+from trivet.configs.schema import TrainConfig
 from trivet.data.labelled.datamodule import Batch
 from trivet.errors import ConfigError
 from trivet.train import train
@@ -40,7 +41,7 @@ from pathlib import Path
 
 import torch
 
-from trivet.configs.schema import load_config
+from trivet.configs.loading import load_config
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
@@ -63,7 +64,7 @@ from pathlib import Path
 
 import torch
 
-from trivet.configs.schema import load_config
+from trivet.configs.loading import load_config
 from trivet.train import train
 
 save = torch.save

@@ -26,7 +26,8 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from trivet.configs import schema
-from trivet.configs.schema import TrainConfig, load_config
+from trivet.configs.loading import load_config
+from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
 
 _NAME = re.compile(r"\w[\w.=,+-]*")

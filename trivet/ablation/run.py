@@ -30,7 +30,8 @@ from omegaconf import OmegaConf
 from trivet.ablation.grid import MeasuredRows, Run
 from trivet.ablation.scores import load_rows, score_rows, write_scores
 from trivet.bundle.bundle import read_bundle
-from trivet.configs.schema import TrainConfig, dump_config
+from trivet.configs.loading import dump_config
+from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError, DataError
 from trivet.records import LabelledExample
 from trivet.train import train

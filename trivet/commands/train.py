@@ -30,7 +30,7 @@ def train(
     configs = [Path(word) for word in configs_and_overrides if "=" not in word]
     overrides = [word for word in configs_and_overrides if "=" in word]
     with needs_extra("train"):
-        from trivet.configs.schema import load_config
+        from trivet.configs.loading import load_config
         from trivet.train import plan
         from trivet.train import train as run_training
     quiet_lightning()

@@ -122,6 +122,24 @@ class SegmentTokenizer:
             both = digits if words is None else pre_tokenizers.Sequence([words, digits])
             self._tokenizer.pre_tokenizer = both
 
+    def words(self) -> list[str]:
+        """Return the vocabulary."""
+        return list(self._tokenizer.get_vocab(with_added_tokens=True))
+
+    def ids_in(self, other: SegmentTokenizer) -> IntArray:
+        """Return another tokenizer's id for each id of this one, or -1 for words it lacks. [V].
+
+        Special tokens correspond by their role, whatever their names.
+        """
+        known = other._tokenizer.get_vocab(with_added_tokens=True)
+        found = np.full(self.vocab_size, -1, dtype=np.int64)
+        for word, number in self._tokenizer.get_vocab(with_added_tokens=True).items():
+            found[number] = known.get(word, -1)
+        for role in ("cls", "sep", "pad"):
+            found[getattr(self.special, role)] = getattr(other.special, role)
+        found[self._unknown] = other._unknown
+        return found
+
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
         return self._tokenizer.to_str(pretty=False)

@@ -29,6 +29,7 @@ from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, join_support
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
+from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 
 # Losses of each head.
@@ -38,6 +39,7 @@ HEAD_LOSSES = {
     "utilization": ("utilization", "utilization_share"),
     "evidence": ("evidence",),
 }
+_TAUGHT = "teacher_"  # names of the losses against a teacher begin like this
 
 COSINE = "gradient_cosine/"  # names of their figures begin like this
 # Sign and measure by which a trained head enters the score of a checkpoint.
@@ -60,6 +62,7 @@ class RagTraining(lightning.LightningModule):
             equals one that never stopped.
         cosine_steps: Steps between logs of the gradient cosines; 0: never.
         folder: Folder for ``diverged.json``.
+        teacher: Model whose logits are further targets of the trained heads.
 
     Raises:
         ConfigError: ``cosine_steps`` is given, and the heads share no parameters.
@@ -73,6 +76,7 @@ class RagTraining(lightning.LightningModule):
         seed: int = 0,
         cosine_steps: int = 0,
         folder: Path = Path(),
+        teacher: Teacher | None = None,
     ) -> None:
         super().__init__()
         trained = trained_heads(model, loss)
@@ -97,6 +101,7 @@ class RagTraining(lightning.LightningModule):
         self._seed = seed
         self._cosine_steps = cosine_steps
         self._folder = folder
+        self._teacher = teacher
         self._measures = ValidationMeasures()
         # As plain values, since checkpoints are read without any code in them.
         self.save_hyperparameters({"loss": vars(loss), "optim": vars(optim), "seed": seed})
@@ -196,10 +201,14 @@ class RagTraining(lightning.LightningModule):
         """Return the weighted sum of the losses, and log the losses and the sums of each head."""
         predicted = self.predict(batch.windows, batch.is_evidence, self._heads)
         losses = self.losses(batch, *predicted)
-        heads: dict[str, Tensor] = {
-            head: torch.stack([losses[name] for name in HEAD_LOSSES[head] if name in losses]).sum()
-            for head in self._heads
-        }
+        if self._teacher is not None:
+            rows = max(1.0, batch.mean_labelled["teacher"])
+            taught = self._teacher.losses(batch, predicted[0])
+            losses |= {f"{_TAUGHT}{head}": loss / rows for head, loss in taught.items()}
+        heads: dict[str, Tensor] = {}
+        for head in self._heads:
+            names = (*HEAD_LOSSES[head], f"{_TAUGHT}{head}")
+            heads[head] = torch.stack([losses[name] for name in names if name in losses]).sum()
         figures = {f"loss/{name}": loss for name, loss in losses.items()}
         figures |= {f"head/{head}": loss for head, loss in heads.items()}
         if self.learned_weights is None:

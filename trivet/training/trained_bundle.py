@@ -41,8 +41,11 @@ def provenance(
     command: str,
     steps: int,
 ) -> TrainingInfo:
-    """Return the training record, including the data of the bundle that training started from."""
+    """Return the training record, including the data of its first bundle and of its teacher."""
     data: dict[str, DataInfo] = {}
+    teacher = config.distill.teacher and read_bundle(config.distill.teacher).info
+    if teacher:
+        used = [*teacher.training.data, *used]
     if config.encoder.init is Init.bundle:
         before = read_bundle(config.encoder.name).info.training
         command = f"{before.command} && {command}"
@@ -62,6 +65,7 @@ def provenance(
             "batch_windows": config.optim.batch_windows,
             "call_windows": config.optim.call_windows or config.optim.batch_windows,
             "precision": config.run.precision.value,
+            **({"teacher": teacher.name} if teacher else {}),
             **({"lora_rank": config.encoder.lora_rank} if _adapted(config) else {}),
         },
         left_out=None
@@ -73,17 +77,16 @@ def provenance(
 
 
 def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
-    """Return the record of all texts that a model was trained on, with those of its first bundle.
+    """Return the record of all texts that a model learnt from.
 
-    ``None`` if that bundle has no record: then the whole is not known.
+    These include the texts of its first bundle and of its teacher; ``None`` if one of them has no
+    record: then the whole is not known.
     """
-    if config.encoder.init is Init.bundle:
-        before = read_bundle(config.encoder.name).training_texts()
+    named = [config.encoder.name] if config.encoder.init is Init.bundle else []
+    for name in (*named, *filter(None, [config.distill.teacher])):
+        before = read_bundle(name).training_texts()
         if before is None:
-            logger.info(
-                "%s has no record of its training texts, so the new bundle has none",
-                config.encoder.name,
-            )
+            logger.info("%s has no record of its training texts, so the new bundle has none", name)
             return None
         digests = digests | before
     return "".join(f"{digest}\n" for digest in sorted(digests))

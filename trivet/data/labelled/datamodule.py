@@ -51,8 +51,9 @@ Prepare = Callable[[Sequence[LabelledExample]], list[Item]]
 class Batch(NamedTuple):
     """Tensors of one step (targets are padded like the windows), and its examples.
 
-    ``mean_labelled`` is the mean number of examples with labels for each head, over the batches of
-    the epoch. Losses are divided by it, so an example's weight is independent of its batch.
+    ``mean_labelled`` is the mean number of examples with labels for each head, and of all examples
+    as ``teacher``, over the batches of the epoch. Losses are divided by it, so an example's weight
+    is independent of its batch.
     ``is_evidence`` tells which copies of the response tokens are in evidence windows, [B, K].
     """
 
@@ -288,7 +289,7 @@ class RagData(lightning.LightningDataModule):
 
 
 def _is_labelled(item: Item) -> dict[str, bool]:
-    """Return whether the example has labels for each head."""
+    """Return whether the example has targets for each head, and from a teacher."""
     targets, labels = item.targets, item.labelled.labels
     tokens = (targets.window_class >= 0).any() or (targets.token_supported >= 0).any()
     verdict = targets.adherent >= 0 and targets.token_supported.size > 0
@@ -296,12 +297,13 @@ def _is_labelled(item: Item) -> dict[str, bool]:
     utilization = (targets.utilized >= 0).any() or labels.utilization is not None
     found = {"support": tokens or verdict, "relevance": relevance, "utilization": utilization}
     found["evidence"] = any(one.contexts for one in labels.evidence or ())
+    found["teacher"] = True  # a teacher has targets for every example
     return {head: bool(known) for head, known in found.items()}
 
 
 def count_labelled(items: Iterable[Item]) -> Counter[str]:
-    """Return the number of examples with labels for each head."""
-    counts = Counter(support=0, relevance=0, utilization=0, evidence=0)
+    """Return the number of examples with targets for each head, and from a teacher."""
+    counts = Counter(support=0, relevance=0, utilization=0, evidence=0, teacher=0)
     for item in items:
         counts.update(_is_labelled(item))
     return counts

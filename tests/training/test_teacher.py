@@ -1,0 +1,144 @@
+"""A teacher's logits on the same windows are targets, also where rows have no labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
+from trivet.bundle.bundle import TOKENIZER_NAME, WEIGHTS_NAME, read_bundle, write_bundle
+from trivet.bundle.weights import load_rag_model
+from trivet.data.labelled.datamodule import Batch, collate_items, prepare
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import WindowSettings
+from trivet.errors import ConfigError, WindowError
+from trivet.model.rag_model import RagModel
+from trivet.records import LabelledExample, Labels, RagExample
+from trivet.train import train
+from trivet.training.teacher import Teacher, load_teacher
+
+ROWS = [
+    LabelledExample(RagExample("What of the mill?", tuple(MILL), response), Labels(), "tiny", "g")
+    for response, _ in PAIRS
+]
+
+
+@pytest.fixture(scope="module")
+def bundle(config_of: ConfigOf, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a bundle with all four heads."""
+    heads = "heads=[support,relevance,utilization,evidence]"
+    folder = tmp_path_factory.mktemp("teacher")
+    return train(config_of(folder, heads, "optim.head_lr=0.05", "optim.encoder_lr=0.01"))
+
+
+def read(bundle: Path) -> tuple[RagModel, SegmentTokenizer, Batch]:
+    found = read_bundle(bundle)
+    tokenizer = SegmentTokenizer.from_file(found.path(TOKENIZER_NAME))
+    items = prepare(ROWS, tokenizer, WindowSettings(32))
+    return load_rag_model(found), tokenizer, collate_items(items, tokenizer.special.pad)
+
+
+def renumbered(bundle: Path, folder: Path) -> Path:
+    """Write a bundle that differs from another in the numbers of its words alone."""
+    found = read_bundle(bundle)
+    tokenizer = json.loads(found.path(TOKENIZER_NAME).read_text(encoding="utf-8"))
+    words = tokenizer["model"]["vocab"]
+    special = {each["id"] for each in tokenizer["added_tokens"]}
+    free = [number for number in words.values() if number not in special]
+    new = dict(zip(free, free[::-1], strict=True))
+    tokenizer["model"]["vocab"] = {word: new.get(n, n) for word, n in words.items()}
+    model = load_rag_model(found)
+    (table,) = (each for name, each in model.named_parameters() if "word_embeddings" in name)
+    table.data[[new[n] for n in free]] = table.data[free].clone()
+    write_bundle(
+        folder,
+        found.info,
+        json.dumps(tokenizer),
+        weights=model.state_dict(),
+        encoder_config=model.architecture(),
+    )
+    return folder
+
+
+def test_a_model_has_nothing_to_learn_from_itself(bundle: Path) -> None:
+    model, tokenizer, batch = read(bundle)
+    teacher = load_teacher(str(bundle), tokenizer, 32, weight=1.0, most=2)
+    losses = teacher.losses(batch, model.read(*batch.windows[:3]))
+    assert set(losses) == {"support", "relevance", "utilization", "evidence"}
+    for head, loss in losses.items():
+        found = torch.autograd.grad(
+            loss, list(model.parameters()), retain_graph=True, allow_unused=True
+        )
+        assert max(float(each.abs().max()) for each in found if each is not None) < 1e-5, head
+
+
+def test_ids_may_differ(bundle: Path, tmp_path: Path) -> None:
+    model, tokenizer, batch = read(bundle)
+    logits = {head: torch.randn_like(each) for head, each in model.read(*batch.windows[:3]).items()}
+    own, other = (
+        load_teacher(str(each), tokenizer, 32, weight=1.0, most=2)
+        for each in (bundle, renumbered(bundle, tmp_path / "renumbered"))
+    )
+    assert not torch.equal(own.ids, other.ids)
+    expected = own.losses(batch, logits)
+    for head, loss in other.losses(batch, logits).items():
+        torch.testing.assert_close(loss, expected[head])
+    misread = Teacher(other.model, own.ids, 1.0, 2).losses(batch, logits)
+    assert any(abs(float(misread[head] - expected[head])) > 1e-3 for head in misread)
+
+
+def test_rows_without_labels_teach(bundle: Path, config_of: ConfigOf, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    lines = [
+        {"question": "What of the mill?", "contexts": MILL, "response": response, "labels": {}}
+        for response, _ in PAIRS * 6
+    ]
+    rows.write_text(
+        "".join(
+            json.dumps(each | {"group": "g", "id": str(n)}) + "\n" for n, each in enumerate(lines)
+        )
+    )
+    given = [f"data.train=[{{spec: 'jsonl:{rows}', split: all}}]", "run.seed=1"]
+    given += ["optim.head_lr=0.05", "optim.encoder_lr=0.01", f"distill.teacher={bundle}"]
+    student = train(config_of(tmp_path / "run", *given))
+    logged = log_of(tmp_path / "run")
+    assert any(float(line.get("loss/teacher_support") or 0) > 0 for line in logged)
+
+    _, _, batch = read(bundle)
+    before = config_of(tmp_path / "before", *given, "optim.max_steps=1", "optim.head_lr=1e-9")
+    models = [load_rag_model(read_bundle(each)) for each in (bundle, student, train(before))]
+    with torch.inference_mode():
+        taught, learned, untaught = (model(*batch.windows).support_probs for model in models)
+    assert float((learned - taught).abs().mean()) < 0.5 * float((untaught - taught).abs().mean())
+    # The teacher's weights are not in the bundle, but what it learnt from is.
+    found = read_bundle(student)
+    assert set(load_file(student / WEIGHTS_NAME)) == set(load_rag_model(found).state_dict())
+    texts = read_bundle(bundle).training_texts()
+    assert texts is not None and texts <= (found.training_texts() or set())
+    assert found.info.training.settings["teacher"] == read_bundle(bundle).info.name
+
+
+def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_file: Path) -> None:
+    found = read_bundle(bundle)
+    tokenizer = SegmentTokenizer.from_file(found.path(TOKENIZER_NAME))
+    with pytest.raises(WindowError, match="512"):
+        load_teacher(str(bundle), tokenizer, 1024, 1.0, 2)
+    tokenizer.split_digits()
+    with pytest.raises(ConfigError, match=r"distill\.teacher: .* into other tokens .*split_digits"):
+        load_teacher(str(bundle), tokenizer, 32, 1.0, 2)
+    with pytest.raises(ConfigError, match=r"distill\.teacher: .* lacks \d+ of the \d+ words"):
+        load_teacher(str(bundle), SegmentTokenizer.from_file(unigram_file), 32, 1.0, 2)
+
+
+def test_special_tokens_correspond_by_role(bundle: Path, unigram_file: Path) -> None:
+    tokenizer = SegmentTokenizer.from_file(read_bundle(bundle).path(TOKENIZER_NAME))
+    other = SegmentTokenizer.from_file(unigram_file)
+    ids, ours, theirs = tokenizer.ids_in(other), tokenizer.special, other.special
+    expected = [theirs.cls, theirs.sep, theirs.pad]
+    assert [ids[each] for each in (ours.cls, ours.sep, ours.pad)] == expected
+    assert np.array_equal(tokenizer.ids_in(tokenizer), np.arange(tokenizer.vocab_size))

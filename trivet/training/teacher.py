@@ -1,0 +1,116 @@
+"""A trained bundle whose logits on the same windows are targets for a smaller model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
+from trivet.bundle.weights import load_rag_model
+from trivet.data.labelled.datamodule import Batch
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import ConfigError
+from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
+from trivet.model.aggregate import evidence_logits, gather_tokens
+from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.training.micro_batching import read_in_slices
+
+# A text on which tokenizers differ, beside the words of the vocabulary.
+_PROBE = "Zo\u00eb's na\u00efve 3,141.5 km\u2014 or 12\u00bd?  NO\n#2"
+
+
+class Teacher:
+    """A model that reads a batch's windows and is not trained.
+
+    No ``nn.Module``, so that neither checkpoints nor optimizers see its weights.
+
+    Args:
+        model: Teacher.
+        ids: Its token id for each of the student's ids. *Shape:* [V].
+        weight: Weight of the loss of each head.
+        most: Windows per call.
+    """
+
+    def __init__(self, model: RagModel, ids: Tensor, weight: float, most: int) -> None:
+        self.model = model.eval().requires_grad_(False)
+        self.ids, self.weight, self.most = ids, weight, most
+
+    def losses(self, batch: Batch, logits: TokenLogits) -> dict[str, Tensor]:
+        """Return the sum over examples of each head's weighted loss, by head.
+
+        Heads that the teacher lacks have none.
+        """
+        taught = [head for head in logits if head in self.model.heads]
+        found = self._read(batch.windows[:3], taught)
+        windows, weight = batch.windows, batch.targets.weight
+        losses: dict[str, Tensor] = {}
+        if "support" in found:
+            at = windows.response_at
+            ours, theirs = (
+                torch.stack([gather_tokens(c.reshape(-1), at) for c in each.unbind(-1)], -1)
+                for each in (logits["support"], found["support"])
+            )
+            losses["support"] = class_loss(ours, theirs, at >= 0, weight)
+        for head in (each for each in ("relevance", "utilization") if each in found):
+            ours, theirs = (
+                gather_tokens(each[head].reshape(-1), windows.context_at)
+                for each in (logits, found)
+            )
+            losses[head] = mark_loss(ours, theirs, windows.context_weight, weight)
+        if "evidence" in found:
+            pools = batch.pairs[:2]
+            ours, theirs = (evidence_logits(each["evidence"], *pools) for each in (logits, found))
+            response, context = (pool.amax(dim=-1) > 0 for pool in pools)
+            real = (response[:, :, None] & context[:, None, :]).to(weight)
+            losses["evidence"] = pair_loss(ours, theirs, real, batch.pairs.example, weight)
+        return {head: self.weight * loss for head, loss in losses.items()}
+
+    def _read(self, inputs: Sequence[Tensor], heads: Collection[str]) -> Mapping[str, Tensor]:
+        ids, *masks = inputs
+        if self.ids.device != ids.device:
+            self.model.to(ids.device)
+            self.ids = self.ids.to(ids.device)
+        with torch.no_grad():
+            return read_in_slices(self.model, (self.ids[ids], *masks), self.most, heads)
+
+
+def load_teacher(
+    name: str, student: SegmentTokenizer, window: int, weight: float, most: int
+) -> Teacher:
+    """Load a bundle as a teacher.
+
+    Both must cut texts into the same tokens, though their ids may differ, as in BERT and MPNet.
+
+    Args:
+        name: Folder or name of the bundle.
+        student: Tokenizer of the model that is trained.
+        window: Length of its windows in tokens.
+        weight: Weight of the loss of each head.
+        most: Windows per call.
+
+    Raises:
+        ConfigError: The tokenizers differ.
+        WindowError: The teacher cannot read windows of this length.
+        BundleError: The bundle is refused.
+    """
+    bundle = read_bundle(name)
+    tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+    ids, texts = student.ids_in(tokenizer), [*student.words(), _PROBE]
+    if missing := int((ids < 0).sum()):
+        raise ConfigError(
+            f"distill.teacher: {name} lacks {missing} of the {len(ids)} words of the student's "
+            "vocabulary; both must cut texts into the same tokens"
+        )
+    pairs = zip(texts, student.encode(texts), tokenizer.encode(texts), strict=True)
+    for text, ours, theirs in pairs:
+        if not np.array_equal(ids[ours.ids], theirs.ids):
+            raise ConfigError(
+                f"distill.teacher: {name} cuts {text!r} into other tokens than the student "
+                f"({len(theirs)} and {len(ours)}); they must be the same (encoder.split_digits?)"
+            )
+    model = load_rag_model(bundle)
+    model.trunk.check_window(window)
+    return Teacher(model, torch.from_numpy(ids), weight, most)

@@ -1,0 +1,134 @@
+"""The rows of a run: read, without those of its tests, tokenized, cut and labelled."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trivet.bundle.schema import DataInfo
+from trivet.configs.schema import SourceConfig, TrainConfig
+from trivet.data.labelled.datamodule import Item, prepare
+from trivet.data.labelled.leaks import Leaks, drop_leaks
+from trivet.data.labelled.prepared_rows import prepare_cached
+from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.sources import choose_rows, load_source
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import WindowSettings
+from trivet.errors import ConfigError
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import break_even
+from trivet.records import LabelledExample
+
+logger = logging.getLogger(__name__)
+
+Load = Callable[..., tuple[list[LabelledExample], SourceReport]]
+"""``load_source``, or a form of it that remembers what it has read."""
+
+
+def row_preparation(
+    config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
+) -> partial[list[Item]]:
+    """Return the function that prepares rows for the model, each time anew."""
+    window, even = config.window, break_even(model.trunk.config)
+    settings = WindowSettings(
+        window.size,
+        window.stride_overlap,
+        tuple(window.sizes),
+        even,
+        window.evidence_sentences,
+        window.evidence_for.value,
+    )
+    return partial(
+        prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
+    )
+
+
+def prepared_rows(
+    config: TrainConfig, lay_out: partial[list[Item]]
+) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None]:
+    """Return items of train and dev, the record of the data, and what was left out.
+
+    Raises:
+        ConfigError: A source has no rows, or train and dev share a group.
+        DataError: A source cannot be read.
+    """
+    taught, used, leaks = load_training_rows(config)
+    dev, _ = _load(config.data.dev, config.run.seed)
+    _refuse_shared_groups(taught, dev)
+    if config.data.cache is not None:
+        folder = Path(config.data.cache).expanduser()
+        settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
+        return (
+            prepare_cached(taught, **settings),
+            prepare_cached(dev, **settings),
+            used,
+            leaks,
+        )
+    return lay_out(taught), lay_out(dev), used, leaks
+
+
+def load_training_rows(
+    config: TrainConfig, load: Load = load_source
+) -> tuple[list[LabelledExample], list[DataInfo], Leaks | None]:
+    """Return the rows to train on, the bundle's record of each data set, and what was left out.
+
+    Args:
+        config: Configuration; groups that share texts with the rows of ``data.test`` are left out.
+        load: Reads a split of a source.
+
+    Raises:
+        ConfigError: A source has no rows, or none is left.
+        DataError: A source cannot be read.
+    """
+    labelled = config.distill.teacher is None
+    rows, licences = _load(config.data.train, config.run.seed, load, labelled)
+    leaks = None
+    if config.data.test:
+        test, _ = _load(config.data.test, config.run.seed, load)
+        kept, leaks = drop_leaks(rows, test)
+        logger.info("left out of train, because of %d rows in data.test: %s", len(test), leaks)
+        if not kept:
+            raise ConfigError(
+                f"data.test: each of the {len(rows)} training rows shares a group, a passage or a "
+                "question with these rows; train on other sources"
+            )
+        rows = kept
+    counts = sorted(Counter(row.source for row in rows).items())
+    return rows, [DataInfo(name=name, licence=licences[name], rows=n) for name, n in counts], leaks
+
+
+def _load(
+    sources: Sequence[SourceConfig], seed: int, load: Load = load_source, labelled: bool = True
+) -> tuple[list[LabelledExample], dict[str, str]]:
+    """Return the rows of all sources, and the licence of each data set."""
+    examples: list[LabelledExample] = []
+    licences: dict[str, str] = {}
+    for source in sources:
+        found, _ = load(source.spec, source.split, labelled=labelled)
+        rows = choose_rows(found, source.only, source.limit, seed)
+        if not rows:
+            only = f" from {', '.join(source.only)}" if source.only else ""
+            raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
+        examples += [replace(row, weight=row.weight * source.weight) for row in rows]
+        licences |= {row.source: source.licence for row in rows}
+    return examples, licences
+
+
+def _refuse_shared_groups(
+    taught: Sequence[LabelledExample], dev: Sequence[LabelledExample]
+) -> None:
+    def groups(rows: Sequence[LabelledExample]) -> set[tuple[str, str]]:
+        return {(row.source, row.group) for row in rows}
+
+    shared = sorted(groups(taught) & groups(dev))
+    if shared:
+        source, group = shared[0]
+        raise ConfigError(
+            f"data: {len(shared)} groups are in both train and dev, first {group!r} of {source}; "
+            "give them different splits, such as fit and dev"
+        )
