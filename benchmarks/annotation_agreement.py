@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
 from trivet.data.labelled.labelled_jsonl import read_jsonl
+from trivet.data.sentences import split_sentences
 from trivet.measures.intervals import Draws, kappa
 from trivet.records import ContextSpan, LabelledExample, RagExample, Span
 
@@ -29,7 +30,7 @@ def decisions(ours: LabelledExample, published: LabelledExample) -> Iterator[Dec
     if mine.adherent is not None and theirs.adherent is not None:
         yield "response adherent", mine.adherent, theirs.adherent
     if mine.unsupported is not None and theirs.unsupported is not None:
-        for at in example.response_sentences or ():
+        for at in example.response_sentences or split_sentences(example.response):
             supported = not touches(at, mine.unsupported), not touches(at, theirs.unsupported)
             yield "response sentence supported", *supported
     for field in ("relevant", "utilized"):
@@ -47,7 +48,8 @@ def decisions(ours: LabelledExample, published: LabelledExample) -> Iterator[Dec
 
 def context_sentences(example: RagExample) -> Iterator[tuple[int, Span]]:
     """Yield the position of the context and the characters of each context sentence."""
-    for context, sentences in enumerate(example.context_sentences or ()):
+    known = example.context_sentences or map(split_sentences, example.contexts)
+    for context, sentences in enumerate(known):
         for at in sentences:
             yield context, at
 
@@ -88,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         line(field, [each for each in found if each[1] == field])
         for field in dict.fromkeys(field for _, field, _, _ in found)
     ]
+    if not rows:
+        raise SystemExit(f"no row of {given.labelled} has the id of a published row")
     header = ("field", "n", "model", "published", "equal", "kappa", "95 % interval")
     print(Table(f"{len(rows)} rows", header, lines).to_markdown())
 

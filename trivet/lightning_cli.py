@@ -12,7 +12,7 @@ from trivet.configs.loading import as_plain
 from trivet.configs.schema import TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.datamodule import RagData
-from trivet.train import configured_model
+from trivet.train import configured_model, configured_teacher
 from trivet.training.lightning_module import RagTraining
 from trivet.training.training_rows import prepared_rows, row_preparation
 
@@ -27,7 +27,8 @@ class CliTraining(RagTraining):
 
     def __init__(self, config: TrainConfig) -> None:
         model, tokenizer = configured_model(config)
-        super().__init__(model, config.loss, config.optim, config.run.seed)
+        teacher = configured_teacher(config, model, tokenizer)
+        super().__init__(model, config.loss, config.optim, config.run.seed, teacher=teacher)
         self.config, self.tokenizer = config, tokenizer
         # The CLI reads the arguments of this class back from a checkpoint.
         self.hparams.clear()

@@ -90,7 +90,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model, tokenizer = configured_model(config)
     refuse_too_large(config, model)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
-    teacher = configured_teacher(config, tokenizer)
+    teacher = configured_teacher(config, model, tokenizer)
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
     if newest is not None:
         refuse_another_architecture(newest, training.architecture(), training.state_dict())
@@ -172,6 +172,7 @@ def plan(config: TrainConfig) -> str:
         DataError: A source cannot be read.
     """
     model, tokenizer = configured_model(config)
+    configured_teacher(config, model, tokenizer)
     estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
     items, dev, _, leaks = prepared_rows(config, row_preparation(config, model, tokenizer))
     epoch = _epoch_steps(config, items)
@@ -260,13 +261,32 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     return model, tokenizer
 
 
-def configured_teacher(config: TrainConfig, tokenizer: SegmentTokenizer) -> Teacher | None:
-    """Return the teacher, if there is one; ``ConfigError`` if it cannot teach the model."""
+def configured_teacher(
+    config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
+) -> Teacher | None:
+    """Return the teacher, if there is one.
+
+    Raises:
+        ConfigError: It cannot teach the model.
+        BundleError: Its bundle is refused.
+    """
     distill, optim = config.distill, config.optim
     if distill.teacher is None:
         return None
     most = optim.call_windows or optim.batch_windows
-    return load_teacher(distill.teacher, tokenizer, config.window.size, distill.weight, most)
+    teacher = load_teacher(distill.teacher, tokenizer, config.window.size, distill.weight, most)
+    theirs, ours = teacher.model, trained_heads(model, config.loss)
+    if not set(ours) & set(theirs.heads):
+        raise ConfigError(
+            f"distill.teacher: {distill.teacher} has heads {', '.join(theirs.heads)}, and those "
+            f"that are trained are {', '.join(ours)}; one must be in both"
+        )
+    if theirs.granularity != model.granularity:
+        raise ConfigError(
+            f"distill.teacher: the granularity of {distill.teacher} is {theirs.granularity}, and "
+            f"that of the model {model.granularity}; they must be the same"
+        )
+    return teacher
 
 
 def _load_best(training: RagTraining, best: ModelCheckpoint) -> None:

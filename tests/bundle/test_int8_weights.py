@@ -30,11 +30,13 @@ def integers(graph: onnx.ModelProto) -> list[np.ndarray]:
     return [numpy_helper.to_array(one) for one in stored]
 
 
-@pytest.mark.parametrize("exact_match", [False, True])
-def test_weights_round_to_the_same_integers(tmp_path: Path, exact_match: bool) -> None:
+@pytest.mark.parametrize(("exact_match", "digits"), [(False, []), (True, []), (True, [*range(10)])])
+def test_weights_round_to_the_same_integers(
+    tmp_path: Path, exact_match: bool, digits: list[int]
+) -> None:
     model = RagModel(copy.deepcopy(model_of("bert").trunk)).eval()
     if exact_match:
-        model.add_exact_match()
+        model.add_exact_match(digits)
     for parameter in model.parameters():  # the export stores equal tensors, as of zeros, once
         torch.nn.init.normal_(parameter, std=0.1)
     folder, out = tmp_path / "weights", tmp_path / "served"
@@ -42,6 +44,7 @@ def test_weights_round_to_the_same_integers(tmp_path: Path, exact_match: bool) -
     export_onnx(folder, out, threads=1)
     again = load_rag_model(read_bundle(out))
     assert again.state_dict().keys() == model.state_dict().keys()
+    assert again.architecture().get("digits", []) == digits
     vocab = int(again.trunk.config.vocab_size)
     graph = quantize(trace(inference_model(again, WINDOW, "runtime"), vocab, OPSET))
     for old, new in zip(integers(onnx.load(out / "model.int8.onnx")), integers(graph), strict=True):

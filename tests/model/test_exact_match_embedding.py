@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trivet.backends.example_windows import Sizes, make_windows
@@ -24,10 +25,28 @@ def test_a_match_is_told_from_a_match_with_its_neighbour() -> None:
     assert match_kinds(ids, segments).tolist() == [[0, 1, 2, 2, 0, 0, 0, 2, 2, 1, 0, 0]]
 
 
+@given(st.text("12a.", max_size=14), st.text("12a.", max_size=14))
+def test_a_digit_matches_if_its_whole_number_does(context: str, response: str) -> None:
+    """Digits are tokens 100 to 109; numbers have at most eight."""
+    numbers = [set(re.findall(r"\d+", text)) for text in (context, response)]
+    assume(all(len(number) <= 8 for side in numbers for number in side))
+    texts, ids = context + "|" + response, list(range(100, 110))
+    window = torch.tensor([[100 + int(c) if c.isdigit() else ord(c) % 64 for c in texts]])
+    segments = torch.tensor([[0] * (len(context) + 1) + [1] * len(response)])
+    kinds = match_kinds(window, segments, torch.tensor(ids, dtype=torch.int32))[0].tolist()
+    for side, offset, text in ((0, 0, context), (1, len(context) + 1, response)):
+        for found in re.finditer(r"\d+", text):
+            known = found[0] in numbers[1 - side]
+            assert {kind > 0 for kind in kinds[offset + found.start() : offset + found.end()]} == {
+                known
+            }
+
+
+@pytest.mark.parametrize("numbers", [False, True])
 @pytest.mark.parametrize("trunk", ["shared", "separate", "partial"])
 @pytest.mark.parametrize("kind", ["bert", "nli"])
 def test_matches_reach_the_heads_and_the_module_that_is_exported(
-    trunk: TrunkKind, kind: str, request: pytest.FixtureRequest
+    trunk: TrunkKind, kind: str, numbers: bool, request: pytest.FixtureRequest
 ) -> None:
     windows = as_tensors(make_windows(Sizes(N=4, L=24, B=1, R=1, K=1, C=1, S=1), 40, seed=1))[:3]
     checkpoint: Path = request.getfixturevalue(f"{kind}_checkpoint")
@@ -35,6 +54,8 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     model, _ = initial_model(
         str(checkpoint), "plain", "weakest_sentence", trunk=trunk, shared_layers=1, exact_match=True
     )
+    if numbers:
+        model.add_exact_match(range(10, 20))
     model.eval()
     again = RagModel.from_architecture(model.architecture()).eval()
     again.load_state_dict(model.state_dict())

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
 from trivet.bundle.bundle import TOKENIZER_NAME, WEIGHTS_NAME, read_bundle, write_bundle
 from trivet.bundle.weights import load_rag_model
+from trivet.data.evidence_pairs import window_sentences
 from trivet.data.labelled.datamodule import Batch, collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
-from trivet.errors import ConfigError, WindowError
+from trivet.errors import ConfigError
+from trivet.model.aggregate import evidence_logits
 from trivet.model.rag_model import RagModel
 from trivet.records import LabelledExample, Labels, RagExample
-from trivet.train import train
+from trivet.train import plan, train
 from trivet.training.teacher import Teacher, load_teacher
 
 ROWS = [
@@ -89,7 +93,53 @@ def test_ids_may_differ(bundle: Path, tmp_path: Path) -> None:
     for head, loss in other.losses(batch, logits).items():
         torch.testing.assert_close(loss, expected[head])
     misread = Teacher(other.model, own.ids, 1.0, 2).losses(batch, logits)
-    assert any(abs(float(misread[head] - expected[head])) > 1e-3 for head in misread)
+    assert all(abs(float(misread[head] - expected[head])) > 1e-4 for head in expected)
+
+
+def test_each_loss_is_the_mean_cross_entropy_of_the_places_of_its_head(bundle: Path) -> None:
+    model, tokenizer, _ = read(bundle)
+    longer = [replace(row, example=replace(row.example, contexts=(*MILL,) * 4)) for row in ROWS]
+    items = prepare(longer, tokenizer, WindowSettings(32))
+    batch = collate_items(items, tokenizer.special.pad)
+    assert len(batch.windows.input_ids) > 2 * len(items), "rows of several windows"
+    taught = {head: each.detach() for head, each in model.read(*batch.windows[:3]).items()}
+    ours = {head: torch.randn_like(each) for head, each in taught.items()}
+    found = load_teacher(str(bundle), tokenizer, 32, weight=3.0, most=2).losses(batch, ours)
+
+    def entropy(probs: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        both = torch.stack([-nn.functional.logsigmoid(-logits), -nn.functional.logsigmoid(logits)])
+        return (torch.stack([1 - probs, probs]) * both).sum(0)
+
+    expected = dict.fromkeys(found, torch.tensor(0.0))
+    first = 0  # window of the example
+    for b, item in enumerate(items):
+        layout = item.layout
+        token, copy = (layout.response_row >= 0).nonzero()
+        at = first + layout.response_row[token, copy], layout.response_column[token, copy]
+        losses = -(taught["support"][at].softmax(-1) * ours["support"][at].log_softmax(-1)).sum(-1)
+        expected["support"] = expected["support"] + losses.mean()
+        for head in ("relevance", "utilization"):
+            rows = range(len(layout.rows))
+            context = torch.cat([torch.from_numpy(layout.row_context[row]) for row in rows])
+            places = [(first + row, c) for row in rows for c in layout.row_columns[row]]
+            where = tuple(torch.tensor(each) for each in zip(*places, strict=True))
+            losses = entropy(taught[head][where].sigmoid(), ours[head][where])
+            shares = batch.windows.context_weight[b][context]
+            counts = torch.bincount(context)[context]
+            expected[head] = expected[head] + (losses * shares / counts).sum()
+        pairs = []
+        for row in range(len(layout.rows)):
+            shown = window_sentences(layout, row, batch.windows.input_ids.shape[1])
+            pools = [torch.from_numpy(shown[part])[None] for part in (1, 3)]
+            logits, truth = (
+                evidence_logits(each["evidence"][first + row][None], *pools)
+                for each in (ours, taught)
+            )
+            pairs.append(entropy(truth.sigmoid(), logits).flatten())
+        expected["evidence"] = expected["evidence"] + torch.cat(pairs).mean()
+        first += len(layout.rows)
+    for head, loss in found.items():
+        torch.testing.assert_close(loss, 3 * expected[head], msg=head)
 
 
 def test_rows_without_labels_teach(bundle: Path, config_of: ConfigOf, tmp_path: Path) -> None:
@@ -126,13 +176,30 @@ def test_rows_without_labels_teach(bundle: Path, config_of: ConfigOf, tmp_path: 
 def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_file: Path) -> None:
     found = read_bundle(bundle)
     tokenizer = SegmentTokenizer.from_file(found.path(TOKENIZER_NAME))
-    with pytest.raises(WindowError, match="512"):
+    with pytest.raises(ConfigError, match=r"distill\.teacher: .*1024.* exceeds the 512"):
         load_teacher(str(bundle), tokenizer, 1024, 1.0, 2)
     tokenizer.split_digits()
     with pytest.raises(ConfigError, match=r"distill\.teacher: .* into other tokens .*split_digits"):
         load_teacher(str(bundle), tokenizer, 32, 1.0, 2)
     with pytest.raises(ConfigError, match=r"distill\.teacher: .* lacks \d+ of the \d+ words"):
         load_teacher(str(bundle), SegmentTokenizer.from_file(unigram_file), 32, 1.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("granularity=example", "the granularity of .* is token, and that of the model example"),
+        ("heads=[evidence]", "has heads support, .*, and those that are trained are evidence"),
+    ],
+)
+def test_a_teacher_of_other_decisions_is_refused(
+    config_of: ConfigOf, tmp_path: Path, given: str, said: str
+) -> None:
+    teacher = train(config_of(tmp_path / "teacher"))
+    config = config_of(tmp_path / "run", given, f"distill.teacher={teacher}")
+    for refused in (train, plan):
+        with pytest.raises(ConfigError, match=f"distill.teacher: .*{said}"):
+            refused(config)
 
 
 def test_special_tokens_correspond_by_role(bundle: Path, unigram_file: Path) -> None:

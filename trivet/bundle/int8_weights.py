@@ -59,6 +59,7 @@ def _architecture(
     fitted = info.calibration
     knots = {name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()}
     overlap = {name: one.lexical_overlap for name, one in fitted.heads.items()}
+    digits = f"{_SCOPE}.matches.digits"
     return {
         "encoder": {
             "model_type": "bert",
@@ -80,6 +81,7 @@ def _architecture(
         "shared_layers": info.shared_layers,
         "granularity": info.granularity,
         "matches": f"{_SCOPE}.matches.kinds.weight" in stored,
+        "digits": stored[digits].tolist() if digits in stored else [],
         "calibration": knots,
         "lexical_overlap": overlap if any(overlap.values()) else {},
     }
@@ -95,7 +97,9 @@ def _state(
     state[f"{encoder}.embeddings.position_embeddings.weight"] = stored[f"{_SCOPE}.positions"]
     state[f"{encoder}.embeddings.token_type_embeddings.weight"] = stored[f"{_SCOPE}.segments"]
     if f"{_SCOPE}.matches.kinds.weight" in stored:
-        state["trunk.matches.kinds.weight"] = stored[f"{_SCOPE}.matches.kinds.weight"]
+        for name in ("kinds.weight", "digits"):
+            if f"{_SCOPE}.matches.{name}" in stored:
+                state[f"trunk.matches.{name}"] = stored[f"{_SCOPE}.matches.{name}"]
     for kind in ("weight", "bias"):
         state[f"{encoder}.embeddings.LayerNorm.{kind}"] = stored[f"{_SCOPE}.norm.{kind}"]
 

@@ -28,6 +28,7 @@ _LATER: dict[str, Any] = {
     "granularity": "token",
     "calibration": {},
     "matches": False,
+    "digits": [],
     "lexical_overlap": {},
 }
 # Keys that make the library fetch and run code or kernels that no manifest covers.

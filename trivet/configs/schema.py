@@ -52,7 +52,7 @@ class Granularity(Enum):
     """The unit of a head's decision."""
 
     token = "token"
-    example = "example"  # one decision per window; support is trained by the verdict alone
+    example = "example"  # one decision per window; of the labels, support learns the verdict alone
 
 
 class RunLogger(Enum):
@@ -216,10 +216,10 @@ class LossConfig:
 
 @dataclass
 class DistillConfig:
-    """A bundle whose logits on the same windows are targets, also of rows without labels."""
+    """Distillation: a bundle's logits on the same windows are targets, also without labels."""
 
     teacher: str | None = None  # folder or name of the bundle; null: none
-    weight: float = 1.0  # of the loss of each head that both have
+    weight: float = 1.0  # of the loss of each trained head that the teacher has
 
     def __post_init__(self) -> None:
         _check(self.weight > 0, "distill.weight", self.weight, "> 0")

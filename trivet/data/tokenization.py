@@ -30,6 +30,7 @@ _IS_SPACE = np.asarray([chr(code).isspace() for code in range(0x3001)] + [False]
 # Names in BERT and DeBERTa, then in RoBERTa and MPNet.
 _SPECIAL_NAMES = {"cls": ("[CLS]", "<s>"), "sep": ("[SEP]", "</s>"), "pad": ("[PAD]", "<pad>")}
 _UNKNOWN_NAMES = ("[UNK]", "<unk>")
+_WORD_STARTS = ("\u2581", "\u0120")  # in SentencePiece and in byte-level vocabularies
 _LONGEST_PIECE = 64  # characters, the length of a SHA-256 in hexadecimal; few words are longer
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -129,16 +130,28 @@ class SegmentTokenizer:
     def ids_in(self, other: SegmentTokenizer) -> IntArray:
         """Return another tokenizer's id for each id of this one, or -1 for words it lacks. [V].
 
-        Special tokens correspond by their role, whatever their names.
+        Special tokens correspond by their role, whatever their names; those that ``encode`` never
+        gives, by the other's unknown token.
         """
         known = other._tokenizer.get_vocab(with_added_tokens=True)
         found = np.full(self.vocab_size, -1, dtype=np.int64)
         for word, number in self._tokenizer.get_vocab(with_added_tokens=True).items():
             found[number] = known.get(word, -1)
+        lacking = self._reserved[found[self._reserved] < 0]
+        found[lacking] = other._unknown
         for role in ("cls", "sep", "pad"):
             found[getattr(self.special, role)] = getattr(other.special, role)
         found[self._unknown] = other._unknown
         return found
+
+    def digit_ids(self) -> list[int]:
+        """Return the ids of 0 to 9, and then of 0 to 9 at the start of a word; -1 for none."""
+        ids: list[int] = []
+        for mark in ("", *_WORD_STARTS):
+            found = [self._tokenizer.token_to_id(f"{mark}{digit}") for digit in range(10)]
+            if any(number is not None for number in found):
+                ids += [-1 if number is None else number for number in found]
+        return ids
 
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""

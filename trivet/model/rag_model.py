@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import (
     Outputs,
+    evidence_logits,
     gather_tokens,
     join,
     join_evidence,
@@ -103,6 +104,8 @@ class RagModel(nn.Module):
             architecture["lora_rank"] = rank
         if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
+        if digits := [each.tolist() for each in self._digits()]:
+            architecture["digits"] = digits[0]
         if any(self.lexical_overlap.values()):
             architecture["lexical_overlap"] = dict(self.lexical_overlap)
         if self.calibration:
@@ -113,10 +116,13 @@ class RagModel(nn.Module):
             }
         return architecture
 
-    def add_exact_match(self) -> None:
-        """Add the exact-match embedding to every encoder without one."""
+    def add_exact_match(self, digits: Sequence[int] = ()) -> None:
+        """Add the exact-match embedding to every encoder without one.
+
+        With the ids of ``digits`` it compares whole numbers.
+        """
         for part in self._encoders():
-            part.add_exact_match()
+            part.add_exact_match(digits)
 
     def add_head(self, name: HeadName) -> None:
         """Add a head with random weights, after the others."""
@@ -138,6 +144,10 @@ class RagModel(nn.Module):
         for parameter in (each for part in parts for each in part.parameters()):
             parameter.requires_grad_(False)
 
+    def _digits(self) -> list[Tensor]:
+        found = (part.matches for part in self._encoders())
+        return [one.digits for one in found if one is not None and one.digits is not None]
+
     def _encoders(self) -> list[Trunk]:
         return [part for part in self.trunk.modules() if isinstance(part, Trunk)]
 
@@ -146,7 +156,7 @@ class RagModel(nn.Module):
         """Build the model with random weights from the result of ``architecture()``."""
         encoder = Trunk.from_encoder_config(architecture["encoder"])
         if architecture.get("matches", False):
-            encoder.add_exact_match()
+            encoder.add_exact_match(architecture.get("digits", ()))
         kind, shared_layers = architecture.get("trunk", "shared"), architecture.get("shared_layers")
         heads = architecture["heads"]
         return cls(
@@ -297,6 +307,13 @@ def join_support(
     )
     joined: Tensor = join_evidence(ordinary, gathered, kinds[1].amax(dim=-1) >= 0)
     return joined
+
+
+def pair_logits(states: Tensor, response_pool: Tensor, context_pool: Tensor) -> Tensor:
+    """Return ``evidence_logits`` in fp32, also under autocast."""
+    with torch.autocast(states.device.type, enabled=False):
+        logits: Tensor = evidence_logits(states.float(), response_pool, context_pool)
+    return logits
 
 
 def start_evidence(projection: nn.Linear) -> None:

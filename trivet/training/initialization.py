@@ -76,11 +76,8 @@ def initial_model(
             model.add_head(each)
         if isinstance(model.trunk, Trunk):
             model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads, lora_rank)
-        if exact_match:
-            model.add_exact_match()
         tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
-        if split_digits:
-            tokenizer.split_digits()
+        _prepare_words(model, tokenizer, exact_match, split_digits)
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
     model = RagModel(
@@ -98,12 +95,19 @@ def initial_model(
         )
     if init == "nli":
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
-    if exact_match:
-        model.add_exact_match()
     tokenizer = _read_tokenizer(name, int(model.trunk.config.vocab_size))
+    _prepare_words(model, tokenizer, exact_match, split_digits)
+    return model, tokenizer
+
+
+def _prepare_words(
+    model: RagModel, tokenizer: SegmentTokenizer, exact_match: bool, split_digits: bool
+) -> None:
+    """Split digits and add the exact-match embedding, where they are wanted."""
     if split_digits:
         tokenizer.split_digits()
-    return model, tokenizer
+    if exact_match:
+        model.add_exact_match(tokenizer.digit_ids() if split_digits else ())
 
 
 def _check_trunk(

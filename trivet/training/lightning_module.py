@@ -24,9 +24,9 @@ from trivet.heads.context_loss import (
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import token_loss, verdict_loss, window_loss
-from trivet.model.aggregate import Outputs, evidence_logits, gather_tokens
+from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
-from trivet.model.rag_model import RagModel, TokenLogits, join_support
+from trivet.model.rag_model import RagModel, TokenLogits, join_support, pair_logits
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
 from trivet.training.teacher import Teacher
@@ -122,7 +122,7 @@ class RagTraining(lightning.LightningModule):
         for head in (each for each in shares if each in logits):
             found |= self._context_losses(head, batch, logits[head], shares[head])
         if "evidence" in logits and self._loss.evidence:
-            pairs = evidence_logits(logits["evidence"], *batch.pairs[:2])
+            pairs = pair_logits(logits["evidence"], *batch.pairs[:2])
             loss = evidence_cross_entropy(pairs, *batch.pairs[2:], batch.targets.weight)
             found["evidence"] = self._loss.evidence * loss
         return {
@@ -287,7 +287,7 @@ class RagTraining(lightning.LightningModule):
         self._measures.update(sources, scores)
         if outputs.evidence_states is not None:
             pairs = batch.pairs
-            logits = evidence_logits(outputs.evidence_states, *pairs[:2])
+            logits = pair_logits(outputs.evidence_states, *pairs[:2])
             labelled = pairs.share > 0
             own = [sources[pairs.example[n]] for n in labelled.nonzero()[:, 0]]
             self._measures.update(

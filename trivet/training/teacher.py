@@ -12,10 +12,10 @@ from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.labelled.datamodule import Batch
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, WindowError
 from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
-from trivet.model.aggregate import evidence_logits, gather_tokens
-from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.model.aggregate import gather_tokens
+from trivet.model.rag_model import RagModel, TokenLogits, pair_logits
 from trivet.training.micro_batching import read_in_slices
 
 # A text on which tokenizers differ, beside the words of the vocabulary.
@@ -38,10 +38,14 @@ class Teacher:
         self.model = model.eval().requires_grad_(False)
         self.ids, self.weight, self.most = ids, weight, most
 
+    def __deepcopy__(self, memo: object) -> Teacher:
+        return self  # averaged weights are a copy of all that is trained
+
     def losses(self, batch: Batch, logits: TokenLogits) -> dict[str, Tensor]:
         """Return the sum over examples of each head's weighted loss, by head.
 
-        Heads that the teacher lacks have none.
+        The targets are the probabilities of the teacher's logits before calibration. Heads that it
+        lacks have no loss.
         """
         taught = [head for head in logits if head in self.model.heads]
         found = self._read(batch.windows[:3], taught)
@@ -62,7 +66,7 @@ class Teacher:
             losses[head] = mark_loss(ours, theirs, windows.context_weight, weight)
         if "evidence" in found:
             pools = batch.pairs[:2]
-            ours, theirs = (evidence_logits(each["evidence"], *pools) for each in (logits, found))
+            ours, theirs = (pair_logits(each["evidence"], *pools) for each in (logits, found))
             response, context = (pool.amax(dim=-1) > 0 for pool in pools)
             real = (response[:, :, None] & context[:, None, :]).to(weight)
             losses["evidence"] = pair_loss(ours, theirs, real, batch.pairs.example, weight)
@@ -92,8 +96,7 @@ def load_teacher(
         most: Windows per call.
 
     Raises:
-        ConfigError: The tokenizers differ.
-        WindowError: The teacher cannot read windows of this length.
+        ConfigError: The tokenizers differ, or the teacher cannot read windows of this length.
         BundleError: The bundle is refused.
     """
     bundle = read_bundle(name)
@@ -112,5 +115,8 @@ def load_teacher(
                 f"({len(theirs)} and {len(ours)}); they must be the same (encoder.split_digits?)"
             )
     model = load_rag_model(bundle)
-    model.trunk.check_window(window)
+    try:
+        model.trunk.check_window(window)
+    except WindowError as error:
+        raise ConfigError(f"distill.teacher: {name}: {error}") from error
     return Teacher(model, torch.from_numpy(ids), weight, most)

@@ -93,7 +93,8 @@ def augment_batch(
         for name, chance in zip(_ALTERATIONS, chances, strict=True):
             if chance < getattr(augmentation, name):
                 new = _alter(name, example, draw)
-                example = new if new.labels != Labels() else example
+                lost = new.labels == Labels() != example.labels
+                example = example if lost else new
         altered.append(example)
         if draw.random.random() < augmentation.twins:
             twins.append(make_twin(example, draw.random))
