@@ -26,20 +26,22 @@ def test_a_match_is_told_from_a_match_with_its_neighbour() -> None:
 
 
 @given(st.text("12a.", max_size=14), st.text("12a.", max_size=14))
-def test_a_digit_matches_if_its_whole_number_does(context: str, response: str) -> None:
-    """Digits are tokens 100 to 109; numbers have at most eight."""
-    numbers = [set(re.findall(r"\d+", text)) for text in (context, response)]
-    assume(all(len(number) <= 8 for side in numbers for number in side))
-    texts, ids = context + "|" + response, list(range(100, 110))
-    window = torch.tensor([[100 + int(c) if c.isdigit() else ord(c) % 64 for c in texts]])
-    segments = torch.tensor([[0] * (len(context) + 1) + [1] * len(response)])
-    kinds = match_kinds(window, segments, torch.tensor(ids, dtype=torch.int32))[0].tolist()
-    for side, offset, text in ((0, 0, context), (1, len(context) + 1, response)):
-        for found in re.finditer(r"\d+", text):
-            known = found[0] in numbers[1 - side]
-            assert {kind > 0 for kind in kinds[offset + found.start() : offset + found.end()]} == {
-                known
-            }
+def test_a_digit_has_the_match_of_its_whole_number(context: str, response: str) -> None:
+    assume(not re.search(r"\d{9}", f"{context} {response}"))  # at most eight digits count
+    parts = [re.findall(r"\d+|\D", side) for side in (context + "|", response)]
+    names = {word: n for n, word in enumerate(sorted({*parts[0], *parts[1]}))}
+    whole = [names[word] for side in parts for word in side]
+    sides = torch.tensor([[0] * len(parts[0]) + [1] * len(parts[1])])
+    expected = match_kinds(torch.tensor([whole]), sides)[0].tolist()
+    found = match_kinds(
+        torch.tensor([[100 + int(c) if c.isdigit() else ord(c) for c in f"{context}|{response}"]]),
+        torch.tensor([[0] * (len(context) + 1) + [1] * len(response)]),
+        torch.arange(100, 110, dtype=torch.int32),
+    )
+    words = [word for side in parts for word in side]
+    assert found[0].tolist() == [
+        kind for word, kind in zip(words, expected, strict=True) for _ in word
+    ]
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -7,7 +7,7 @@ its own, whole numbers are compared: the digits of 1791 are all in 1790 and 21.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -49,46 +49,61 @@ def match_kinds(input_ids: Tensor, segment_ids: Tensor, digits: Tensor | None = 
     """Return each token's match in the other segment of its window. *Shapes:* [N, L] x 2 -> [N, L].
 
     0: none; 1: the token alone; 2: the token with a neighbour, in the same order. Ids are below
-    2^30 (2^29 with ``digits``), segments 0 or 1. With the ids of ``digits``, a digit matches if its
-    whole number does.
+    2^30 (2^29 with ``digits``), segments 0 or 1. With the ids of ``digits``, each digit has the
+    match of its whole number.
     """
     words, segment = input_ids.to(torch.int32), segment_ids.to(torch.int32)
-    if digits is not None:
-        words = _whole_numbers(words, digits)
+    if digits is None:
+        sides = [_after(words, -1), _before(words, -1)]
+    else:
+        words, *sides = _whole_numbers(words, digits)
     # One number for word and segment: equal if the same word is in the other segment.
     same = _meet(2 * words + segment, 2 * words + 1 - segment)
-    beside = _meet_beyond(words[:, 1:], (0, 1)) | _meet_beyond(words[:, :-1], (1, 0))
+    # Ends of windows (-1) have no equal neighbour.
+    after, before = (_meet(each, torch.where(each < 0, -2, each)) for each in sides)
     # fp32, since TensorRT lacks int8 here and integer reductions are slow on CPUs.
-    found = torch.where(same, beside.to(torch.float32) + 1.0, 0.0).amax(dim=-1)
+    found = torch.where(same, (after | before).to(torch.float32) + 1.0, 0.0).amax(dim=-1)
     return found.to(torch.int64)
 
 
-def _whole_numbers(words: Tensor, digits: Tensor) -> Tensor:
-    """Replace each digit by its number, the digits before and after it. *Shapes:* [N, L], [D].
+def _whole_numbers(words: Tensor, digits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return each token, or the number of a digit, and its neighbours. *Shapes:* [N, L], [D].
 
-    Of a longer number the last eight digits up to a digit and the following seven decide.
+    Of a number with more digits the last eight up to a digit and the following seven count.
     """
     values = torch.arange(len(digits), device=words.device).remainder(10) + 1.0
     # fp32, as in ``match_kinds``; each word is at most one of the digits.
     values = torch.where(words[:, :, None] == digits, values, 0.0).amax(dim=-1)
     digit = values.to(torch.int32)
-    pad, is_digit = nn.functional.pad, digit > 0
+    is_digit = digit > 0
+    first, last = is_digit & ~(_before(digit, 0) > 0), is_digit & ~(_after(digit, 0) > 0)
     number = digit  # up to this digit
     for _ in range(_DIGITS - 1):
-        number = torch.where(is_digit, pad(number[:, :-1], (1, 0)) * 11 + digit, 0)
-    goes_on = is_digit & pad(is_digit[:, 1:], (0, 1))
-    whole = number
+        number = torch.where(is_digit, _before(number, 0) * 11 + digit, 0)
+    words = torch.where(is_digit, _copy(number, is_digit & ~last, _after) + _NUMBERS, words)
+    following = _copy(_after(words, -1), is_digit & ~last, _after)
+    preceding = _copy(_before(words, -1), is_digit & ~first, _before)
+    return words, following, preceding
+
+
+def _copy(values: Tensor, within: Tensor, neighbour: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Copy values along numbers, from their ends to the digits ``within``."""
+    copied = values
     for _ in range(_DIGITS - 1):
-        whole = torch.where(goes_on, pad(whole[:, 1:], (0, 1)), number)
-    return torch.where(is_digit, whole + _NUMBERS, words)
+        copied = torch.where(within, neighbour(copied, -1), values)
+    return copied
+
+
+def _after(values: Tensor, end: int) -> Tensor:
+    """Return the value of the next token; ``end`` after the last."""
+    return nn.functional.pad(values[:, 1:], (0, 1), value=end)
+
+
+def _before(values: Tensor, end: int) -> Tensor:
+    """Return the value of the token before; ``end`` before the first."""
+    return nn.functional.pad(values[:, :-1], (1, 0), value=end)
 
 
 def _meet(tokens: Tensor, others: Tensor) -> Tensor:
     """Compare all pairs. *Shapes:* [N, L] x 2 -> [N, L, L]."""
     return tokens[:, :, None] == others[:, None, :]
-
-
-def _meet_beyond(neighbours: Tensor, edge: tuple[int, int]) -> Tensor:
-    """Compare the neighbours of all pairs; ends of windows have no equal neighbour."""
-    pad = nn.functional.pad
-    return _meet(pad(neighbours, edge, value=-1), pad(neighbours, edge, value=-2))
