@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from random import Random
 
@@ -245,6 +246,33 @@ def test_pieces_taken_from_a_layout_join_to_the_whole(
 
 
 # By hand --------------------------------------------------------------------------------------
+
+
+@given(reads(), settings(), st.integers(1, 4))
+def test_a_sentence_is_judged_in_as_many_windows_as_asked(
+    read: TokenizedExample, window: WindowSettings, most: int
+) -> None:
+    whole = lay_out(read, window, SPECIAL)
+    part = lay_out(read, replace(window, support_windows=most), SPECIAL)
+    for name, value in asdict(whole).items():
+        if name != "response_row":
+            np.testing.assert_equal(asdict(part)[name], value, err_msg=name)
+    assert ((part.response_row == whole.response_row) | (part.response_row == -1)).all()
+    counted = (part.response_row >= 0).sum(axis=1)
+    np.testing.assert_array_equal(counted, np.minimum(most, (whole.response_row >= 0).sum(axis=1)))
+    for sentence in range(whole.sentences):
+        own = part.response_row[whole.response_sentence == sentence] >= 0
+        assert (own == own[:1]).all(), "the tokens of a sentence count in the same windows"
+
+
+def test_a_sentence_is_judged_where_it_shares_most_rare_words() -> None:
+    passages = [7, 9000, 9001, 9002], [7, 8, 10, 11], [5000, 5001, 5002, 5003]
+    contexts = [[words * 4] for words in passages]
+    read = make_tokenized([50], contexts, [[7, 8, 9000], [5000, 5003, 9001], [7, 8]])
+    layout = lay_out(read, WindowSettings(32, support_windows=1), SPECIAL)
+    assert len(layout.rows) == 3
+    rows = layout.response_row.max(axis=1)
+    assert rows.tolist() == [0, 0, 0, 2, 2, 2, 1, 1]
 
 
 def test_one_window_written_out() -> None:

@@ -57,14 +57,19 @@ def _use(info: BundleInfo) -> str:
 
 
 def _evidence(info: BundleInfo) -> str:
-    count = info.window.evidence_sentences
-    if not count:
-        return ""
-    several = " of several windows" if info.window.evidence_for == "several" else ""
-    return (
-        f"Examples{several} have evidence windows, which show the {count} context sentences that "
-        "share most with each response sentence. "
-    )
+    count, judged, said = info.window.evidence_sentences, info.window.support_windows, ""
+    if count:
+        several = " of several windows" if info.window.evidence_for == "several" else ""
+        said += (
+            f"Examples{several} have evidence windows, which show the {count} context sentences "
+            "that share most with each response sentence. "
+        )
+    if judged:
+        said += (
+            f"A response sentence is judged in the {judged} ordinary windows that share most words "
+            "with it. "
+        )
+    return said
 
 
 def _lengths(info: BundleInfo) -> str:

@@ -73,6 +73,8 @@ class WindowInfo(_Part):
     evidence_sentences: int = Field(default=0, ge=0)
     # examples with evidence windows: those of several windows, or all
     evidence_for: EvidenceFor = "several"
+    # ordinary windows in which a response sentence is judged; 0 for all
+    support_windows: int = Field(default=0, ge=0)
 
     def settings(self) -> WindowSettings:
         """Return the settings for ``data.windows``."""

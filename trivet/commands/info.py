@@ -114,10 +114,11 @@ def render_info(
 
 def _evidence(window: WindowInfo) -> str:
     """Return a description of the evidence windows."""
+    judged = f"; judged in {window.support_windows} windows" if window.support_windows else ""
     if not window.evidence_sentences:
-        return "no evidence windows"
+        return f"no evidence windows{judged}"
     some = "" if window.evidence_for == "all" else ", examples of several windows"
-    return f"{window.evidence_sentences} context sentences for each response sentence{some}"
+    return f"{window.evidence_sentences} context sentences for each response sentence{some}{judged}"
 
 
 def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:

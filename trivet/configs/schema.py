@@ -115,15 +115,19 @@ class WindowConfig:
     # Context sentences for each response sentence in the evidence windows; 0: no such windows.
     evidence_sentences: int = 0
     evidence_for: EvidenceFor = EvidenceFor.several  # or all examples
+    # Ordinary windows in which a response sentence is judged, those that share most words with it;
+    # 0: all.
+    support_windows: int = 0
 
     def __post_init__(self) -> None:
         rises = not self.sizes or sorted({*self.sizes, self.size}) == self.sizes
         _check(rises, "window.sizes", self.sizes, f"rising, the last window.size ({self.size})")
         _check(min(self.sizes, default=32) >= 32, "window.sizes", self.sizes, "32 tokens or more")
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
-        shared, named = self.stride_overlap, self.evidence_sentences
+        shared = self.stride_overlap
         _check(0 <= shared < self.size, "window.stride_overlap", shared, "in [0, window.size)")
-        _check(named >= 0, "window.evidence_sentences", named, "at least 0")
+        for key in ("evidence_sentences", "support_windows"):
+            _check(getattr(self, key) >= 0, f"window.{key}", getattr(self, key), "at least 0")
 
 
 @dataclass

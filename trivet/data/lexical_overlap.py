@@ -8,7 +8,7 @@ and strong baseline for selecting sentences (Yih et al., ACL 2013, P13-1171).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -104,6 +104,29 @@ def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
     )
 
 
+def rank_slices(tokenized: TokenizedExample, slices: Sequence[tuple[int, int]]) -> IntArray:
+    """Rank slices of the contexts by the words, weighted by rarity, shared with a sentence.
+
+    Args:
+        tokenized: The example.
+        slices: First and one-past-last context token of each slice.
+
+    Returns:
+        The rank of each slice for each response sentence, 0 for the one that shares most; of
+        equals the first comes first. *Shape:* [S, slices].
+    """
+    answer = tokenized.response.ids
+    width = int(answer.max(initial=0)) + 1
+    sentence, ids = np.divmod(_distinct(tokenized.response_sentence * width + answer), width)
+    rarity, count = np.log1p(ids / _COMMON), len(tokenized.response_sentence_spans)
+    shared = np.zeros((count, len(slices)))
+    for number, (start, stop) in enumerate(slices):
+        found = np.isin(ids, tokenized.context.ids[start:stop], kind="table")
+        shared[:, number] = np.bincount(sentence, rarity * found, minlength=count)
+    order = np.argsort(-shared, axis=1, kind="stable")
+    return np.argsort(order, axis=1)
+
+
 def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:
     """Yield for each response sentence the share of its words that each context sentence contains.
 
@@ -127,5 +150,6 @@ def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:
 
 def _distinct(numbers: IntArray) -> IntArray:
     """Return the distinct numbers, sorted; much faster than numpy's ``unique``."""
-    ordered: IntArray = np.sort(numbers)
-    return ordered[np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))]
+    ordered = np.sort(numbers)
+    differs = ordered[1:] != ordered[:-1]
+    return ordered[np.flatnonzero(np.concatenate([[True], differs])[: len(ordered)])]

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from trivet.data.evidence import Evidence, choose_evidence
-from trivet.data.lexical_overlap import count_overlaps
+from trivet.data.lexical_overlap import count_overlaps, rank_slices
 from trivet.data.tokenization import (
     BoolArray,
     FloatArray,
@@ -75,6 +75,9 @@ class WindowSettings:
         evidence_sentences: Number of context sentences for each response sentence in the evidence
             windows; 0 for none of these.
         evidence_for: Examples with evidence windows: those of several slices, or all.
+        support_windows: Number of ordinary windows in which a response sentence is judged, those
+            that share most words with it; 0 for all. Each window is another chance for a wrong
+            sentence to look supported.
     """
 
     size: int = 512
@@ -83,12 +86,12 @@ class WindowSettings:
     break_even: int | None = None
     evidence_sentences: int = 0
     evidence_for: EvidenceFor = "several"
+    support_windows: int = 0
 
     def __post_init__(self) -> None:
-        if self.evidence_sentences < 0:
-            raise WindowError(
-                f"window.evidence_sentences ({self.evidence_sentences}) must be at least 0"
-            )
+        for name in ("evidence_sentences", "support_windows"):
+            if getattr(self, name) < 0:
+                raise WindowError(f"window.{name} ({getattr(self, name)}) must be at least 0")
         if self.sizes and (sorted({*self.sizes, self.size}) != list(self.sizes)):
             raise WindowError(
                 f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
@@ -157,8 +160,8 @@ class Layout:
         window_size: Most positions in a window.
         rows: Token ids of each window.
         segments: 0 for context and question, 1 for the response. Same lengths as ``rows``.
-        response_row: Row of the k-th copy of each response token, -1 for none. If there are
-            evidence windows, the last copies are in these. *Shape:* [R, K].
+        response_row: Row of the k-th copy of each response token, -1 for none or one that does not
+            count. If there are evidence windows, the last copies are in these. *Shape:* [R, K].
         response_column: Column of the same copy. *Shape:* [R, K].
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Column of the same copy. *Shape:* [C].
@@ -226,7 +229,8 @@ def lay_out(
     A question over a fourth of the window is cut, and ``cut_question_tokens`` counts the rest. A
     response over half of it is read in chunks, and each chunk is shown with every slice of the
     contexts. After these ordinary windows, an evidence window for each chunk shows the context
-    sentences that share most with it; there is none if it would repeat an ordinary window.
+    sentences that share most with it; there is none if it would repeat an ordinary window. Of the
+    copies of a response sentence in ordinary windows, ``support_windows`` may let only some count.
     """
     plan = settings.plan(tokenized)
     chunks = plan.chunks
@@ -274,6 +278,9 @@ def lay_out(
         response_column[slice(*chunk), copy] = np.arange(begin, begin + len(ids))
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
+    if 0 < settings.support_windows < len(slices):
+        ranks = rank_slices(tokenized, slices)[tokenized.response_sentence]
+        response_row[:, : len(slices)][ranks >= settings.support_windows] = -1
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]

@@ -134,6 +134,7 @@ def write_trained(
             break_even=break_even(encoder) if config.window.sizes else None,
             evidence_sentences=config.window.evidence_sentences,
             evidence_for=config.window.evidence_for.value,
+            support_windows=config.window.support_windows,
         ),
         faithfulness=model.faithfulness,
         heads=tuple(cast(Any, heads)),

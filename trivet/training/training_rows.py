@@ -42,6 +42,7 @@ def row_preparation(
         even,
         window.evidence_sentences,
         window.evidence_for.value,
+        window.support_windows,
     )
     return partial(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
