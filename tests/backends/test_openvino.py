@@ -27,10 +27,13 @@ from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import grid
 from trivet.model.aggregate import Outputs
-from trivet.model.rag_model import as_tensors, to_numpy
+from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES
+from trivet.model.inference.rag_inference import inference_model
+from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.records import Evaluation, RagExample
 
 WINDOW, VOCAB = 48, 150
@@ -95,6 +98,24 @@ def test_an_encoder_answers_as_the_weights_do_under_any_padding(
             found = backend.run(windows)
             assert all(np.isfinite(array).all() for array in found.present().values()), (file, bf16)
             assert largest_difference(found, answer) <= most, (file, bf16, windows.input_ids.shape)
+
+
+@needs_openvino
+def test_states_of_positions_are_those_of_the_windows_without_padding(
+    tmp_path: Path, one_thread: None
+) -> None:
+    model = RagModel(graphs.model_of("bert").trunk, heads=HEAD_NAMES).eval()
+    shape = inference_model(model, graphs.WINDOW)
+    graph = trace(shape, graphs.VOCAB, OPSET, heads=HEAD_NAMES)
+    onnx.save(graph, tmp_path / "model.onnx")
+    backend = OpenVinoBackend(tmp_path / "model.onnx", window=graphs.WINDOW, threads=1)
+    for length in (7, 33, graphs.WINDOW):
+        sizes = Sizes(N=2, L=length, B=1, R=5, K=2, C=9, S=2)
+        windows = make_windows(sizes, graphs.VOCAB, seed=0)
+        with torch.inference_mode():
+            expected = to_numpy(model(*as_tensors(windows)))
+        assert expected.evidence_states.shape == (2, length, EVIDENCE_STATES)
+        assert largest_difference(backend.run(windows), expected) <= 1e-4
 
 
 @needs_openvino

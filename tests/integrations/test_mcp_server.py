@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -47,11 +48,11 @@ def test_the_command_offers_the_tools_over_stdio(embedded: Evaluator) -> None:
 
 def test_evaluate_gives_the_evaluators_verdict(embedded: Evaluator) -> None:
     found = ask(build_server(embedded), "evaluate", {**TEXTS, "threshold": 0.9})
-    expected = embedded.evaluate(**TEXTS, threshold=0.9).to_dict()
+    expected = json.loads(embedded.evaluate(**TEXTS, threshold=0.9).to_json())
     told = found.structured_content
     assert told["faithfulness"] == expected["faithfulness"]
-    assert told["unsupported"] == list(expected["unsupported"])
-    assert told["sentences"] == list(expected["sentences"])
+    assert told["unsupported"] == expected["unsupported"]
+    assert told["sentences"] == expected["sentences"]
     assert [set(own) for own in told["contexts"]] == [{"relevance", "utilization"}] * 2
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trivet.backends.backend import POSITIONS, check_ends, threads_per_worker
-from trivet.backends.profiles import pad, sizes_of
+from trivet.backends.profiles import cut, pad, sizes_of
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs, outputs_from
@@ -115,13 +115,14 @@ class OpenVinoBackend:
             request = self._compiled.create_infer_request()
         try:
             answer = request.infer(feed)
-            return outputs_from({name: np.array(answer[name]) for name in self._outputs})
+            found = outputs_from({name: np.array(answer[name]) for name in self._outputs})
         except RuntimeError as error:
             raise BackendError(
                 f"{self.name} failed on {shape} window positions: {error}"
             ) from error
         finally:
             self._idle.put(request)
+        return cut(found, sizes_of(windows))
 
     def _padded(self, windows: Windows) -> Windows:
         """Pad windows to the next compiled length."""

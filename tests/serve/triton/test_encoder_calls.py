@@ -38,7 +38,8 @@ def calls(serve: Any, repository: Any) -> Any:
 
     encoder.backend.run = run
     inputs = tuple(info.name for info in server.configs["encoder"].input)
-    return EncoderCalls("encoder", inputs, PROFILES), asked, real
+    heads = read_bundle(EMBEDDED_BUNDLE).info.heads
+    return EncoderCalls("encoder", inputs, PROFILES, heads), asked, real
 
 
 @pytest.mark.parametrize(
