@@ -2,14 +2,15 @@
 
 python -m benchmarks.scattered_evidence --ragbench ragbench:data/ragbench
     --ragtruth ragtruth:data/ragtruth [--split dev] [--bundle DIR] [--sizes 256 384 512]
-    [--sentences 1] [--foreign 0 8 24] [--limit 200]
+    [--sentences 1] [--windows 0] [--foreign 0 8 24] [--limit 200]
 
 The first table has the rows with a supported sentence whose annotated evidence no ordinary window
 of the bundle's own size shows whole; they are the same at every size. The second has rows among
 foreign passages, which leave their labels true. Each line is without or with evidence windows of
 ``--sentences`` context sentences for each response sentence. ``sentence F1``: of unsupported
 sentences, at the bundle's threshold. ``scattered flagged``: share of those supported sentences that
-count as unsupported. Seconds are those of all cores.
+count as unsupported. ``--windows``: ordinary windows in which a sentence is judged; 0 for all.
+Seconds are those of all cores.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--bundle", type=Path)
     flags.add_argument("--sizes", type=int, nargs="+", default=[256, 384, 512])
     flags.add_argument("--sentences", type=int, default=1)
+    flags.add_argument("--windows", type=int, default=0)
     flags.add_argument("--foreign", type=int, nargs="+", default=[0, 8, 24])
     flags.add_argument("--limit", type=int, help="rows of the second table; all by default")
     given = flags.parse_args(arguments)
     evaluator = Evaluator(given.bundle)
-    own = replace(evaluator.preprocessor.settings, evidence_sentences=0)
+    own = replace(evaluator.preprocessor.settings, evidence_sentences=0, support_windows=0)
+    judged = replace(own, support_windows=given.windows)
     if given.ragbench:
         rows = read(evaluator, load_source(given.ragbench, given.split)[0], own)
         marks = [scattered(row) for row in rows]
@@ -58,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title = f"{len(kept)} of {len(rows)} rows have scattered evidence ({positives(kept)})"
         table = Table(title, (*HEADER, "sentence F1", "scattered flagged"), [])
         for size in given.sizes:
-            settings = replace(own, size=size, sizes=())
+            settings = replace(judged, size=size, sizes=())
             lines = measured(evaluator, kept, settings, given.sentences, scattered_marks)
             table.rows.extend(lines)
         print(f"{table.to_markdown()}\n", flush=True)
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table = Table(f"Foreign passages, {count}", ("foreign", *HEADER, "sentence F1"), [])
         for foreign in given.foreign:
             rows = read(evaluator, lengthen(plain, foreign, seed=0)[: given.limit], own)
-            lines = measured(evaluator, rows, own, given.sentences)
+            lines = measured(evaluator, rows, judged, given.sentences)
             table.rows.extend((foreign, *line) for line in lines)
         print(table.to_markdown(), flush=True)
 
