@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +69,19 @@ def test_a_wrong_value_is_marked_exactly(kind: str, wrong: list[str] | None) -> 
         assert text not in RESPONSE
         for each in twin.labels.evidence or ():
             assert each.response.end <= span.start or span.end <= each.response.start
+
+
+def test_one_digit_of_a_value_is_changed_to_a_value_that_is_nowhere() -> None:
+    for seed in range(30):
+        twin = TWINS["digit"](row(), np.random.default_rng(seed))
+        assert twin is not None
+        (text,) = marked(twin)
+        (span,) = twin.labels.unsupported or ()
+        old = RESPONSE[span.start : span.end]
+        assert old in TOWER or old in MAST
+        assert len(old) == len(text) and sum(a != b for a, b in zip(old, text, strict=True)) == 1
+        assert old[0] == text[0] or len(re.findall(r"\d", old)) == 1 or not old[0].isdigit()
+        assert not {text} & {word.strip(".,") for word in f"{TOWER} {MAST} {RESPONSE}".split()}
 
 
 def test_a_date_needs_another_of_the_same_form() -> None:

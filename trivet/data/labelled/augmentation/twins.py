@@ -1,11 +1,10 @@
 """Twins for training: a copy of a row with one small change, made without a language model.
 
-A wrong twin has a number, date, unit, name or negation changed in the response, or the evidence
-removed from the contexts, or one more sentence that the contexts no longer hold; exactly the
-changed characters become unsupported: contradicted by the contexts if a value changed, else not
-mentioned. A right twin has a value in another form ("1,000" and
-"1000"), so that digits alone say nothing. After FactCC (arXiv 1910.12840, 3.1) and BUMP (arXiv
-2212.09955).
+A wrong twin has a number, a digit, date, unit, name or negation changed in the response, or the
+evidence removed from the contexts, or one more sentence that the contexts no longer hold; exactly
+the changed characters become unsupported: contradicted by the contexts if a value changed, else not
+mentioned. A right twin has a value in another form ("1,000" and "1000"), so that digits alone say
+nothing. After FactCC (arXiv 1910.12840, 3.1) and BUMP (arXiv 2212.09955).
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from trivet.data.labelled.augmentation.values import (
     Value,
     find_values,
     form_of,
+    normalize,
     other_form,
     words_before,
 )
@@ -42,6 +42,7 @@ _NEGATED = re.compile(
     r"\b(is|are|was|were|can|could|will|would|should|must|may|does|did|do) not\b", re.IGNORECASE
 )
 _NEGATABLE = re.compile(r"\b(?:is|are|was|were|can|could|will|would|should|must)\b(?! not\b)")
+_DIGIT = re.compile(r"[0-9]")
 _JOINED = re.compile(r"[%/\u00b0-]")
 _FEWEST_WORDS, _MOST_WORDS = 5, 40  # of a sentence that becomes a hard neutral
 _UNRELATED = 0.34  # share of a response sentence's words up to which a sentence is not its source
@@ -92,6 +93,28 @@ def swap_value(
         if others:
             new = others[int(random.integers(len(others)))]
             return replace_words(labelled, value.span, new, supported=False)
+    return None
+
+
+def change_digit(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Change one digit of a number or date that the contexts hold.
+
+    The first digit of several stays. No value of the contexts and none of the response is the new
+    one. Values of the contexts alone would teach that a number is right if it is nearly in them.
+    """
+    texts = labelled.example
+    held = {v.normal for text in texts.contexts for v in find_values(text)}
+    numeric = ("number", "date")
+    values = [v for v in find_values(texts.response) if v.kind in numeric and _DIGIT.search(v.text)]
+    own = [v for v in values if v.normal in held and _is_supported(labelled, v.span)]
+    taken = held | {v.normal for v in values}
+    for place in random.permutation(len(own)).tolist():
+        old = own[place].text
+        digits = [match.start() for match in _DIGIT.finditer(old)]
+        at = digits[int(random.integers(min(1, len(digits) - 1), len(digits)))]
+        new = f"{old[:at]}{(int(old[at]) + int(random.integers(1, 10))) % 10}{old[at + 1 :]}"
+        if normalize(new) not in taken:
+            return replace_words(labelled, own[place].span, new, supported=False)
     return None
 
 
@@ -182,6 +205,7 @@ TWINS: dict[str, MakeTwin] = {
     "number": partial(swap_value, kind="number"),
     "date": partial(swap_value, kind="date"),
     "entity": partial(swap_value, kind="entity"),
+    "digit": change_digit,
     "unit": swap_unit,
     "negation": negate,
     "evidence": without_evidence,
@@ -192,7 +216,10 @@ TWINS: dict[str, MakeTwin] = {
 
 
 # Values are rare, while nearly every row can be negated: those that are rare are tried first.
-_WEIGHTS = dict.fromkeys(TWINS, 1) | {"number": 6, "date": 6, "unit": 3, "entity": 2, "rewrite": 3}
+_WEIGHTS = dict.fromkeys(TWINS, 1) | {
+    **{"number": 6, "date": 6, "digit": 6, "unit": 3},
+    **{"entity": 2, "rewrite": 3},
+}
 
 
 def _sentences(labelled: LabelledExample) -> tuple[Span, ...]:

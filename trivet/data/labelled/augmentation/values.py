@@ -84,7 +84,7 @@ def find_values(text: str) -> list[Value]:
     for kind, pattern in patterns:
         for match in pattern.finditer(text):
             if kind != "number" or not _is_position(match):
-                _add(taken, kind, match, _normalize(match[0]))
+                _add(taken, kind, match, normalize(match[0]))
     lower_case = set(_LOWER.findall(text))
     for match in _ENTITIES.finditer(text):
         # A single capitalised word at the start of a sentence, or that is also written in lower
@@ -131,7 +131,7 @@ def _is_position(match: re.Match[str]) -> bool:
     return bool(before or _POSITION_AFTER.match(text, end))
 
 
-def _normalize(value: str) -> str:
+def normalize(value: str) -> str:
     """Return the form in which equal numbers, dates or units are equal."""
     low = value.lower()
     if low in NUMBER_WORDS:
