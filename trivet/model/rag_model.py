@@ -309,6 +309,12 @@ def join_support(
     return joined
 
 
+def gather_classes(logits: Tensor, at: Tensor) -> Tensor:
+    """Return ``gather_tokens`` of each class. *Shapes:* [N, L, 3], [B, R, K] -> [B, R, K, 3]."""
+    columns = (column.reshape(-1) for column in logits.unbind(-1))
+    return torch.stack([gather_tokens(each, at) for each in columns], -1)
+
+
 def pair_logits(states: Tensor, response_pool: Tensor, context_pool: Tensor) -> Tensor:
     """Return ``evidence_logits`` in fp32, also under autocast."""
     with torch.autocast(states.device.type, enabled=False):

@@ -26,7 +26,7 @@ from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import token_loss, verdict_loss, window_loss
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
-from trivet.model.rag_model import RagModel, TokenLogits, join_support, pair_logits
+from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
 from trivet.training.teacher import Teacher
@@ -146,8 +146,7 @@ class RagTraining(lightning.LightningModule):
             tokens_known = (targets.token_supported >= 0).any(-1)
             tokens_known |= (targets.window_class >= 0).flatten(1).any(-1)
         if each_token and (weights.window or weights.token):
-            columns = (column.reshape(-1) for column in logits.unbind(-1))
-            support = torch.stack([gather_tokens(each, at) for each in columns], -1)
+            support = gather_classes(logits, at)
             if weights.window:
                 loss = window_loss(support, targets.window_class, weight, heavier)
                 found["window"] = weights.window * loss

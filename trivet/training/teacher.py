@@ -15,7 +15,7 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, WindowError
 from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
 from trivet.model.aggregate import gather_tokens
-from trivet.model.rag_model import RagModel, TokenLogits, pair_logits
+from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits
 from trivet.training.micro_batching import read_in_slices
 
 # A text on which tokenizers differ, beside the words of the vocabulary.
@@ -53,10 +53,7 @@ class Teacher:
         losses: dict[str, Tensor] = {}
         if "support" in found:
             at = windows.response_at
-            ours, theirs = (
-                torch.stack([gather_tokens(c.reshape(-1), at) for c in each.unbind(-1)], -1)
-                for each in (logits["support"], found["support"])
-            )
+            ours, theirs = (gather_classes(each["support"], at) for each in (logits, found))
             losses["support"] = class_loss(ours, theirs, at >= 0, weight)
         for head in (each for each in ("relevance", "utilization") if each in found):
             ours, theirs = (
