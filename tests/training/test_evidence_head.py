@@ -90,3 +90,19 @@ def test_it_is_trained_with_the_others(
     assert info.heads == ("support", "evidence")
     assert info.outputs[-1].name == "evidence_states"
     assert {"dev/evidence_auroc/mean", "loss/evidence"} <= set(log_of(tmp_path)[0])
+
+
+def test_pairs_that_no_window_shows_do_not_count_in_its_calibration(
+    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
+) -> None:
+    files = []
+    for file in sourced:
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        longer = [row | {"contexts": [*row["contexts"], *MILL, *MILL]} for row in rows]
+        files.append(tmp_path / file.name)
+        files[-1].write_text("\n".join(map(json.dumps, longer)), encoding="utf-8")
+    window = ("window.size=32", "window.support_windows=1", "optim.epochs=1")
+    config = config_of(tmp_path, ALL, *window, data=(files[0], files[1]))
+    info = read_bundle(train(config)).info
+    assert info.evidence is not None
+    assert info.evidence.lexical_overlap != 0  # fitted

@@ -93,4 +93,5 @@ def _read(
     logits = no_pairs(item.layout)
     add_pairs(logits, item.layout, states, item.layout.response_sentence)
     overlaps = np.stack(list(pair_overlaps(item.tokenized)))
+    known &= np.isfinite(logits)  # -inf: no window shows both sentences (``support_windows``)
     return logits[known], labels[known], overlaps[known]
