@@ -98,7 +98,7 @@ def test_pairs_that_no_window_shows_do_not_count_in_its_calibration(
     files = []
     for file in sourced:
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        longer = [row | {"contexts": [*row["contexts"], *MILL, *MILL]} for row in rows]
+        longer = [one | {"contexts": [*one["contexts"], *MILL, *MILL]} for one in rows]
         files.append(tmp_path / file.name)
         files[-1].write_text("\n".join(map(json.dumps, longer)), encoding="utf-8")
     window = ("window.size=32", "window.support_windows=1", "optim.epochs=1")
