@@ -1,19 +1,24 @@
-"""Share of supported sentences whose nearest source by words is among the labelled evidence.
+"""How well the sources of supported sentences agree with the labelled evidence.
 
-python -m benchmarks.nearest_sources --data ragbench:data/ragbench [--split dev]
+python -m benchmarks.nearest_sources --data ragbench:data/ragbench [--split dev] [--bundle DIR]
 
-The rule is that of the report (``trivet.report.sources``); no model is used.
+Sources by shared words are those of the report (``trivet.report.sources``), without a model. With a
+bundle that has an evidence head, its sources are measured on the same sentences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.labelled import data_parser, load
+from trivet.evaluation.evaluator import Evaluator
 from trivet.records import (
     ContextSentence,
+    ContextSpan,
     ContextVerdict,
     Evaluation,
     Evidence,
@@ -22,21 +27,69 @@ from trivet.records import (
     SentenceVerdict,
 )
 from trivet.report.estimates import mean_of
-from trivet.report.sources import Source, find_sources
+from trivet.report.sources import find_sources
 
 _NO_SCORES = (None, None, None, None, None, None, None)
+COLUMNS = (
+    *("sources", "sentences", "first is evidence", "any is evidence"),
+    *("reciprocal rank", "precision", "recall", "F1"),
+)
 
 
-def hits(labelled: LabelledExample) -> list[tuple[bool, bool]]:
-    """Return for each supported sentence whether its first source is right, and whether any is."""
-    example = labelled.example
-    supported = [one for one in labelled.labels.evidence or () if one.contexts]
+class Agreement(NamedTuple):
+    """How the sources of one supported sentence agree with its labelled evidence."""
+
+    right: tuple[bool, ...]  # of each source, best first
+    labelled: int  # context sentences that are labelled as its evidence
+
+
+def by_words(labelled: LabelledExample) -> list[Agreement]:
+    """Compare the sources by shared words of each supported sentence with the labels."""
+    example, supported = labelled.example, supported_sentences(labelled)
     found = find_sources(verdict_on(example, supported))
-    right = [
-        [is_evidence(example, source, one) for source in sources]
-        for one, sources in zip(supported, found, strict=True)
+    result = []
+    for evidence, sources in zip(supported, found, strict=True):
+        places = [((example.context_sentences or ())[s.context][s.sentence], s) for s in sources]
+        spans = [ContextSpan(source.context, at.start, at.end) for at, source in places]
+        result.append(agreement(example, spans, evidence))
+    return result
+
+
+def by_head(labelled: LabelledExample, verdict: Evaluation) -> list[Agreement]:
+    """Compare the sources in a verdict of each supported sentence with the labels."""
+    found = []
+    for evidence in supported_sentences(labelled):
+        at = evidence.response
+        own = [s for s in verdict.sentences if s.start < at.end and at.start < s.end]
+        sources = [one for sentence in own[:1] for one in sentence.evidence or ()]
+        spans = [ContextSpan(one.context, one.start, one.end) for one in sources]
+        found.append(agreement(labelled.example, spans, evidence))
+    return found
+
+
+def supported_sentences(labelled: LabelledExample) -> list[Evidence]:
+    """Return the supported sentences with evidence."""
+    return [one for one in labelled.labels.evidence or () if one.contexts]
+
+
+def agreement(example: RagExample, sources: Sequence[ContextSpan], evidence: Evidence) -> Agreement:
+    """Compare the sources of a sentence, best first, with its evidence."""
+    sentences = [
+        ContextSpan(context, at.start, at.end)
+        for context, own in enumerate(example.context_sentences or ())
+        for at in own
     ]
-    return [(any(own[:1]), any(own)) for own in right]
+    return Agreement(
+        tuple(_overlaps(source, evidence) for source in sources),
+        sum(_overlaps(sentence, evidence) for sentence in sentences),
+    )
+
+
+def _overlaps(at: ContextSpan, evidence: Evidence) -> bool:
+    return any(
+        span.context == at.context and span.start < at.end and at.start < span.end
+        for span in evidence.contexts
+    )
 
 
 def verdict_on(example: RagExample, supported: Sequence[Evidence]) -> Evaluation:
@@ -56,26 +109,45 @@ def verdict_on(example: RagExample, supported: Sequence[Evidence]) -> Evaluation
     return Evaluation(*_NO_SCORES, (), sentences, contexts, 1, 1, 0, 1, 0)
 
 
-def is_evidence(example: RagExample, source: Source, evidence: Evidence) -> bool:
-    """Return whether a source overlaps a labelled span."""
-    at = (example.context_sentences or ())[source.context][source.sentence]
-    return any(
-        span.context == source.context and span.start < at.end and at.start < span.end
-        for span in evidence.contexts
-    )
+def table_row(name: str, groups: Sequence[int], found: Sequence[Agreement]) -> str:
+    """Return the means over sentences, with 95 % intervals over the groups [n]; counts of pairs."""
+    columns = {
+        "first": [any(one.right[:1]) for one in found],
+        "any": [any(one.right) for one in found],
+        "rank": [1 / (1 + one.right.index(True)) if any(one.right) else 0 for one in found],
+    }
+    cells = []
+    for values in columns.values():
+        mean = mean_of(np.array(values, dtype=np.float64), np.array(groups))
+        cells.append(f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})")
+    right = sum(sum(one.right) for one in found)
+    named, labelled = sum(len(one.right) for one in found), sum(one.labelled for one in found)
+    cells += [f"{right / max(1, n):.3f}" for n in (named, labelled)]
+    cells.append(f"{2 * right / max(1, named + labelled):.3f}")
+    return f"| {' | '.join((name, str(len(found)), *cells))} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print both shares, with 95 % intervals over source documents."""
-    loaded = load(data_parser(__doc__).parse_args(arguments))
-    rows = [row for row in loaded if row.labels.evidence and row.example.context_sentences]
+    """Print the measures of the sources by words and, with a bundle, of its evidence head."""
+    flags = data_parser(__doc__)
+    flags.add_argument("--bundle", type=Path, help="with an evidence head; none by default")
+    given = flags.parse_args(arguments)
+    rows = [r for r in load(given) if r.labels.evidence and r.example.context_sentences]
     names = {name: number for number, name in enumerate(dict.fromkeys(row.group for row in rows))}
-    found = [(names[row.group], *pair) for row in rows for pair in hits(row)]
-    groups = np.array([group for group, _, _ in found])
-    print(f"{len(rows)} rows, {len(found)} supported sentences")
-    for place, name in ((1, "first source"), (2, "either source")):
-        mean = mean_of(np.array([one[place] for one in found], dtype=np.float64), groups)
-        print(f"{name} is evidence: {mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})")
+    groups = [names[row.group] for row in rows for _ in supported_sentences(row)]
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
+    print(table_row("shared words", groups, [one for row in rows for one in by_words(row)]))
+    if given.bundle is None:
+        return
+    evaluator = Evaluator(given.bundle)
+    if "evidence" not in evaluator.bundle.info.heads:
+        flags.error(f"{given.bundle} has no evidence head")
+    head: list[Agreement] = []
+    for row, verdict in zip(rows, evaluator.evaluate_many(r.example for r in rows), strict=True):
+        if not isinstance(verdict, Evaluation):
+            raise SystemExit(f"{row.example.id}: {verdict}")
+        head += by_head(row, verdict)
+    print(table_row("evidence head", groups, head))
 
 
 if __name__ == "__main__":

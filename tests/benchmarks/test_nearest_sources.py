@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
-from benchmarks.nearest_sources import hits
-from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
+from dataclasses import replace
+
+from benchmarks.nearest_sources import (
+    Agreement,
+    by_head,
+    by_words,
+    supported_sentences,
+    table_row,
+    verdict_on,
+)
+from trivet.records import (
+    ContextSpan,
+    Evidence,
+    EvidenceSpan,
+    LabelledExample,
+    Labels,
+    RagExample,
+    Span,
+)
+
+CONTEXTS = ("The mill is old. It was built in 1817.", "The ferry is red.")
+RESPONSE = "It was built in 1817. The ferry is red."
+SENTENCES = ((Span(0, 16), Span(17, 38)), (Span(0, 17),))
+EVIDENCE = (
+    Evidence(Span(0, 21), (ContextSpan(0, 17, 38),)),
+    Evidence(Span(22, 39), (ContextSpan(0, 0, 16),)),  # another one
+    Evidence(Span(0, 0), ()),
+)
+LABELLED = LabelledExample(
+    RagExample("When?", CONTEXTS, RESPONSE, context_sentences=SENTENCES),
+    Labels(evidence=EVIDENCE),
+    "mine",
+    "g",
+)
 
 
-def test_a_source_is_right_where_it_overlaps_the_evidence() -> None:
-    contexts = ("The mill is old. It was built in 1817.", "The ferry is red.")
-    response = "It was built in 1817. The ferry is red."
-    sentences = ((Span(0, 16), Span(17, 38)), (Span(0, 17),))
-    example = RagExample("When?", contexts, response, context_sentences=sentences)
-    evidence = (
-        Evidence(Span(0, 21), (ContextSpan(0, 17, 38),)),
-        Evidence(Span(22, 39), (ContextSpan(0, 0, 16),)),  # another one
-        Evidence(Span(0, 0), ()),
-    )
-    labelled = LabelledExample(example, Labels(evidence=evidence), "mine", "g")
-    assert hits(labelled) == [(True, True), (False, False)]
+def test_a_source_by_words_is_right_where_it_overlaps_the_evidence() -> None:
+    assert by_words(LABELLED) == [Agreement((True,), 1), Agreement((False,), 1)]
+
+
+def test_the_sources_of_a_verdict_are_compared_in_their_order() -> None:
+    verdict = verdict_on(LABELLED.example, supported_sentences(LABELLED))
+    sources = (EvidenceSpan(1, 0, 17, 0.9), EvidenceSpan(0, 0, 16, 0.5))
+    first, second = verdict.sentences
+    judged = (replace(first, evidence=()), replace(second, evidence=sources))
+    found = by_head(LABELLED, replace(verdict, sentences=judged))
+    assert found == [Agreement((), 1), Agreement((False, True), 1)]
+
+
+def test_the_table_has_the_means_over_sentences_and_the_counts_of_pairs() -> None:
+    found = [Agreement((False, True), 1), Agreement((True,), 2)] * 10
+    cells = table_row("head", range(20), found).split(" | ")
+    assert cells[1] == "20"
+    assert [cell[:5] for cell in cells[2:5]] == ["0.500", "1.000", "0.750"]
+    assert cells[5:] == ["0.667", "0.667", "0.667 |"]
