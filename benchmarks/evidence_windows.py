@@ -71,7 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = flags.parse_args(arguments)
     evaluator = Evaluator(given.bundle)
     settings = replace(
-        evaluator.preprocessor.settings, evidence_sentences=0, evidence_for=given.evidence_for
+        evaluator.preprocessor.settings,
+        evidence_sentences=0,
+        support_windows=0,
+        evidence_for=given.evidence_for,
     )
     sources = {spec: load_source(spec, given.split)[0][: given.limit] for spec in given.data}
     labelled = [row for rows in sources.values() for row in rows if row.labels.adherent is not None]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.labelled import data_parser, load
+from benchmarks.report import Table
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import (
     ContextSentence,
@@ -49,8 +50,8 @@ def by_words(labelled: LabelledExample) -> list[Agreement]:
     found = find_sources(verdict_on(example, supported))
     result = []
     for evidence, sources in zip(supported, found, strict=True):
-        places = [((example.context_sentences or ())[s.context][s.sentence], s) for s in sources]
-        spans = [ContextSpan(source.context, at.start, at.end) for at, source in places]
+        sentences = context_sentences(example)
+        spans = [sentences[source.context][source.sentence] for source in sources]
         result.append(agreement(example, spans, evidence))
     return result
 
@@ -74,15 +75,20 @@ def supported_sentences(labelled: LabelledExample) -> list[Evidence]:
 
 def agreement(example: RagExample, sources: Sequence[ContextSpan], evidence: Evidence) -> Agreement:
     """Compare the sources of a sentence, best first, with its evidence."""
-    sentences = [
-        ContextSpan(context, at.start, at.end)
-        for context, own in enumerate(example.context_sentences or ())
-        for at in own
-    ]
     return Agreement(
         tuple(_overlaps(source, evidence) for source in sources),
-        sum(_overlaps(sentence, evidence) for sentence in sentences),
+        sum(
+            _overlaps(sentence, evidence) for own in context_sentences(example) for sentence in own
+        ),
     )
+
+
+def context_sentences(example: RagExample) -> list[list[ContextSpan]]:
+    """Return the spans of the sentences of each context."""
+    return [
+        [ContextSpan(context, at.start, at.end) for at in own]
+        for context, own in enumerate(example.context_sentences or ())
+    ]
 
 
 def _overlaps(at: ContextSpan, evidence: Evidence) -> bool:
@@ -109,22 +115,21 @@ def verdict_on(example: RagExample, supported: Sequence[Evidence]) -> Evaluation
     return Evaluation(*_NO_SCORES, (), sentences, contexts, 1, 1, 0, 1, 0)
 
 
-def table_row(name: str, groups: Sequence[int], found: Sequence[Agreement]) -> str:
-    """Return the means over sentences, with 95 % intervals over the groups [n]; counts of pairs."""
-    columns = {
-        "first": [any(one.right[:1]) for one in found],
-        "any": [any(one.right) for one in found],
-        "rank": [1 / (1 + one.right.index(True)) if any(one.right) else 0 for one in found],
-    }
+def table_row(name: str, groups: Sequence[int], found: Sequence[Agreement]) -> tuple[str, ...]:
+    """Return the means over sentences, with 95 % intervals over the groups [n]; shares of pairs."""
     cells = []
-    for values in columns.values():
+    for values in (
+        [any(one.right[:1]) for one in found],
+        [any(one.right) for one in found],
+        [1 / (1 + one.right.index(True)) if any(one.right) else 0 for one in found],
+    ):
         mean = mean_of(np.array(values, dtype=np.float64), np.array(groups))
         cells.append(f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})")
     right = sum(sum(one.right) for one in found)
     named, labelled = sum(len(one.right) for one in found), sum(one.labelled for one in found)
     cells += [f"{right / max(1, n):.3f}" for n in (named, labelled)]
     cells.append(f"{2 * right / max(1, named + labelled):.3f}")
-    return f"| {' | '.join((name, str(len(found)), *cells))} |"
+    return name, str(len(found)), *cells
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -132,22 +137,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = data_parser(__doc__)
     flags.add_argument("--bundle", type=Path, help="with an evidence head; none by default")
     given = flags.parse_args(arguments)
+    evaluator = Evaluator(given.bundle) if given.bundle else None
+    if evaluator and "evidence" not in evaluator.bundle.info.heads:
+        flags.error(f"{given.bundle} has no evidence head")
     rows = [r for r in load(given) if r.labels.evidence and r.example.context_sentences]
     names = {name: number for number, name in enumerate(dict.fromkeys(row.group for row in rows))}
     groups = [names[row.group] for row in rows for _ in supported_sentences(row)]
-    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
-    print(table_row("shared words", groups, [one for row in rows for one in by_words(row)]))
-    if given.bundle is None:
-        return
-    evaluator = Evaluator(given.bundle)
-    if "evidence" not in evaluator.bundle.info.heads:
-        flags.error(f"{given.bundle} has no evidence head")
-    head: list[Agreement] = []
-    for row, verdict in zip(rows, evaluator.evaluate_many(r.example for r in rows), strict=True):
-        if not isinstance(verdict, Evaluation):
-            raise SystemExit(f"{row.example.id}: {verdict}")
-        head += by_head(row, verdict)
-    print(table_row("evidence head", groups, head))
+    table = [table_row("shared words", groups, [one for row in rows for one in by_words(row)])]
+    if evaluator:
+        head: list[Agreement] = []
+        for row, verdict in zip(
+            rows, evaluator.evaluate_many(r.example for r in rows), strict=True
+        ):
+            if not isinstance(verdict, Evaluation):
+                raise SystemExit(f"{row.example.id}: {verdict}")
+            head += by_head(row, verdict)
+        table.append(table_row("evidence head", groups, head))
+    print(Table(f"{len(rows)} rows", COLUMNS, [*table]).to_markdown())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.nearest_sources import (
+    COLUMNS,
     Agreement,
     by_head,
     by_words,
@@ -12,6 +13,7 @@ from benchmarks.nearest_sources import (
     table_row,
     verdict_on,
 )
+from benchmarks.report import Table
 from trivet.records import (
     ContextSpan,
     Evidence,
@@ -53,7 +55,8 @@ def test_the_sources_of_a_verdict_are_compared_in_their_order() -> None:
 
 def test_the_table_has_the_means_over_sentences_and_the_counts_of_pairs() -> None:
     found = [Agreement((False, True), 1), Agreement((True,), 2)] * 10
-    cells = table_row("head", range(20), found).split(" | ")
+    table = Table("", COLUMNS, [table_row("head", range(20), found)]).to_markdown()
+    cells = table.splitlines()[-1].split(" | ")
     assert cells[1] == "20"
     assert [cell[:5] for cell in cells[2:5]] == ["0.500", "1.000", "0.750"]
     assert cells[5:] == ["0.667", "0.667", "0.667 |"]
