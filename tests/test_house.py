@@ -247,7 +247,7 @@ def test_the_python_of_the_readme_prints_the_output_below_it(tmp_path: Path) -> 
     result = run(sys.executable, "-c", code, cwd=tmp_path)
     assert result.stdout == shown, result.stderr
     assert "With the right year in the answer, faithfulness is 1.0." in readme
-    right = code.replace("founded in 1791", "founded in 1790")
+    right = code.replace("founded in 1789", "founded in 1790")
     assert run(sys.executable, "-c", right, cwd=tmp_path).stdout.startswith("faithfulness 1.0\n")
 
 

@@ -1,4 +1,4 @@
-"""Trivet: one encoder, three heads, every score of a RAG answer from one pass.
+"""Trivet: one encoder with a head for each question, every score of a RAG answer from one pass.
 
 Imports are lazy: ``import trivet`` loads the standard library alone, the first ``trivet.evaluate``
 or ``trivet.Evaluator`` loads the backend, and torch is never loaded.

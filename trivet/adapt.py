@@ -82,7 +82,8 @@ def adapt(
 ) -> Adapted:
     """Adapt a bundle to labelled rows, by the recipe ``adapt.yaml``.
 
-    A killed adaptation continues if it is called again with the same arguments.
+    Heads and windows are those of the bundle, unless ``overrides`` has others. A killed adaptation
+    continues if it is called again with the same arguments.
 
     Args:
         file: Labelled JSONL.
@@ -128,12 +129,21 @@ def adapt(
 
 
 def _configure(out: Path, overrides: Sequence[str]) -> TrainConfig:
-    config = load_config([Path("adapt.yaml")], overrides)
+    first = read_bundle(load_config([Path("adapt.yaml")], overrides).encoder.name).info
+    window = first.window.model_dump(exclude={"break_even"})
+    same = [f"window.{key}={_plain(value)}" for key, value in window.items()]
+    same.append(f"heads={_plain(first.heads)}")
+    config = load_config([Path("adapt.yaml")], [*same, *overrides])
     spec = f"jsonl:{out / ROWS}"
     config.data.train = [SourceConfig(spec=spec, split=TRAIN)]
     config.data.dev = [SourceConfig(spec=spec, split=VALIDATION)]
     config.run.folder = str(out / TRAINING)
     return config
+
+
+def _plain(value: object) -> object:
+    """Return a setting of a bundle as it stands in an override."""
+    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
 
 
 def _begin(out: Path, rows: Sequence[LabelledExample], config: TrainConfig) -> None:

@@ -15,9 +15,10 @@ from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from trivet.bundle.bundle import read_bundle
 from trivet.calibration.evidence import choose_sources
 from trivet.configs.loading import dump_config
-from trivet.configs.schema import Faithfulness, Head, Precision, TrainConfig
+from trivet.configs.schema import Faithfulness, Head, Init, Precision, TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.datamodule import Item, RagData
@@ -156,7 +157,11 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
             )
         thresholds = choose_on_dev(training, choosing, tokenizer.special.pad)
     with trainer.precision_plugin.forward_context():
-        evidence = choose_sources(model, dev, tokenizer.special.pad, config.optim.batch_windows)
+        begun = config.encoder.init is Init.bundle
+        old = read_bundle(config.encoder.name).info.evidence if begun else None
+        evidence = choose_sources(
+            model, dev, tokenizer.special.pad, config.optim.batch_windows, old
+        )
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))

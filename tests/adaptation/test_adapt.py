@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.training.conftest import PAIRS, row
 from trivet import adapt as adapt_module
 from trivet.__main__ import main
 from trivet.adaptation.comparison import Change
-from trivet.bundle.bundle import read_bundle
+from trivet.bundle.bundle import add_files, read_bundle
 from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
 
@@ -63,6 +64,21 @@ def test_a_model_is_trained_calibrated_exported_and_tested(
     assert record["peak_bytes"] > 0
     with pytest.raises(BundleError, match="exists already; choose another folder"):
         adapt_module.adapt(tmp_path / "rows.jsonl", out, overrides)
+
+
+def test_heads_and_windows_are_those_of_the_first_bundle(
+    tmp_path: Path, tiny_bundle: Path, overrides: list[str]
+) -> None:
+    first = tmp_path / "first"
+    shutil.copytree(tiny_bundle, first)
+    info = read_bundle(first).info
+    window = info.window.model_copy(update={"evidence_sentences": 2, "support_windows": 1})
+    add_files(first, {}, info.model_copy(update={"window": window}))
+    settings = [f"encoder.name={first}", *overrides[1:]]
+    found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), tmp_path / "mine", settings)
+    adapted = read_bundle(found.bundle).info
+    assert adapted.window == window.model_copy(update={"size": 48})
+    assert adapted.heads == info.heads
 
 
 def test_an_output_that_is_a_file_is_refused_before_training(tmp_path: Path) -> None:

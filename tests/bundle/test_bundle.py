@@ -16,6 +16,7 @@ from tests.conftest import bundle_info
 from tests.judges import write_model
 from trivet.bundle import bundle as bundle_module
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
+from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
 from trivet.bundle.model_card import render_card
@@ -292,6 +293,31 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
     FLIP(folder)
     with pytest.raises(BundleError, match=r"model\.safetensors"):
         add_files(folder, {"parity.json": b"{}"})
+
+
+@pytest.mark.parametrize(
+    ("sentences", "windows", "said"),
+    [
+        (1, 1, "the context sentence that shares most words with it. A response sentence is judged"
+               " in the 1 ordinary window that shares most words with it and in its evidence"),
+        (2, 0, "the 2 context sentences that share most words with it. Window and"),
+        (0, 3, "in the 3 ordinary windows that share most words with it. Window and"),
+    ],
+)  # fmt: skip
+def test_the_card_says_which_windows_count(
+    info: BundleInfo, sentences: int, windows: int, said: str
+) -> None:
+    update = {"evidence_sentences": sentences, "support_windows": windows}
+    changed = info.model_copy(update={"window": info.window.model_copy(update=update)})
+    assert said in render_card(changed)
+
+
+def test_the_card_says_when_a_context_sentence_is_a_source(info: BundleInfo) -> None:
+    assert "are its sources" not in render_card(info)
+    evidence = EvidenceInfo(scale=1.5, shift=-1, threshold=0.25)
+    card = render_card(info.model_copy(update={"evidence": evidence}))
+    assert "reaches 0.25 are its sources, at most five" in card
+    assert "(scale 1.500, shift -1.000, lexical overlap 0.000)" in card
 
 
 def test_the_card_shows_the_description(info: BundleInfo) -> None:

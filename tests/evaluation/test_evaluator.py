@@ -278,7 +278,7 @@ def test_evidence_windows_need_no_new_graph(tiny_bundle: Path, tmp_path: Path) -
     window = info.window.model_copy(update={"evidence_sentences": 1})
     add_files(folder, {}, info.model_copy(update={"window": window}))
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "Examples of several windows have evidence windows" in card
+    assert "Examples of several windows also have evidence windows" in card
     plain, gathered = Evaluator(tiny_bundle), Evaluator(folder)
     long = ["The mill is old. " * 30, "The boat was red."]
     before, after = (

@@ -97,18 +97,24 @@ def test_a_pair_is_the_scaled_product_of_the_means_of_both_halves() -> None:
 
 def test_the_verdict_has_the_best_sources_from_the_threshold_on() -> None:
     count = MOST_SOURCES + 2
-    tokens = make_tokenized([7], [[[10 + n] for n in range(count)]], [[99], [98]])
-    sentences = tuple(SentenceVerdict(n, n + 1, "ab"[n], 0.9, True) for n in range(2))
-    verdict = replace(verdict_on((), "ab", 0.9, None), sentences=sentences)
-    logits = np.array([[0.4] * count, np.linspace(0.6, 1.2, count)], dtype=np.float32)
+    tokens = make_tokenized([7], [[[10 + n] for n in range(count)]], [[99], [98], [97], [96]])
+    sentences = tuple(SentenceVerdict(n, n + 1, "abcd"[n], 0.9, n != 0) for n in range(4))
+    verdict = replace(verdict_on((), "abcd", 0.9, None), sentences=sentences)
+    below = [0.4, 0.45, *[0.4] * (count - 2)]
+    logits = np.array([below, np.linspace(0.6, 1.2, count), below, [-np.inf] * count], np.float32)
     found = with_sources(verdict, tokens, logits, INFO)
-    assert found.sentences[0].evidence == ()
-    best = found.sentences[1].evidence
+    unsupported, best, only, no_window = (sentence.evidence for sentence in found.sentences)
+    assert unsupported == ()
     assert best is not None
     assert len(best) == MOST_SOURCES
     scores = [source.score for source in best]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == pytest.approx(1 / (1 + np.exp(-1.4)))
+    assert only is not None  # a supported sentence has its best source, even below the threshold
+    spans = tokens.context_sentence_spans
+    assert [(one.context, one.start) for one in only] == [(spans[1].context, spans[1].start)]
+    assert only[0].score == pytest.approx(1 / (1 + np.exp(0.1)))
+    assert no_window == ()
     assert with_sources(verdict, tokens, logits, None) == verdict
     assert with_sources(verdict, tokens, None, INFO) == verdict
 

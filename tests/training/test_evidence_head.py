@@ -41,13 +41,15 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return files[0], files[1]
 
 
-def added(config_of: ConfigOf, folder: Path, bundle: Path, data: tuple[Path, Path]) -> Bundle:
+def added(
+    config_of: ConfigOf, folder: Path, bundle: Path, data: tuple[Path, Path], *settings: str
+) -> Bundle:
     """Train an evidence head on a bundle, with its encoder and its other heads frozen."""
     frozen = [f"loss.{name}=0" for name in ("window", "token", "verdict")]
     frozen += [f"loss.{name}=0" for name in ("relevance", "utilization", "share")]
     frozen += ["optim.encoder_lr=0", "optim.head_lr=0.01", "optim.epochs=2"]
     begin = (f"encoder.name={bundle}", "encoder.init=bundle")
-    return read_bundle(train(config_of(folder, ALL, *begin, *frozen, data=data)))
+    return read_bundle(train(config_of(folder, ALL, *begin, *frozen, *settings, data=data)))
 
 
 def test_a_head_is_added_and_all_else_of_the_bundle_stays(
@@ -78,6 +80,29 @@ def test_a_head_is_added_and_all_else_of_the_bundle_stays(
 
     calibrate(found.folder, [f"jsonl:{sourced[1]}"], "all")
     assert read_bundle(found.folder).info.evidence is not None
+
+
+def test_other_windows_are_kept_and_ask_for_calibration(
+    tmp_path: Path,
+    config_of: ConfigOf,
+    sourced: tuple[Path, Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = train(config_of(tmp_path / "first", "optim.epochs=1"))
+    windows = {"evidence_sentences": 1, "support_windows": 3}
+    settings = [f"window.{name}={value}" for name, value in windows.items()]
+    found = added(config_of, tmp_path / "second", first, sourced, *settings)
+    assert found.info.window == read_bundle(first).info.window.model_copy(update=windows)
+    assert "run `trivet calibrate` on the new bundle" in caplog.text
+
+
+def test_without_labels_of_evidence_the_map_of_the_first_bundle_stays(
+    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
+) -> None:
+    first = train(config_of(tmp_path / "first", ALL, "optim.epochs=1", data=sourced))
+    begin = (f"encoder.name={first}", "encoder.init=bundle")
+    second = train(config_of(tmp_path / "second", ALL, *begin, "optim.epochs=1"))
+    assert read_bundle(second).info.evidence == read_bundle(first).info.evidence
 
 
 @pytest.mark.parametrize("trunk", ["shared", "separate"])

@@ -60,14 +60,18 @@ def _evidence(info: BundleInfo) -> str:
     count, judged, said = info.window.evidence_sentences, info.window.support_windows, ""
     if count:
         several = " of several windows" if info.window.evidence_for == "several" else ""
+        shown = (
+            f"{count} context sentences that share" if count > 1 else "context sentence that shares"
+        )
         said += (
-            f"Examples{several} have evidence windows, which show the {count} context sentences "
-            "that share most with each response sentence. "
+            f"Examples{several} also have evidence windows, which show for each response sentence "
+            f"the {shown} most words with it. "
         )
     if judged:
+        plural = "s that share" if judged > 1 else " that shares"
         said += (
-            f"A response sentence is judged in the {judged} ordinary windows that share most words "
-            "with it. "
+            f"A response sentence is judged in the {judged} ordinary window{plural} most words "
+            f"with it{' and in its evidence window' if count else ''}. "
         )
     return said
 
@@ -94,8 +98,22 @@ def _numbers(info: BundleInfo) -> str:
         "## What the numbers mean\n\n"
         + _table(["output", "meaning"], rows)
         + f"\n\n{verdict}{_DECISIONS[info.granularity]}Calibration: "
-        f"{_calibration(info.calibration)}. The scores compare a response with the passages "
-        "given, not with the world: a true statement that no passage supports is unsupported."
+        f"{_calibration(info.calibration)}. {_sources(info)}The scores compare a response with "
+        "the passages given, not with the world: a true statement that no passage supports is "
+        "unsupported."
+    )
+
+
+def _sources(info: BundleInfo) -> str:
+    found = info.evidence
+    if found is None:
+        return ""
+    return (
+        f"Context sentences whose probability to support a response sentence reaches "
+        f"{found.threshold:.4g} are its sources, at most five; a supported sentence has at least "
+        "the best one. "
+        f"That probability was fitted too (scale {found.scale:.3f}, shift {found.shift:.3f}, "
+        f"lexical overlap {found.lexical_overlap:.3f}). "
     )
 
 

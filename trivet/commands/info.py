@@ -114,11 +114,15 @@ def render_info(
 
 def _evidence(window: WindowInfo) -> str:
     """Return a description of the evidence windows."""
-    judged = f"; judged in {window.support_windows} windows" if window.support_windows else ""
+    judged = (
+        f"; judged in {window.support_windows} of the windows" if window.support_windows else ""
+    )
     if not window.evidence_sentences:
         return f"no evidence windows{judged}"
     some = "" if window.evidence_for == "all" else ", examples of several windows"
-    return f"{window.evidence_sentences} context sentences for each response sentence{some}{judged}"
+    plural = "s" if window.evidence_sentences > 1 else ""
+    shown = f"{window.evidence_sentences} context sentence{plural} for each response sentence"
+    return f"{shown}{some}{judged}"
 
 
 def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:

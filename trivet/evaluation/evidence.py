@@ -36,7 +36,7 @@ def with_sources(
     if logits is not None and info is not None and verdict.sentences:
         found = zip(verdict.sentences, source_probs(tokens, logits, info), strict=True)
         sentences = (
-            replace(sentence, evidence=_sources(tokens, probs, info.threshold))
+            replace(sentence, evidence=_sources(tokens, probs, info, sentence.supported))
             for sentence, probs in found
         )
         verdict = replace(verdict, sentences=tuple(sentences))
@@ -53,13 +53,16 @@ def source_probs(
 
 
 def _sources(
-    tokens: TokenizedExample, probs: FloatArray, threshold: float
+    tokens: TokenizedExample, probs: FloatArray, info: EvidenceInfo, supported: bool
 ) -> tuple[EvidenceSpan, ...]:
-    """Return the sources of one response sentence, best first."""
+    """Return the sources of one response sentence, best first.
+
+    A supported sentence has a source, so its best one counts even below the threshold.
+    """
     spans = tokens.context_sentence_spans
     best = np.argsort(-probs, kind="stable")[:MOST_SOURCES].tolist()
     return tuple(
         EvidenceSpan(spans[x].context, spans[x].start, spans[x].end, float(probs[x]))
-        for x in best
-        if probs[x] >= threshold
+        for rank, x in enumerate(best)
+        if probs[x] >= info.threshold or (supported and rank == 0 and probs[x] > 0)
     )

@@ -1,1 +1,1 @@
-"""The three heads and their losses."""
+"""The heads and their losses."""

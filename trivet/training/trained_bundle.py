@@ -103,6 +103,19 @@ def _adapted(config: TrainConfig) -> bool:
     return config.encoder.trunk is Trunk.lora
 
 
+def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
+    """Return a bundle's windows, of which a new setting lets others count for a sentence."""
+    settings = ("evidence_sentences", "evidence_for", "support_windows")
+    window = old.model_copy(update={key: getattr(new, key) for key in settings})
+    if window != old:
+        logger.warning(
+            "other windows are read than by %s, for which its calibration and its thresholds were "
+            "fitted; run `trivet calibrate` on the new bundle",
+            name,
+        )
+    return window
+
+
 def write_trained(
     folder: Path,
     model: RagModel,
@@ -152,7 +165,9 @@ def write_trained(
         new = ("heads", "outputs", "labels", "training", "evidence", "package_version")
         changed = {name: getattr(info, name) for name in new}
         changed |= {"graphs": (), "engines": (), "openvino": None}
-        info = read_bundle(config.encoder.name).info.model_copy(update=changed)
+        old = read_bundle(config.encoder.name).info
+        changed["window"] = _rearranged(old.window, info.window, config.encoder.name)
+        info = old.model_copy(update=changed)
     write_bundle(
         folder,
         info,
