@@ -124,7 +124,8 @@ def table_row(name: str, groups: Sequence[int], found: Sequence[Agreement]) -> t
         [1 / (1 + one.right.index(True)) if any(one.right) else 0 for one in found],
     ):
         mean = mean_of(np.array(values, dtype=np.float64), np.array(groups))
-        cells.append(f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})")
+        value = "-" if mean.value is None else f"{mean.value:.3f}"
+        cells.append(value if mean.low is None else f"{value} ({mean.low:.3f} to {mean.high:.3f})")
     right = sum(sum(one.right) for one in found)
     named, labelled = sum(len(one.right) for one in found), sum(one.labelled for one in found)
     cells += [f"{right / max(1, n):.3f}" for n in (named, labelled)]

@@ -1,4 +1,4 @@
-"""Trivet: one encoder with a head for each question, every score of a RAG answer from one pass.
+"""Trivet: every score of a RAG answer from one pass of one encoder with up to four heads.
 
 Imports are lazy: ``import trivet`` loads the standard library alone, the first ``trivet.evaluate``
 or ``trivet.Evaluator`` loads the backend, and torch is never loaded.

@@ -73,7 +73,9 @@ def test_heads_and_windows_are_those_of_the_first_bundle(
     shutil.copytree(tiny_bundle, first)
     info = read_bundle(first).info
     window = info.window.model_copy(update={"evidence_sentences": 2, "support_windows": 1})
-    add_files(first, {}, info.model_copy(update={"window": window}))
+    sizes = {"size": 64, "sizes": (48, 64), "break_even": 100}  # not used with another size
+    several = window.model_copy(update=sizes)
+    add_files(first, {}, info.model_copy(update={"window": several}))
     settings = [f"encoder.name={first}", *overrides[1:]]
     found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), tmp_path / "mine", settings)
     adapted = read_bundle(found.bundle).info

@@ -60,3 +60,8 @@ def test_the_table_has_the_means_over_sentences_and_the_counts_of_pairs() -> Non
     assert cells[1] == "20"
     assert [cell[:5] for cell in cells[2:5]] == ["0.500", "1.000", "0.750"]
     assert cells[5:] == ["0.667", "0.667", "0.667 |"]
+
+
+def test_few_documents_have_no_interval_and_no_sentences_no_mean() -> None:
+    assert table_row("head", [0, 1], [Agreement((True,), 1)] * 2)[2] == "1.000"
+    assert table_row("head", [], [])[1:3] == ("0", "-")

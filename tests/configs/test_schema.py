@@ -83,6 +83,7 @@ def test_the_dataclasses_are_what_comes_out() -> None:
         ("encoder={trunk: partial, shared_layers: 0}", r"encoder\.shared_layers \(0\) must be"),
         ("window.sizes=[256,384]", r"window\.sizes \(\[256, 384\]\) must be rising, the last"),
         ("window.sizes=[512,512]", r"window\.sizes \(\[512, 512\]\) must be rising"),
+        ("window.sizes=[512,1024]", r"window\.sizes \(\[512, 1024\]\) must be rising, the last"),
         ("window.sizes=[16,512]", r"window\.sizes \(\[16, 512\]\) must be 32 tokens or more"),
         ("window.evidence_sentences=-1", r"window\.evidence_sentences \(-1\) must be at least 0"),
         ("window.evidence_for=none", r"window\.evidence_for.*none"),

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of, row
-from trivet.bundle.bundle import Bundle, read_bundle
+from trivet.bundle.bundle import Bundle, add_files, read_bundle
+from trivet.bundle.schema import ScoreInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Choices, calibrate
+from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.train import train
@@ -20,6 +22,18 @@ from trivet.verdict_json import read_evaluation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ALL = "heads=[support,relevance,utilization,evidence]"
+SCORE = ScoreInfo(
+    measure="hallucination_auroc",
+    data="ragtruth/qa",
+    split="dev",
+    value=0.7,
+    low=0.6,
+    high=0.8,
+    n=100,
+    date="2026-11-24",
+    command="trivet test",
+    precision="fp32",
+)
 QUESTION, RESPONSE = "What of the mill?", "The mill is old. It was built of stone."
 
 
@@ -89,10 +103,12 @@ def test_other_windows_are_kept_and_ask_for_calibration(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     first = train(config_of(tmp_path / "first", "optim.epochs=1"))
+    add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": (SCORE,)}))
     windows = {"evidence_sentences": 1, "support_windows": 3}
     settings = [f"window.{name}={value}" for name, value in windows.items()]
     found = added(config_of, tmp_path / "second", first, sourced, *settings)
     assert found.info.window == read_bundle(first).info.window.model_copy(update=windows)
+    assert found.info.scores == ()
     assert "run `trivet calibrate` on the new bundle" in caplog.text
 
 
@@ -102,7 +118,16 @@ def test_without_labels_of_evidence_the_map_of_the_first_bundle_stays(
     first = train(config_of(tmp_path / "first", ALL, "optim.epochs=1", data=sourced))
     begin = (f"encoder.name={first}", "encoder.init=bundle")
     second = train(config_of(tmp_path / "second", ALL, *begin, "optim.epochs=1"))
-    assert read_bundle(second).info.evidence == read_bundle(first).info.evidence
+    kept = read_bundle(first).info.evidence
+    assert kept is not None and kept.lexical_overlap != 0  # fitted
+    assert read_bundle(second).info.evidence == kept
+
+
+def test_a_head_that_no_row_teaches_is_refused(tmp_path: Path, config_of: ConfigOf) -> None:
+    first = train(config_of(tmp_path / "first", "optim.epochs=1"))
+    begin = (f"encoder.name={first}", "encoder.init=bundle")
+    with pytest.raises(ConfigError, match=r"no evidence head, and none of the \d+ training rows"):
+        train(config_of(tmp_path / "second", ALL, *begin))
 
 
 @pytest.mark.parametrize("trunk", ["shared", "separate"])

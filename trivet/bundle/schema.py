@@ -294,7 +294,7 @@ class BundleInfo(_Part):
                 f"({self.window.size})"
             )
         sizes = self.window.sizes
-        if sizes and sorted({*sizes, self.window.size}) != list(sizes):
+        if sizes and (sorted({*sizes}) != list(sizes) or sizes[-1] != self.window.size):
             raise ValueError(
                 f"window.sizes {list(sizes)} must rise, and the last must be window.size "
                 f"({self.window.size})"

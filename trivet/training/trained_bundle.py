@@ -93,7 +93,7 @@ def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
 
 
 def keeps_verdicts(config: TrainConfig) -> bool:
-    """Return whether a bundle gets an evidence head, and all else of it stays as it is."""
+    """Return whether a bundle gets an evidence head while its other weights stay as they are."""
     others = [head.value for head in config.heads if head is not Head.evidence]
     taught = config.optim.encoder_lr or any(map(config.loss.of_head, others))
     return config.encoder.init is Init.bundle and not taught
@@ -167,6 +167,8 @@ def write_trained(
         changed |= {"graphs": (), "engines": (), "openvino": None}
         old = read_bundle(config.encoder.name).info
         changed["window"] = _rearranged(old.window, info.window, config.encoder.name)
+        if changed["window"] != old.window:
+            changed["scores"] = ()  # measured with the old windows
         info = old.model_copy(update=changed)
     write_bundle(
         folder,

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import DataInfo
-from trivet.configs.schema import SourceConfig, TrainConfig
+from trivet.configs.schema import Head, Init, SourceConfig, TrainConfig
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.leaks import Leaks, drop_leaks
 from trivet.data.labelled.prepared_rows import prepare_cached
@@ -55,12 +56,14 @@ def prepared_rows(
     """Return items of train and dev, the record of the data, and what was left out.
 
     Raises:
-        ConfigError: A source has no rows, or train and dev share a group.
+        ConfigError: A source has no rows, train and dev share a group, or no row teaches the
+            evidence head that a bundle gets.
         DataError: A source cannot be read.
     """
     taught, used, leaks = load_training_rows(config)
     dev, _ = _load(config.data.dev, config.run.seed)
     _refuse_shared_groups(taught, dev)
+    _refuse_unlabelled_evidence(config, taught)
     if config.data.cache is not None:
         folder = Path(config.data.cache).expanduser()
         settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
@@ -132,4 +135,18 @@ def _refuse_shared_groups(
         raise ConfigError(
             f"data: {len(shared)} groups are in both train and dev, first {group!r} of {source}; "
             "give them different splits, such as fit and dev"
+        )
+
+
+def _refuse_unlabelled_evidence(config: TrainConfig, taught: Sequence[LabelledExample]) -> None:
+    """Refuse to add an evidence head that no row would teach: its sources would be random."""
+    if config.encoder.init is not Init.bundle or Head.evidence not in config.heads:
+        return
+    if config.distill.teacher is not None or any(row.labels.evidence for row in taught):
+        return
+    name = config.encoder.name
+    if Head.evidence.value not in read_bundle(name).info.heads:
+        raise ConfigError(
+            f"heads: {name} has no evidence head, and none of the {len(taught)} training rows "
+            "names the evidence of a response sentence, which would teach one; leave evidence out"
         )
