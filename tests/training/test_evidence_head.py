@@ -11,7 +11,7 @@ import torch
 
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of, row
 from trivet.bundle.bundle import Bundle, add_files, read_bundle
-from trivet.bundle.schema import ScoreInfo
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Choices, calibrate
 from trivet.errors import ConfigError
@@ -22,18 +22,6 @@ from trivet.verdict_json import read_evaluation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ALL = "heads=[support,relevance,utilization,evidence]"
-SCORE = ScoreInfo(
-    measure="hallucination_auroc",
-    data="ragtruth/qa",
-    split="dev",
-    value=0.7,
-    low=0.6,
-    high=0.8,
-    n=100,
-    date="2026-11-24",
-    command="trivet test",
-    precision="fp32",
-)
 QUESTION, RESPONSE = "What of the mill?", "The mill is old. It was built of stone."
 
 
@@ -103,7 +91,8 @@ def test_other_windows_are_kept_and_ask_for_calibration(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     first = train(config_of(tmp_path / "first", "optim.epochs=1"))
-    add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": (SCORE,)}))
+    scores = read_bundle(EMBEDDED_BUNDLE).info.scores
+    add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": scores}))
     windows = {"evidence_sentences": 1, "support_windows": 3}
     settings = [f"window.{name}={value}" for name, value in windows.items()]
     found = added(config_of, tmp_path / "second", first, sourced, *settings)
