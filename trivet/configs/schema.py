@@ -120,7 +120,8 @@ class WindowConfig:
     support_windows: int = 0
 
     def __post_init__(self) -> None:
-        rises = sorted({*self.sizes}) == self.sizes and self.sizes[-1:] in ([], [self.size])
+        sizes = self.sizes
+        rises = not sizes or (sorted({*sizes}) == sizes and sizes[-1] == self.size)
         _check(rises, "window.sizes", self.sizes, f"rising, the last window.size ({self.size})")
         _check(min(self.sizes, default=32) >= 32, "window.sizes", self.sizes, "32 tokens or more")
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
