@@ -26,6 +26,7 @@ from trivet.data.labelled.leaks import text_digests
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError
 from trivet.model.architecture import HEAD_NAMES
+from trivet.model.fused_deberta import fuse_deberta_attention
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers, compile_layers
@@ -134,6 +135,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
     )
+    if config.optim.fused_attention:
+        fuse_deberta_attention(model.trunk, config.window.size)
     if config.optim.compile:
         compile_layers(model.trunk)
     training.train()

@@ -247,6 +247,7 @@ class OptimConfig:
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
     checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
     compile: bool = False  # torch.compile of the encoder's layers
+    fused_attention: bool = False  # DeBERTa's attention by flashdeberta, on a GPU
 
     def __post_init__(self) -> None:
         for key in ("head_lr", "clip", "epochs", "batch_windows"):

@@ -1,0 +1,96 @@
+"""``optim.fused_attention``: the kernels compute what the library does; refusals say what to do.
+
+Without a GPU, where flashdeberta is installed: TRITON_INTERPRET=1 python -m pytest FILE
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import sys
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from trivet.errors import ConfigError
+from trivet.model import fused_deberta
+from trivet.model.trunk import Trunk
+
+
+def trunk_of(attention_dropout: float = 0.0) -> Trunk:
+    """Return a random DeBERTa-v3 of two layers, whose heads are as wide as the kernels need."""
+    torch.manual_seed(0)
+    config = transformers.DebertaV2Config(  # type: ignore[call-arg]
+        vocab_size=100,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        relative_attention=True,
+        position_buckets=8,
+        max_relative_positions=-1,
+        max_position_embeddings=64,
+        pos_att_type=["p2c", "c2p"],
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        position_biased_input=False,
+        type_vocab_size=0,
+        attention_probs_dropout_prob=attention_dropout,
+        hidden_dropout_prob=0.0,
+    )
+    return Trunk(transformers.DebertaV2Model(config))
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the device of the kernels; on a CPU they run in Triton's interpreter."""
+    if request.param == "cpu":
+        if os.environ.get("TRITON_INTERPRET") != "1":  # read when Triton is imported
+            pytest.skip("TRITON_INTERPRET is not 1")
+        monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
+    pytest.importorskip("flashdeberta")
+    return str(request.param)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the interpreter, on a row without tokens
+def test_answers_and_gradients_are_the_librarys(device: str) -> None:
+    library = trunk_of().to(device)
+    fused = copy.deepcopy(library)
+    assert fused_deberta.fuse_deberta_attention(fused, 64) == 2
+    assert list(fused.state_dict()) == list(library.state_dict())
+    mask = (torch.arange(32) < torch.tensor([32, 20, 0])[:, None]).long().to(device)
+    ids = (torch.arange(96).view(3, 32).to(device) * 7 % 95 + 5) * mask
+    found: list[Tensor] = []
+    for trunk in (library, fused):
+        hidden = trunk.encode(ids, mask, torch.zeros_like(ids)) * mask[..., None]
+        hidden.sin().sum().backward()
+        found.append(hidden)
+    torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-5)
+    for one, other in zip(library.parameters(), fused.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, one.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_other_encoders_dropout_and_long_windows_are_refused(
+    tiny_bert: transformers.BertModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for trunk, size, why in (
+        (Trunk(tiny_bert), 64, "the encoder is not a DeBERTa"),
+        (trunk_of(attention_dropout=0.1), 64, r"encoder\.attention_dropout=0"),
+        (trunk_of(), 1024, r"window\.size is 1024"),
+        (trunk_of(), 64, "there is no GPU"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^optim\.fused_attention: .*{why}"):
+            fused_deberta.fuse_deberta_attention(trunk, size)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "flashdeberta", None)
+    with pytest.raises(ConfigError, match="pip install flashdeberta"):
+        fused_deberta.fuse_deberta_attention(trunk_of(), 64)
