@@ -159,9 +159,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     with trainer.precision_plugin.forward_context():
         begun = config.encoder.init is Init.bundle
         old = read_bundle(config.encoder.name).info.evidence if begun else None
-        evidence = choose_sources(
-            model, dev, tokenizer.special.pad, config.optim.batch_windows, old
-        )
+        calls = config.optim.call_windows or config.optim.batch_windows
+        evidence = choose_sources(model, dev, tokenizer.special.pad, calls, old)
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))
