@@ -125,7 +125,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
         **_length(config, model, items),
-        gradient_clip_val=config.optim.clip,
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
