@@ -52,7 +52,8 @@ def ablate(
 
     Raises:
         ConfigError: Runs were begun with another configuration (the message names all), test rows
-            have groups that a run is trained on, or a run needs more GPUs than are visible.
+            have groups that a run is trained on, or are not trained on though they are said to be,
+            or a run needs more GPUs than are visible.
         DataError: A source cannot be read.
     """
     left = _unfinished(grid, replace_changed)
@@ -60,7 +61,7 @@ def ablate(
     if not left:
         return []
     rows = load_rows(grid.test)
-    _refuse_taught_groups(left, rows)
+    _check_what_is_taught(left, grid.test, rows)
     if (jobs > 1 and len(left) > 1) or any(run.config.run.devices > 1 for run in left):
         return list(_in_processes(grid, left, jobs, command))
     return list(_one_by_one(grid, left, rows, command))
@@ -86,9 +87,14 @@ def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
     return left
 
 
-def _refuse_taught_groups(runs: Sequence[Run], rows: Rows) -> None:
-    """Refuse test rows of source documents that a run is trained on in spite of ``data.test``."""
-    measured = {(one.source, one.group) for label in rows for one in rows[label]}
+def _check_what_is_taught(runs: Sequence[Run], tests: Sequence[MeasuredRows], rows: Rows) -> None:
+    """Refuse test rows of source documents that a run is trained on in spite of ``data.test``.
+
+    Those of an entry with ``taught`` must all be trained on instead.
+    """
+    held_out = [one for test in tests if not test.taught for one in rows[test.label]]
+    measured = {(one.source, one.group) for one in held_out}
+    taught = {one.example for test in tests if test.taught for one in rows[test.label]}
     load = functools.cache(load_source)
     checked: set[str] = set()
     for run in runs:
@@ -102,7 +108,12 @@ def _refuse_taught_groups(runs: Sequence[Run], rows: Rows) -> None:
             raise ConfigError(
                 f"{run.name}: {len(shared)} groups of the test rows are trained on, first "
                 f"{group!r} of {name}; name the test rows in data.test, which leaves their groups "
-                "out of training, or measure on another split"
+                "out of training, or measure on another split, or say taught: true"
+            )
+        if missing := taught - {one.example for one in trained}:
+            raise ConfigError(
+                f"{run.name}: {len(missing)} of {len(taught)} test rows are not trained on, though "
+                "their entry says taught: true; leave that out, or name rows of its data.train"
             )
 
 

@@ -6,6 +6,7 @@ import logging
 import signal
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         )
     newest = newest_whole(checkpoints) if resume else None
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
+    refuse_too_large(config)
     model, tokenizer = configured_model(config)
-    refuse_too_large(config, model)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
     teacher = configured_teacher(config, model, tokenizer)
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
@@ -126,7 +127,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
         **_length(config, model, items),
-        gradient_clip_val=config.optim.clip,
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
@@ -162,9 +162,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     with trainer.precision_plugin.forward_context():
         begun = config.encoder.init is Init.bundle
         old = read_bundle(config.encoder.name).info.evidence if begun else None
-        evidence = choose_sources(
-            model, dev, tokenizer.special.pad, config.optim.batch_windows, old
-        )
+        calls = config.optim.call_windows or config.optim.batch_windows
+        evidence = choose_sources(model, dev, tokenizer.special.pad, calls, old)
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))
@@ -181,8 +180,9 @@ def plan(config: TrainConfig) -> str:
     """
     model, tokenizer = configured_model(config)
     configured_teacher(config, model, tokenizer)
-    estimates = {gpu: estimate_step(config, model, gpu) for gpu in (False, True)}
-    items, dev, _, leaks = prepared_rows(config, row_preparation(config, model, tokenizer))
+    estimates = {gpu: estimate_step(config, gpu) for gpu in (False, True)}
+    uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written
+    items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, model, tokenizer))
     epoch = _epoch_steps(config, items)
     windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
     length = _length(config, model, items)

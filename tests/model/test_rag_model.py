@@ -202,7 +202,7 @@ def test_evidence_is_joined_in_training_as_in_serving(
     with torch.inference_mode():
         logits = model.read(*batch.windows[:3])
         taught = model.join(logits, *batch.windows[3:], batch.is_evidence)
-    backend = WeightsBackend(model, torch.device("cpu"))
+    backend = WeightsBackend(model, window=64, call_windows=1)
     layouts = [item.layout for item in items]
     pool = WorkerPool(1)
     job = InferenceJob(layouts, backend, pool, tokenizer.special.pad, BatchLimits(1))

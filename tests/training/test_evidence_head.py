@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of, row
 from trivet.bundle.bundle import Bundle, add_files, read_bundle
@@ -17,6 +19,7 @@ from trivet.calibrate import Choices, calibrate
 from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
+from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.train import train
 from trivet.verdict_json import read_evaluation
 
@@ -131,17 +134,41 @@ def test_it_is_trained_with_the_others(
     assert {"dev/evidence_auroc/mean", "loss/evidence"} <= set(log_of(tmp_path)[0])
 
 
-def test_pairs_that_no_window_shows_do_not_count_in_its_calibration(
-    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
-) -> None:
+def long_contexts(sourced: tuple[Path, Path], folder: Path) -> tuple[Path, Path]:
+    """Write the rows again with contexts of several windows of 32 tokens."""
     files = []
     for file in sourced:
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         longer = [one | {"contexts": [*one["contexts"], *MILL, *MILL]} for one in rows]
-        files.append(tmp_path / file.name)
+        files.append(folder / file.name)
         files[-1].write_text("\n".join(map(json.dumps, longer)), encoding="utf-8")
+    return files[0], files[1]
+
+
+def test_pairs_that_no_window_shows_do_not_count_in_its_calibration(
+    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
+) -> None:
     window = ("window.size=32", "window.support_windows=1", "optim.epochs=1")
-    config = config_of(tmp_path, ALL, *window, data=(files[0], files[1]))
+    config = config_of(tmp_path, ALL, *window, data=long_contexts(sourced, tmp_path))
     info = read_bundle(train(config)).info
     assert info.evidence is not None
     assert info.evidence.lexical_overlap != 0  # fitted
+
+
+def test_no_reading_of_a_run_holds_more_windows_than_a_call(
+    tmp_path: Path,
+    config_of: ConfigOf,
+    sourced: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, held = RagModel.read, list[int]()
+
+    def watch(self: RagModel, ids: Tensor, *others: Tensor, **heads: Any) -> TokenLogits:
+        held.append(len(ids))
+        return read(self, ids, *others, **heads)
+
+    monkeypatch.setattr(RagModel, "read", watch)
+    calls = ("window.size=32", "optim.batch_windows=64", "optim.call_windows=2")
+    data = long_contexts(sourced, tmp_path)
+    train(config_of(tmp_path, ALL, *calls, "optim.epochs=1", data=data))
+    assert max(held) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from tests.graphs import model_of
 from tests.training.conftest import ConfigOf
 from trivet.__main__ import app
 from trivet.configs.loading import dump_config
-from trivet.errors import ConfigError
+from trivet.configs.schema import TrainConfig
+from trivet.errors import ConfigError, WindowError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, checkpoint_layers
-from trivet.train import plan, train
-from trivet.training.memory import MemoryEstimate, estimate_memory
+from trivet.train import configured_model, plan, train
+from trivet.training.memory import GIB, MemoryEstimate, estimate_memory, estimate_step
 
 KINDS = ("bert", "deberta-v2", "mpnet", "modernbert")
 
@@ -63,18 +65,58 @@ def test_saved_inputs_of_layers_give_the_same_gradients(
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_a_step_that_does_not_fit_is_refused_before_data_are_read(
-    tmp_path: Path, config_of: ConfigOf
+@pytest.mark.parametrize(("accelerator", "needed"), [("cpu", 1.35), ("gpu", 2.1)])
+def test_a_step_that_does_not_fit_is_refused_before_weights_are_read(
+    tmp_path: Path,
+    encoder: Path,
+    config_of: ConfigOf,
+    monkeypatch: pytest.MonkeyPatch,
+    accelerator: str,
+    needed: float,
 ) -> None:
-    nowhere = "data.train=[{spec: 'jsonl:nowhere', split: all}]"
-    config = config_of(tmp_path / "run", nowhere, "run.memory_gib=0.5")
-    with pytest.raises(ConfigError, match=r"call_windows: a step needs .*is 0\.5 GiB; lower"):
-        train(config)
+    (tmp_path / "encoder").mkdir()  # has no weights and no tokenizer
+    shutil.copy(encoder / "config.json", tmp_path / "encoder")
+
+    def config(*given: str) -> TrainConfig:
+        named = (f"encoder.name={tmp_path / 'encoder'}", f"run.accelerator={accelerator}")
+        return config_of(tmp_path / "run", *named, *given)
+
+    # Windows that take about 1 GiB of tensors.
+    windows = int(4 * GIB / estimate_step(config("optim.call_windows=4"), False).activations)
+    large = (f"optim.call_windows={windows}", "run.memory_gib={:.2f}".format)
+    with pytest.raises(ConfigError, match=r"a step needs .*lower optim\.call_windows"):
+        train(config(large[0], large[1](needed - 0.1)))
+    with pytest.raises(ConfigError, match="cannot load"):
+        train(config(large[0], large[1](needed + 0.1)))
     assert not (tmp_path / "run").exists()
 
 
+BEGUN = ("encoder.init=bundle", "encoder.name=embedded", "window.size=512")
+LORA = ("encoder.trunk=lora", "encoder.lora_rank=2", "heads=[support,evidence]")
+APART = ("encoder.trunk=separate", "encoder.exact_match_embedding=true")
+
+
+@pytest.mark.parametrize("given", [APART, LORA, BEGUN])
+def test_the_estimate_has_the_parameters_of_the_initial_model(
+    tmp_path: Path, config_of: ConfigOf, given: tuple[str, ...]
+) -> None:
+    config = config_of(tmp_path, *given)
+    parameters = list(configured_model(config)[0].parameters())
+    found = estimate_step(config, gpu=False)
+    assert found.parameters == sum(each.numel() for each in parameters)
+    assert found.trained == sum(each.numel() for each in parameters if each.requires_grad)
+
+
+def test_windows_beyond_the_positions_are_refused_by_name(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    with pytest.raises(WindowError, match=r"window\.size \(9999 tokens\) exceeds"):
+        train(config_of(tmp_path, "window.size=9999", "run.memory_gib=1"))
+
+
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, config_of: ConfigOf) -> None:
-    config = config_of(tmp_path / "run", "optim.max_steps=7")
+    cache = f"data.cache={tmp_path / 'cache'}"
+    config = config_of(tmp_path / "run", "optim.max_steps=7", cache)
     said = plan(config)
     assert "train: 24 rows, 24 windows an epoch" in said
     assert "steps: 6 an epoch, 7 in all" in said
@@ -83,4 +125,4 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, config_of:
     (tmp_path / "run.yaml").write_text(dump_config(config), encoding="utf-8")
     ran = CliRunner().invoke(app, ["train", str(tmp_path / "run.yaml"), "--dry-run"])
     assert ran.stdout.splitlines() == said.splitlines()
-    assert not (tmp_path / "run").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["run.yaml"]

@@ -21,6 +21,56 @@ from trivet.training.lightning_module import RagTraining
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+class Norms(lightning.Callback):
+    """The norm of the gradient that each step took."""
+
+    def __init__(self) -> None:
+        self.found: list[float] = []
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, *_: object
+    ) -> None:
+        gradients = [each.grad for each in pl_module.parameters() if each.grad is not None]
+        self.found.append(float(torch.nn.utils.get_total_norm(gradients)))
+
+
+@pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
+@pytest.mark.parametrize(
+    ("of_trainer", "expected"), [(None, 1e-3), (2e-3, 2e-3), (1e-4, 1e-4), (0, None)]
+)
+def test_the_gradient_is_clipped_once_by_the_trainer_or_by_the_module(
+    tmp_path: Path,
+    encoder: Path,
+    data: tuple[Path, Path],
+    of_trainer: float | None,
+    expected: float | None,
+) -> None:
+    model, tokenizer = initial_model(str(encoder), "plain", "weakest_sentence")
+    examples, _ = load_source(f"jsonl:{data[0]}", "all")
+    items = prepare(examples, tokenizer, WindowSettings(64))
+    module = RagTraining(model, LossConfig(), OptimConfig(clip=1e-3))
+    norms = Norms()
+    trainer = lightning.Trainer(
+        default_root_dir=tmp_path,
+        accelerator="cpu",
+        max_steps=2,
+        gradient_clip_val=of_trainer,
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        callbacks=[norms],
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".isinstance.treespec, LeafSpec")
+        trainer.fit(module, RagData(items, items, tokenizer.special.pad, 8, seed=0))
+    assert len(norms.found) == 2
+    if expected is None:
+        assert min(norms.found) > 0.01
+    else:
+        assert norms.found == pytest.approx([expected] * 2, rel=1e-2)
+
+
 @pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
 def test_it_fits_tests_predicts_and_its_checkpoint_is_read_back(
     tmp_path: Path, encoder: Path, data: tuple[Path, Path]

@@ -43,11 +43,13 @@ class MeasuredRows:
     limit: int | None = None  # largest number of rows, the same for every run
     foreign: int = 0  # passages of other rows added to each row
     name: str | None = None  # label in tables; null: spec and split
+    taught: bool = False  # rows that every run is trained on, to see what it has memorised
 
     @property
     def label(self) -> str:
         """Label in tables."""
-        return self.name or f"{self.spec} {self.split}"
+        label = self.name or f"{self.spec} {self.split}"
+        return f"{label} (trained on)" if self.taught else label
 
 
 @dataclass

@@ -142,7 +142,7 @@ def finish(
         _write(run.folder / BEGUN, begun)
     if rows is None:
         rows = load_rows(tests)
-    scored = score_rows(bundle, rows, run.config.run.accelerator)
+    scored = score_rows(bundle, rows, run.config)
     write_scores(run.folder / SCORES, scored.rows)
     done = Finished(
         cell=run.cell,

@@ -17,6 +17,7 @@ from trivet.backends.backend import POSITIONS
 from trivet.backends.loading import load_tokenizer
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
+from trivet.configs.schema import Precision, TrainConfig
 from trivet.data.files.json_lines import parse_plain_line, read_lines
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.leaks import shares_text
@@ -33,7 +34,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, to_json_text
 
-_GPU_POSITIONS = 16_384
+_CPU = torch.device("cpu")
 # bin, number of units, sum over units of label minus probability
 Bins = list[tuple[int, int, float]]
 
@@ -81,26 +82,48 @@ class ScoredRows:
 
 
 class WeightsBackend:
-    """Backend that runs the trained model in fp32, and counts windows and seconds."""
+    """Backend that runs a trained model as training did, and counts windows and seconds.
 
-    def __init__(self, model: RagModel, device: torch.device) -> None:
+    Args:
+        model: Model.
+        window: Most tokens of a window.
+        call_windows: Most windows of a call.
+        precision: Precision of the encoder.
+        device: Device to run on.
+    """
+
+    step = 1  # windows are padded to the longest
+
+    def __init__(
+        self,
+        model: RagModel,
+        window: int,
+        call_windows: int,
+        precision: Precision = Precision.fp32,
+        device: torch.device = _CPU,
+    ) -> None:
         self._model = model.to(device).eval()
         self._device = device
+        self._bf16 = precision is Precision.bf16
+        self.most_windows = call_windows
+        self.positions = POSITIONS if device.type == "cpu" else call_windows * window
         self.seconds = 0.0
         self.windows = 0
 
     @property
     def name(self) -> str:
-        """Name and device."""
-        return f"torch fp32 on {self._device.type}"
+        """Name, precision and device."""
+        return f"torch {'bf16' if self._bf16 else 'fp32'} on {self._device.type}"
 
     def run(self, windows: Windows) -> Outputs:
         """Run the model; see ``trivet.backends.backend.Backend``."""
         start = time.perf_counter()
         try:
             with torch.inference_mode():
-                tensors = [tensor.to(self._device) for tensor in as_tensors(windows)]
-                outputs = self._model(*tensors)
+                tensors = as_tensors(windows, self._device)
+                with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
+                    logits = self._model.read(*tensors[:3])
+                outputs = self._model.join(logits, *tensors[3:])
             answer = to_numpy(outputs)
         except RuntimeError as error:
             raise BackendError(f"{self.name} failed: {error}") from error
@@ -126,18 +149,23 @@ def load_rows(tests: Sequence[MeasuredRows]) -> dict[str, list[LabelledExample]]
 
 
 def score_rows(
-    folder: Path, rows: dict[str, list[LabelledExample]], accelerator: str
+    folder: Path, rows: dict[str, list[LabelledExample]], config: TrainConfig
 ) -> ScoredRows:
-    """Evaluate all test rows with a bundle's weights, as ``trivet test`` does.
+    """Evaluate all test rows with a bundle's weights, in the precision and calls of its training.
 
-    An accelerator other than ``cpu`` means a GPU if there is one.
+    ``run.accelerator`` other than ``cpu`` means a GPU if there is one.
     """
     bundle = read_bundle(folder)
     model, tokenizer = load_rag_model(bundle), load_tokenizer(bundle)
-    on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    backend = WeightsBackend(model, torch.device("cuda" if on_gpu else "cpu"))
-    positions = _GPU_POSITIONS if on_gpu else POSITIONS
-    evaluator = Evaluator(folder, backend=backend, positions=positions)
+    optim, run = config.optim, config.run
+    backend = WeightsBackend(
+        model,
+        bundle.info.window.size,
+        optim.call_windows or optim.batch_windows,
+        run.precision,
+        torch.device("cuda" if run.accelerator != "cpu" and torch.cuda.is_available() else "cpu"),
+    )
+    evaluator = Evaluator(folder, backend=backend)
     evaluator.evaluate("Warm?", ["The first call of a device is slow."], "It is.")
     backend.seconds, backend.windows = 0.0, 0
     trained = bundle.training_texts()

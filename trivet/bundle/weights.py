@@ -50,7 +50,7 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
             the parameters and the file.
     """
     found: dict[str, torch.Tensor] | None = None
-    if bundle.has(WEIGHTS_NAME) or not bundle.has(INT8_NAME):
+    if _has_weights(bundle):
         architecture, path = _read_architecture(bundle), bundle.path(WEIGHTS_NAME)
     else:
         path = bundle.path(INT8_NAME)
@@ -70,6 +70,20 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
     _check_state(str(path), model.state_dict(), found)
     model.load_state_dict(found, strict=True)
     return model.float().eval()
+
+
+def read_architecture(bundle: Bundle) -> dict[str, Any]:
+    """Return the argument of ``RagModel.from_architecture`` for a bundle's model.
+
+    Raises:
+        BundleError: As of ``load_rag_model``.
+    """
+    return _read_architecture(bundle) if _has_weights(bundle) else read_int8_weights(bundle)[0]
+
+
+def _has_weights(bundle: Bundle) -> bool:
+    # Without either, reading names the file that is missing.
+    return bundle.has(WEIGHTS_NAME) or not bundle.has(INT8_NAME)
 
 
 def _read_architecture(bundle: Bundle) -> dict[str, Any]:

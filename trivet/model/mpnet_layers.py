@@ -92,5 +92,6 @@ class _Attention(nn.Module):
             # fp32 it takes half as long.
             scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-1, -2) + mask
             return cast(Tensor, self.dropout(torch.softmax(scores, dim=-1)) @ value)
-        dropout = self.dropout.p if self.training else 0.0
-        return nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout)
+        return nn.functional.scaled_dot_product_attention(
+            query, key, value, mask, dropout_p=self.dropout.p if self.training else 0.0
+        )

@@ -63,9 +63,8 @@ class Trunk(nn.Module):
         Raises:
             ConfigError: The checkpoint cannot be read, or lacks weights of the encoder.
         """
+        config = read_encoder_config(name_or_path, attention_dropout, hidden_dropout)
         try:
-            config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
-            config.update(dropout_settings(config.model_type, attention_dropout, hidden_dropout))
             encoder, loading = AutoModel.from_pretrained(
                 name_or_path,
                 config=config,
@@ -76,11 +75,7 @@ class Trunk(nn.Module):
                 **_without_pooler(config.model_type),
             )
         except (OSError, ValueError) as error:
-            said = str(error).strip().partition("\n")[0]  # the library goes on with advice
-            raise ConfigError(
-                f"encoder.name: cannot load {name_or_path!r}: {said.rstrip('.')}; give the folder "
-                "of a checkpoint, or its name on a hub that can be reached"
-            ) from error
+            raise _cannot_load(name_or_path, error) from error
         # The library fills missing tensors with random numbers; the pooler is not used.
         missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
         if missing:
@@ -130,10 +125,7 @@ class Trunk(nn.Module):
 
     def encoder_config(self) -> dict[str, Any]:
         """Return the argument of ``from_encoder_config``: JSON types, without local paths."""
-        values: dict[str, Any] = self.encoder.config.to_diff_dict()
-        for name in ("_name_or_path", "architectures", "dtype", "transformers_version"):
-            values.pop(name, None)
-        return {**values, "model_type": self.encoder.config.model_type}
+        return describe_encoder(self.encoder.config)
 
     def check_window(self, size: int) -> None:
         """Raise ``WindowError`` if windows are longer than the encoder's position table."""
@@ -187,6 +179,38 @@ def far_apart(length: int, reach: int) -> Tensor:
     """Return whether a key is more than ``reach`` from a query. *Shape:* [length, length] bool."""
     at = torch.arange(length)
     return (at[:, None] - at[None, :]).abs() > reach
+
+
+def read_encoder_config(
+    name_or_path: str, attention_dropout: float | None = None, hidden_dropout: float | None = None
+) -> Any:
+    """Read an encoder's configuration, without its weights, and set its dropouts.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise _cannot_load(name_or_path, error) from error
+    config.update(dropout_settings(config.model_type, attention_dropout, hidden_dropout))
+    return config
+
+
+def describe_encoder(config: Any) -> dict[str, Any]:
+    """Return an encoder's configuration as JSON types, without local paths."""
+    values: dict[str, Any] = config.to_diff_dict()
+    for name in ("_name_or_path", "architectures", "dtype", "transformers_version"):
+        values.pop(name, None)
+    return {**values, "model_type": config.model_type}
+
+
+def _cannot_load(name_or_path: str, error: Exception) -> ConfigError:
+    said = str(error).strip().partition("\n")[0]  # the library goes on with advice
+    return ConfigError(
+        f"encoder.name: cannot load {name_or_path!r}: {said.rstrip('.')}; give the folder of a "
+        "checkpoint, or its name on a hub that can be reached"
+    )
 
 
 def dropout_settings(

@@ -11,14 +11,22 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
 from trivet.bundle.schema import BundleInfo
-from trivet.bundle.weights import load_rag_model
+from trivet.bundle.weights import load_rag_model, read_architecture
+from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
-from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind, Granularity, HeadName, Reduction
+from trivet.model.architecture import (
+    DEFAULT_HEADS,
+    HEAD_NAMES,
+    AnyTrunkKind,
+    Granularity,
+    HeadName,
+    Reduction,
+)
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk, dropout_settings
+from trivet.model.trunk import Trunk, describe_encoder, dropout_settings, read_encoder_config
 from trivet.model.trunk_kinds import make_trunk
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
@@ -98,6 +106,34 @@ def initial_model(
     tokenizer = _read_tokenizer(name, int(model.trunk.config.vocab_size))
     _prepare_words(model, tokenizer, exact_match, split_digits)
     return model, tokenizer
+
+
+def initial_architecture(config: TrainConfig) -> dict[str, Any]:
+    """Return the argument of ``RagModel.from_architecture`` for the initial model's shapes.
+
+    Of an encoder only the configuration is read, so that a hub is not asked for the weights.
+
+    Raises:
+        ConfigError: The configuration of the encoder cannot be read.
+        BundleError: The bundle is refused.
+    """
+    encoder = config.encoder
+    if encoder.init is Init.bundle:
+        found = read_architecture(read_bundle(encoder.name))
+    else:
+        dropouts = (encoder.attention_dropout, encoder.hidden_dropout)
+        values = describe_encoder(read_encoder_config(encoder.name, *dropouts))
+        found = {"encoder": values, "pooled_support": encoder.init is Init.nli}
+    return found | {
+        "heads": [name for name in HEAD_NAMES if Head(name) in config.heads],
+        "faithfulness": config.trained_reduction,
+        "dropout": encoder.head_dropout,
+        "trunk": encoder.trunk.value,
+        "shared_layers": encoder.shared_layers,
+        "lora_rank": encoder.lora_rank,
+        "granularity": config.granularity.value,
+        "matches": encoder.exact_match_embedding or found.get("matches", False),
+    }
 
 
 def _prepare_words(

@@ -57,7 +57,8 @@ class RagTraining(lightning.LightningModule):
     Args:
         model: Model to train.
         loss: Weights of the losses.
-        optim: Learning rates, weight decay of matrices, warm-up, and windows per encoder call.
+        optim: Learning rates, weight decay of matrices, warm-up, largest norm of the gradient, and
+            windows per encoder call.
         seed: Seed of dropout, which depends on (seed, device, step) alone, so that a resumed run
             equals one that never stopped.
         cosine_steps: Steps between logs of the gradient cosines; 0: never.
@@ -237,9 +238,12 @@ class RagTraining(lightning.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the norm of the gradient; stop if it is not finite, before the weights change."""
-        limit = float("inf") if gradient_clip_val is None else float(gradient_clip_val)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
+        """Clip the norm of the gradient; stop if it is not finite, before the weights change.
+
+        The limit is ``optim.clip``, or the trainer's if it has one; the trainer's 0 means none.
+        """
+        limit = self._optim.clip if gradient_clip_val is None else float(gradient_clip_val)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit or float("inf"))
         self.log("gradient_norm", norm)
         assert self._step is not None
         batch, losses = self._step

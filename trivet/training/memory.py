@@ -25,6 +25,7 @@ from trivet.configs.schema import Precision, TrainConfig
 from trivet.errors import ConfigError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers
+from trivet.training.initialization import initial_architecture
 
 GIB = 2**30
 # Memory that torch reports for each GPU, in GiB.
@@ -109,12 +110,19 @@ def estimate_memory(
         )
 
 
-def estimate_step(config: TrainConfig, model: RagModel, gpu: bool) -> MemoryEstimate:
-    """Estimate the peak of the configuration's training step; the model gives the shapes."""
-    described = model.architecture()
+def estimate_step(config: TrainConfig, gpu: bool) -> MemoryEstimate:
+    """Estimate the peak of the configuration's training step, before any weights are loaded.
+
+    Raises:
+        ConfigError: The encoder's configuration cannot be read, or does not allow the trunk.
+        BundleError: The first bundle is refused.
+        WindowError: Windows are longer than the encoder allows.
+    """
+    described = initial_architecture(config)
 
     def build() -> RagModel:
         shaped = RagModel.from_architecture(described)
+        shaped.trunk.check_window(config.window.size)
         if config.optim.checkpoint_layers:
             checkpoint_layers(shaped.trunk)
         return shaped
@@ -125,15 +133,19 @@ def estimate_step(config: TrainConfig, model: RagModel, gpu: bool) -> MemoryEsti
     return replace(found, weights=2 * found.weights) if config.optim.ema_decay else found
 
 
-def refuse_too_large(config: TrainConfig, model: RagModel) -> None:
+def refuse_too_large(config: TrainConfig) -> None:
     """Raise ``ConfigError`` if a step exceeds ``run.memory_gib``, by default that of the GPU."""
+    accelerator = config.run.accelerator
+    cuda = accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
     available, device = config.run.memory_gib, "run.memory_gib"
     if available is None:
-        if config.run.accelerator not in ("auto", "gpu", "cuda") or not torch.cuda.is_available():
+        if not cuda:
             return
         properties = torch.cuda.get_device_properties(0)
         available, device = properties.total_memory / GIB, properties.name
-    needed = estimate_step(config, model, gpu=True).on_gpu
+    gpu = cuda or accelerator not in ("auto", "cpu")
+    estimate = estimate_step(config, gpu)
+    needed = estimate.on_gpu if gpu else estimate.on_cpu
     if needed > available:
         raise ConfigError(
             f"optim.call_windows: a step needs about {needed:.1f} GiB, and {device} is "

@@ -131,7 +131,7 @@ def test_a_damaged_file_is_made_anew(
     assert file.read_bytes() == whole
 
 
-def test_a_failure_leaves_no_file(
+def test_a_failure_leaves_no_file_that_is_read(
     cached: Callable[..., PreparedRows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:

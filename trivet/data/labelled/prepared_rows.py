@@ -86,7 +86,8 @@ def prepare_cached(
 ) -> PreparedRows:
     """Return the rows as ``prepare`` makes them, from a file in ``folder`` that is made if needed.
 
-    Of several processes one makes the file and the others wait; a killed one leaves no file.
+    Of several processes one makes the file and the others wait. One that is killed leaves a
+    ``.half`` file, which is never read, and which the next one overwrites.
     """
     key = _key(examples, tokenizer, settings, use_evidence)
     path = folder / f"{key}.arrow"
