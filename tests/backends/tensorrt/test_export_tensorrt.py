@@ -6,6 +6,8 @@ import functools
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -142,6 +144,50 @@ def test_the_portable_graph_is_built_where_attention_is_not(
     # Again, with the portable graph already there.
     export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert len(read_bundle(fused_bundle).info.engines) == 1
+
+
+def test_a_portable_graph_that_fails_too_leaves_the_bundle_as_it_was(
+    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
+) -> None:
+    fake_tensorrt.fault = 0.03
+    before = (fused_bundle / "MANIFEST.json").read_bytes()
+    with pytest.raises(BackendError, match=r"engine of model\.fp16\.portable\.onnx differs"):
+        export_tensorrt(fused_bundle, dev_rows, "tiny")
+    assert fake_tensorrt.parsed == ["model.fp16.onnx", "model.fp16.portable.onnx"]
+    assert (fused_bundle / "MANIFEST.json").read_bytes() == before
+    assert not (fused_bundle / "model.fp16.portable.onnx").exists()
+
+
+# `trivet` where torch and what comes with it cannot be imported, and attention cannot be built.
+WITHOUT_TORCH = """
+import sys
+sys.modules.update(dict.fromkeys(("torch", "transformers", "safetensors", "onnxscript")))
+from tests.backends.tensorrt.fakes import FakeCuda, FakeTensorRT, cuda_modules
+cuda = FakeCuda()
+tensorrt = FakeTensorRT(cuda)
+tensorrt.reads_attention = False
+sys.modules.update(cuda_modules(cuda) | {"tensorrt": tensorrt})
+from trivet.__main__ import main
+main()
+"""
+
+
+def test_the_portable_graph_is_built_without_torch(
+    fused_bundle: Path, rag_example: RagExample, tmp_path: Path
+) -> None:
+    texts = {"contexts": rag_example.contexts, "response": rag_example.response}
+    labels = [{"adherent": False, "relevant": [[0, 0, 38]]}, {"adherent": True}]
+    rows = [{**texts, "group": str(n), "labels": each} for n, each in enumerate(labels)]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    command = ["export", "tensorrt", str(fused_bundle), "--data", f"jsonl:{data}", "--split", "all"]
+    root = Path(__file__).parents[3]
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *command], cwd=root, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "building the portable graph instead" in ran.stderr
+    assert "engine of model.fp16.portable.onnx for GPU" in ran.stdout
 
 
 def test_rows_without_labels_are_refused_before_the_build(
