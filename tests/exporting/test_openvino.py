@@ -178,6 +178,14 @@ def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
         read_bundle(copied)
 
 
+def test_rows_that_cannot_be_read_leave_an_earlier_choice(copied: Path) -> None:
+    info = kept_for_openvino("dynamic", "model.int8.onnx", None)
+    add_files(copied, {}, read_bundle(copied).info.model_copy(update={"openvino": info}))
+    command = ["export", "openvino", str(copied), "--data", "jsonl:nowhere.jsonl"]
+    assert isinstance(CliRunner().invoke(app, command).exception, DataError)
+    assert read_bundle(copied).info.openvino == info
+
+
 def test_the_command_needs_labelled_rows() -> None:
     answer = CliRunner().invoke(app, ["export", "openvino", "BUNDLE"])
     assert answer.exit_code == 2 and "Missing option '--data'" in answer.output

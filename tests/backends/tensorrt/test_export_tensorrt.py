@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from trivet.__main__ import app
 from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt_cache import EngineCache
 from trivet.backends.tensorrt_loading import find_graphs, load_engine
@@ -29,6 +31,17 @@ pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
 
 
 Rows = tuple[LabelledExample, ...]
+
+
+@pytest.fixture
+def rows_file(rag_example: RagExample, tmp_path: Path) -> Path:
+    """File of labelled rows with verdicts of both kinds."""
+    texts = {"contexts": rag_example.contexts, "response": rag_example.response}
+    labels = [{"adherent": False, "relevant": [[0, 0, 38]]}, {"adherent": True}]
+    rows = [{**texts, "group": str(n), "labels": each} for n, each in enumerate(labels)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
 
 
 def test_an_engine_is_built_compared_kept_and_noted(
@@ -158,6 +171,17 @@ def test_a_portable_graph_that_fails_too_leaves_the_bundle_as_it_was(
     assert not (fused_bundle / "model.fp16.portable.onnx").exists()
 
 
+def test_out_holds_the_engine_of_a_bundle_without_weights(
+    engine_bundle: Path, rows_file: Path, tmp_path: Path
+) -> None:
+    before, out = (engine_bundle / "MANIFEST.json").read_bytes(), tmp_path / "out"
+    command = ["export", "tensorrt", str(engine_bundle), "--data", f"jsonl:{rows_file}"]
+    result = CliRunner().invoke(app, [*command, "--split", "all", "--out", str(out)])
+    assert result.exit_code == 0, result.exception
+    assert load_engine(read_bundle(out)).precision == "fp16"
+    assert (engine_bundle / "MANIFEST.json").read_bytes() == before
+
+
 # `trivet` where torch and what comes with it cannot be imported, and attention cannot be built.
 WITHOUT_TORCH = """
 import sys
@@ -172,18 +196,13 @@ main()
 """
 
 
-def test_the_portable_graph_is_built_without_torch(
-    fused_bundle: Path, rag_example: RagExample, tmp_path: Path
-) -> None:
-    texts = {"contexts": rag_example.contexts, "response": rag_example.response}
-    labels = [{"adherent": False, "relevant": [[0, 0, 38]]}, {"adherent": True}]
-    rows = [{**texts, "group": str(n), "labels": each} for n, each in enumerate(labels)]
-    data = tmp_path / "rows.jsonl"
-    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    command = ["export", "tensorrt", str(fused_bundle), "--data", f"jsonl:{data}", "--split", "all"]
-    root = Path(__file__).parents[3]
+def test_the_portable_graph_is_built_without_torch(fused_bundle: Path, rows_file: Path) -> None:
+    command = ["export", "tensorrt", str(fused_bundle), "--data", f"jsonl:{rows_file}"]
     ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *command], cwd=root, capture_output=True, text=True
+        [sys.executable, "-c", WITHOUT_TORCH, *command, "--split", "all"],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stderr
     assert "building the portable graph instead" in ran.stderr
