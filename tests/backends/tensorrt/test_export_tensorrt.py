@@ -185,7 +185,8 @@ def test_out_holds_the_engine_of_a_bundle_without_weights(
 # `trivet` where torch and what comes with it cannot be imported, and attention cannot be built.
 WITHOUT_TORCH = """
 import sys
-sys.modules.update(dict.fromkeys(("torch", "transformers", "safetensors", "onnxscript")))
+absent = "torch transformers safetensors onnxscript lightning datasets omegaconf pyarrow scipy"
+sys.modules.update(dict.fromkeys(absent.split()))
 from tests.backends.tensorrt.fakes import FakeCuda, FakeTensorRT, cuda_modules
 cuda = FakeCuda()
 tensorrt = FakeTensorRT(cuda)
