@@ -17,7 +17,8 @@ from onnx import TensorProto, helper
 from tests.conftest import MODERN, RELATIVE, TINY, bundle_info
 from tests.judges import write_model
 from trivet import export
-from trivet.exporting.graph import ATTENTION_OPSET, OPSET, trace
+from trivet.exporting.graph import OPSET, trace
+from trivet.exporting.graph_files import ATTENTION_OPSET
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel

@@ -24,7 +24,8 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.export import export_onnx
-from trivet.exporting.graph import ATTENTION_OPSET, OPSET, name_dimensions
+from trivet.exporting.graph import OPSET, name_dimensions
+from trivet.exporting.graph_files import ATTENTION_OPSET
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, compare, grid
 from trivet.model.rag_model import as_tensors

@@ -105,7 +105,7 @@ def test_weights_that_one_file_cannot_hold_are_written_beside_it(
 ) -> None:
     folder = write_trunk(tmp_path / "bundle", tiny_bert, "separate", "token")
     with monkeypatch.context() as patch:
-        patch.setattr("trivet.exporting.graph.LARGEST_FILE", 30_000)
+        patch.setattr("trivet.exporting.graph_files.LARGEST_FILE", 30_000)
         report = export_onnx(folder, keep=("fp32", "int8", "fp16"), threads=1)
     assert report.worst["model.onnx"] <= FP32_TOLERANCE and report.worst["model.fp16.onnx"] < 0.01
     bundle = read_bundle(folder)

@@ -8,6 +8,7 @@ the same; an isotonic map is part of the graph.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from trivet.backends.device import find_gpu
+from trivet.backends.loading import BackendName
+from trivet.backends.torch import check_gpu
 from trivet.bundle.bundle import (
     TEXTS_NAME,
     TOKENIZER_NAME,
@@ -102,6 +106,7 @@ def calibrate(
     split: str = "dev",
     choices: Choices | None = None,
     out: Path | None = None,
+    device: str | None = None,
 ) -> Calibrated:
     """Fit the heads and choose the thresholds on labelled rows, and write the bundle.
 
@@ -114,10 +119,13 @@ def calibrate(
         split: Split of rows that no weight was trained on.
         choices: Options.
         out: Folder of the calibrated bundle; ``None`` changes ``folder`` in place.
+        device: Device that computes the logits: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a
+            GPU if torch can use one.
 
     Raises:
         BundleError: The bundle is refused or has no weights, or it is read only and there is no
             ``out``, or ``out`` holds other files.
+        BackendError: There is no such device, or torch cannot use it.
         DataError: There are no rows, or no labels for a requested head, or for any head.
     """
     choices = choices or Choices()
@@ -132,14 +140,14 @@ def calibrate(
         bundle.check_writable()
     else:
         check_folder(out)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = load_rag_model(bundle).to(device)
+    where = _torch_device(device)
+    model = load_rag_model(bundle).to(where)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     settings = bundle.info.window.settings()
     items = prepare(_load(specs, split, choices.only), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
-    with torch.autocast(device, torch.bfloat16, trained.get("precision") == "bf16"):
+    with torch.autocast(where.type, torch.bfloat16, trained.get("precision") == "bf16"):
         logits = read_heads(model, items, tokenizer.special.pad, call_windows)
         evidence = bundle.info.evidence
         if not choices.heads:
@@ -175,14 +183,24 @@ def calibrate(
 
 
 def choose_thresholds(
-    folder: Path, specs: Sequence[str], split: str = "dev", choices: Choices | None = None
+    folder: Path,
+    specs: Sequence[str],
+    split: str = "dev",
+    choices: Choices | None = None,
+    out: Path | None = None,
+    *,
+    backend: BackendName | None = None,
+    device: str | None = None,
 ) -> ChosenThresholds:
     """Choose the thresholds of a bundle again by its fastest graph, and change nothing else.
 
-    Figures at the old thresholds are removed. Arguments and errors as in ``calibrate``.
+    Figures at the old thresholds are removed. ``out`` must be a new folder; ``backend`` and
+    ``device`` are those of ``Evaluator``, the other arguments and the errors as in ``calibrate``.
     """
     choices = choices or Choices()
-    evaluator = Evaluator(folder)
+    evaluator = Evaluator(folder, backend=backend, device=device)
+    if out is None:
+        evaluator.bundle.check_writable()
     examples = _load(specs, split, choices.only)
     scores: list[DevScores] = []
     for start in range(0, len(examples), _BLOCK):
@@ -198,6 +216,8 @@ def choose_thresholds(
     if old is None:
         raise BundleError(f"{folder}: has no support head, which thresholds are for")
     chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule)
+    if out is not None:
+        folder = shutil.copytree(evaluator.bundle.folder, out)
     if chosen.thresholds != old:
         kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
         changed = {"thresholds": chosen.thresholds, "scores": kept}
@@ -218,6 +238,17 @@ def fold(head: TokenHead, scale: float, shift: float) -> None:
         head.classifier.weight.mul_(scale)
         head.classifier.bias.mul_(scale)
         head.classifier.bias[0] += shift
+
+
+def _torch_device(device: str | None) -> torch.device:
+    """Return the device of torch that an option names; errors as in ``calibrate``."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    gpu = find_gpu(device)
+    if gpu is None:
+        return torch.device("cpu")
+    check_gpu()
+    return torch.device("cuda", gpu)
 
 
 def _load(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:

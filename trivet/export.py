@@ -51,7 +51,8 @@ from trivet.bundle.self_test import SelfTest
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
-from trivet.exporting.graph import ATTENTION_OPSET, OPSET, save_graph, trace
+from trivet.exporting.graph import OPSET, trace
+from trivet.exporting.graph_files import ATTENTION_OPSET, save_graph
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed

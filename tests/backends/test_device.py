@@ -15,6 +15,7 @@ from trivet.backends.onnx_loading import CUDA, OnnxGpuBackend, tensorrt_options
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
+from trivet.evaluation.evaluator import Evaluator
 
 
 @pytest.fixture
@@ -81,6 +82,19 @@ def test_the_fastest_backend_of_a_device_is_the_default(
     assert choose_backend(bundle, None, device) == chosen
     assert ("faster: `trivet export tensorrt" in caplog.text) == (chosen == "torch")
     assert choose_backend(bundle, "int8", device) == "onnx"
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_the_command_for_an_engine_of_a_read_only_bundle_has_a_folder_for_it(
+    embedded: Evaluator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loading, "_has_engine", lambda *_: False)
+    monkeypatch.setattr(loading, "_torch_runs_it", lambda *_: True)
+    for bundle in (embedded.bundle, read_bundle("embedded")):
+        caplog.clear()
+        assert choose_backend(bundle) == "torch"
+        command = f"`trivet export tensorrt {bundle.folder} --out DIR --data DATA`"
+        assert command in caplog.text
 
 
 @pytest.mark.usefixtures("two_gpus")

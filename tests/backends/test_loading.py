@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.graphs import write_other_graph
+from trivet.backends.graph_choice import Precision, choose_gpu_graph, choose_graph
 from trivet.backends.loading import load_backend, load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.bundle.bundle import add_files, read_bundle, write_bundle
+from trivet.backends.openvino_loading import choose_for_openvino
+from trivet.backends.tensorrt_loading import find_graphs
+from trivet.bundle.bundle import Bundle, add_files, read_bundle, write_bundle
 from trivet.bundle.schema import SpecialTokenIds
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
@@ -51,6 +55,25 @@ def test_fp32_is_taken_where_there_is_no_int8(tiny_bundle: Path, tmp_path: Path)
         BundleError, match=r"no int8 graph \(it has fp32\); run `trivet export onnx`"
     ):
         Evaluator(folder, precision="int8")
+
+
+@pytest.mark.parametrize(
+    ("choose", "precision", "command"),
+    [
+        (choose_graph, "fp32", "onnx --precision fp32 --out DIR` on it"),
+        (choose_gpu_graph, None, "onnx --precision fp16 --out DIR` on it"),
+        (choose_gpu_graph, "bf16", "onnx --precision bf16 --out DIR` on it"),
+        (find_graphs, "bf16", "onnx .*embedded --out DIR --precision bf16`"),
+        (choose_for_openvino, "fp16", "openvino .*embedded --out DIR --data DATA`"),
+    ],
+)
+def test_the_embedded_bundle_is_exported_to_another_folder(
+    choose: Callable[[Bundle, Precision | None], object],
+    precision: Precision | None,
+    command: str,
+) -> None:
+    with pytest.raises(BundleError, match=f"`trivet export {command}"):
+        choose(read_bundle("embedded"), precision)
 
 
 def test_a_bundle_without_graphs_says_how_to_get_them(tiny_bundle: Path, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from trivet.records import Evaluation, RagExample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-KINDS = pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet"])
+KINDS = pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
+OWN_WARNINGS = pytest.mark.filterwarnings("ignore")  # torch's, when its compiler is loaded
 
 
 def backend_of(kind: str, precision: Precision = "fp32", **options: Any) -> TorchBackend:
@@ -90,7 +91,18 @@ def test_few_shapes_are_captured_and_each_call_fits(n: int, length: int, more: i
     assert positions % STEP == 0 or positions == window
 
 
+@OWN_WARNINGS
+@KINDS
+def test_every_layer_is_compiled(kind: str) -> None:
+    model = backend_of(kind, form="fused")._model
+    compile_layers(model)  # at the first call, which is not made
+    layers = [name for name, each in model.named_modules() if each._compiled_call_impl]
+    layers += [name for name, each in model.named_modules() if "finish" in vars(each)]
+    assert sorted(name.partition("layers.")[2] for name in layers) == ["0", "1"]
+
+
 @pytest.mark.slow
+@OWN_WARNINGS
 @KINDS
 def test_compiled_layers_answer_as_others(kind: str) -> None:
     compiled = backend_of(kind, form="fused")
@@ -138,6 +150,17 @@ def test_weights_too_large_for_fp16_are_refused() -> None:
         model.trunk.encoder.encoder.layer[0].output.dense.weight[0] = 1e6
     with pytest.raises(BackendError, match="do not fit in fp16; use --precision bf16"):
         TorchBackend(model, WINDOW, "cpu", "fp16")
+
+
+def test_a_gpu_without_memory_is_a_backend_error(
+    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch_backend, "inference_model", fail)
+    with pytest.raises(BackendError, match=r"torch cannot load .* on cpu: CUDA out of memory"):
+        load_backend(read_bundle(tiny_bundle), 1, backend="torch", device="cpu")
 
 
 @pytest.mark.gpu

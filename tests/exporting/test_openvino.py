@@ -18,13 +18,14 @@ from trivet.backends.backend import Backend
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import add_files, read_bundle
-from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import read_self_test
+from trivet.data.labelled.sources import load_source
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
-from trivet.exporting.loss_gate import losses, measure_rows
+from trivet.exporting.loss_gate import losses, measure_results, measure_rows
 from trivet.exporting.openvino import choose, export_openvino, time_windows
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, LabelledExample, Labels
@@ -147,6 +148,46 @@ def test_a_serving_bundle_does_without_fp32(
         export_openvino(copied, rows, "tiny", "dev")
 
 
+# What a context says, and what it does not say.
+FACTS = (
+    ("The mill was built in 1817.", "The mill was built in 1917."),
+    ("The ferry is red.", "The ferry is green and yellow."),
+    ("Anna Berg keeps the lighthouse.", "The lighthouse has been empty since the war."),
+    ("The bridge is 300 metres long.", "The bridge was burnt by soldiers."),
+)
+
+
+@pytest.mark.slow
+@needs_nncf
+def test_the_embedded_model_is_exported_and_answers_as_before(tmp_path: Path) -> None:
+    written = []
+    for fact, wrong in FACTS:
+        for response, said in ((fact, True), (wrong, False)):
+            marks = [[0, 0, len(fact)]]
+            labels = {"adherent": said, "relevant": marks, "utilized": marks if said else []}
+            texts = {"contexts": [f"{fact} It rained."], "response": response}
+            written.append({"question": "What is true?", **texts, "group": fact, "labels": labels})
+    data, out = tmp_path / "facts.jsonl", tmp_path / "out"
+    data.write_text("\n".join(map(json.dumps, written)), encoding="utf-8")
+    words = ["--data", f"jsonl:{data}", "--split", "all", "--out", str(out), "--threads", "1"]
+    result = CliRunner().invoke(app, ["export", "openvino", "embedded", *words])
+    assert result.exit_code == 0, result.exception
+
+    rows, _ = load_source(f"jsonl:{data}")
+    measured = []
+    for evaluator in (
+        Evaluator("embedded", 1, backend="torch", device="cpu"),
+        Evaluator(out, 1, backend="openvino"),
+    ):
+        found = list(evaluator.evaluate_many(row.example for row in rows))
+        adherent = [isinstance(each, Evaluation) and each.adherent for each in found]
+        assert adherent == [True, False] * len(FACTS), evaluator.backend_name
+        measured.append(measure_results(evaluator.backend_name, rows, found, "facts"))
+    kept = read_bundle(out).info.openvino
+    assert kept is not None and evaluator.backend_name == f"openvino {kept.file}"
+    assert max(losses(*measured)) <= MOST_LOSS
+
+
 @needs_nncf
 def test_nothing_is_written_where_nothing_is_good_enough(
     copied: Path, rows: list[LabelledExample], monkeypatch: pytest.MonkeyPatch
@@ -176,6 +217,14 @@ def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
     add_files(copied, {}, changed)
     with pytest.raises(BundleError, match=r"names the graph model\.openvino\.xml, which"):
         read_bundle(copied)
+
+
+def test_rows_that_cannot_be_read_leave_an_earlier_choice(copied: Path) -> None:
+    info = kept_for_openvino("dynamic", "model.int8.onnx", None)
+    add_files(copied, {}, read_bundle(copied).info.model_copy(update={"openvino": info}))
+    command = ["export", "openvino", str(copied), "--data", "jsonl:nowhere.jsonl"]
+    assert isinstance(CliRunner().invoke(app, command).exception, DataError)
+    assert read_bundle(copied).info.openvino == info
 
 
 def test_the_command_needs_labelled_rows() -> None:

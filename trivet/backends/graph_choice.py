@@ -72,18 +72,19 @@ def choose_gpu_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
     """
     if precision == "int8":
         raise BundleError(f"{bundle.folder}: int8 is for CPUs; use --device cpu, or fp16 or fp32")
-    return _first_graph(bundle, (precision,) if precision else ("fp16", "fp32"), for_gpu=True)
+    return _first_graph(bundle, (precision,) if precision else ("fp16", "fp32"))
 
 
-def _first_graph(
-    bundle: Bundle, wanted: tuple[Precision, ...], *, for_gpu: bool = False
-) -> GraphInfo:
+def _first_graph(bundle: Bundle, wanted: tuple[Precision, ...]) -> GraphInfo:
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
     for each in wanted:
         if each in by_precision:
             return by_precision[each]
     has = ", ".join(sorted(by_precision)) or "none"
+    # With --out, and for GPUs, the graph is written only if it is named.
+    named = bundle.read_only or wanted[0] in ("bf16", "fp16")
+    options = f" --precision {wanted[0]}" * named + " --out DIR" * bundle.read_only
     raise BundleError(
         f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run "
-        f"`trivet export onnx{' --precision fp16' * for_gpu}` on it"
+        f"`trivet export onnx{options}` on it"
     )

@@ -106,7 +106,7 @@ def choose_backend(
             "%s: no TensorRT engine was built for this GPU, so torch runs it; faster: `trivet "
             "export tensorrt %s --data DATA`",
             bundle.folder,
-            bundle.folder,
+            bundle.as_argument,
         )
         return "torch"
     return "onnx"

@@ -44,7 +44,7 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
     if precision not in ("int8", "fp32", None):
         raise BundleError(
             f"{bundle.folder}: no {precision} for OpenVINO; use int8 or fp32, or run `trivet "
-            f"export openvino {bundle.folder} --data DATA`"
+            f"export openvino {bundle.as_argument} --data DATA`"
         )
     graph = choose_graph(bundle, precision)
     if graph.precision == "int8" and not graph.sums_fit and quick_sums_overflow():

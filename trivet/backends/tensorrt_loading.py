@@ -63,7 +63,7 @@ def find_engine(bundle: Bundle, precision: Precision | None = None) -> tuple[byt
     raise BackendError(
         f"{cache.folder}: no engine of {bundle.folder / graphs[0].file} for {target.gpu} and "
         f"TensorRT {target.tensorrt} (built so far: {', '.join(sorted(built)) or 'none'}); run "
-        f"`trivet export tensorrt {bundle.folder} --data DATA` on this machine"
+        f"`trivet export tensorrt {bundle.as_argument} --data DATA` on this machine"
     )
 
 
@@ -85,6 +85,6 @@ def find_graphs(bundle: Bundle, precision: Precision | None = None) -> list[Grap
         kind = precision or "fp16"
         raise BundleError(
             f"{bundle.folder}: an engine needs a graph in {kind}; run `trivet export onnx "
-            f"{bundle.folder} --precision {kind}` where the weights are"
+            f"{bundle.as_argument} --precision {kind}` where the weights are"
         )
     return fitting

@@ -27,6 +27,7 @@ from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs
 from trivet.model.inference.deberta import DebertaLayer
 from trivet.model.inference.layer import Form, InferenceLayer
+from trivet.model.inference.modernbert import ModernBertLayer
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, TokenLogits, as_tensors, to_numpy
 
@@ -174,7 +175,8 @@ def load_torch(
 
     Raises:
         BundleError: There are no weights, or the self-test fails.
-        BackendError: There is no such device, or torch or the driver cannot use it.
+        BackendError: There is no such device, torch or the driver cannot use it, or it has not
+            enough memory.
     """
     if precision == "int8":
         raise BundleError(f"{bundle.folder}: torch does not run int8; use fp32, bf16 or fp16")
@@ -213,14 +215,13 @@ def check_gpu() -> None:
 def _load(
     bundle: Bundle, threads: int | None, precision: Precision, device: str, *, compiled: bool
 ) -> LoadedBackend:
-    backend = TorchBackend(
-        load_rag_model(bundle),
-        bundle.info.window.size,
-        device,
-        precision,
-        compiled=compiled,
-        threads=threads,
-    )
+    model, window = load_rag_model(bundle), bundle.info.window.size
+    try:
+        backend = TorchBackend(model, window, device, precision, compiled=compiled, threads=threads)
+    except BackendError:
+        raise
+    except RuntimeError as error:  # a GPU without enough free memory, for example
+        raise BackendError(f"torch cannot load {bundle.folder} on {device}: {error}") from error
     file = WEIGHTS_NAME if bundle.has(WEIGHTS_NAME) else INT8_NAME
     check_self_test(backend, bundle, file, precision)
     return LoadedBackend(backend, precision)
@@ -246,14 +247,20 @@ def _convert_weights(model: nn.Module, dtype: torch.dtype) -> None:
 def compile_layers(model: nn.Module) -> None:
     """Compile layer by layer, because all layers share the compiled code.
 
-    A layer of BERT or MPNet is compiled after its attention, which is one kernel of the library.
+    The attention of BERT, MPNet and ModernBERT is one kernel of the library: what comes after it is
+    compiled, and in ModernBERT norm and rotation before it. The library's own encoders are not.
     """
     layers = {id(each.rest) for each in model.modules() if isinstance(each, DebertaLayer)}
     for module in model.modules():
         if isinstance(module, DebertaLayer):
             module.compile(dynamic=True, recompile_limit=_VERSIONS)
         elif isinstance(module, InferenceLayer) and id(module) not in layers:
-            compiled: Any = torch.compile
-            cast(Any, module).finish = compiled(
-                module.finish, dynamic=True, recompile_limit=_VERSIONS
-            )
+            _compile_method(module, "finish")
+        elif isinstance(module, ModernBertLayer):
+            _compile_method(module, "rotated")
+            _compile_method(module, "finish")
+
+
+def _compile_method(module: nn.Module, name: str) -> None:
+    compiled: Any = torch.compile
+    setattr(module, name, compiled(getattr(module, name), dynamic=True, recompile_limit=_VERSIONS))

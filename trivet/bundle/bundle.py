@@ -96,6 +96,11 @@ class Bundle:
     revision: str | None = None  # commit of a bundle from the hub
     read_only: bool = False  # whether the folder belongs to a package or to the hub's cache
 
+    @property
+    def as_argument(self) -> str:
+        """The folder in the command of an export, with ``--out`` if it is read only."""
+        return f"{self.folder} --out DIR" if self.read_only else str(self.folder)
+
     def check_writable(self) -> None:
         """Refuse to change the files of a package or of the hub's cache.
 

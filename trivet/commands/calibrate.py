@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from trivet.commands.shared import NO_SEPARATION, needs_extra
+from trivet.commands.shared import NO_SEPARATION, BackendOption, DeviceOption, needs_extra
 
 
 class Head(StrEnum):
@@ -111,13 +110,16 @@ def calibrate(
         Path | None,
         typer.Option(help="Report of errors and curves to write: FILE.html or a folder."),
     ] = None,
+    backend: BackendOption = None,
+    device: DeviceOption = None,
 ) -> None:
     """Fit probabilities and thresholds of a bundle on dev rows.
 
     Graphs of the bundle are removed, unless --thresholds-only is given; run `trivet export onnx`
     afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
     or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
-    rows do not justify a new threshold, the old one is kept and the exit code is 4.
+    rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
+    are fitted in torch, so --backend is for --thresholds-only.
     """
     if lexical_overlap and method != "platt":
         raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")
@@ -127,6 +129,8 @@ def calibrate(
         )
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
+    if backend is not None and not thresholds_only:
+        raise typer.BadParameter("--backend needs --thresholds-only; the fit runs in torch")
     by_rate = prior is None and precision_at_least is None
     with needs_extra("train"):
         from trivet.calibrate import Choices, choose_thresholds
@@ -148,14 +152,12 @@ def calibrate(
     if out is not None and out.exists():
         raise typer.BadParameter(f"--out {out} exists already; choose another folder")
     if thresholds_only:
-        if out is not None:
-            from trivet.bundle.bundle import read_bundle
-
-            bundle = shutil.copytree(read_bundle(bundle).folder, out)
-        chosen = choose_thresholds(bundle, data, split, choices)
+        chosen = choose_thresholds(
+            bundle, data, split, choices, out, backend=backend, device=device
+        )
         print("\n".join(lines((), chosen)))
     else:
-        found = fit_heads(bundle, data, split, choices, out)
+        found = fit_heads(bundle, data, split, choices, out, device)
         chosen = found.chosen
         print("\n".join(lines(found.reports, chosen)))
         if report is not None:

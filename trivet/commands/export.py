@@ -75,8 +75,8 @@ def openvino(
     threads: ThreadsOption = None,
 ) -> None:
     """Choose the fastest accurate model for OpenVINO."""
-    bundle = _with_graphs(bundle, out, ("fp32", "int8"), "portable", threads)
     rows = _load_rows(data, split)
+    bundle = _with_graphs(bundle, out, ("fp32", "int8"), "portable", threads)
     with needs_extra("export"):
         from trivet.exporting.openvino import describe, export_openvino
     chosen = export_openvino(bundle, rows, data, split, keep_fp32=out is None, threads=threads)
@@ -109,11 +109,11 @@ def tensorrt(
     from trivet.bundle.bundle import read_bundle
 
     find_target()  # refuses a machine without TensorRT, GPU or driver before any work
+    rows = _load_rows(data, split)[:limit]
     graphs = read_bundle(bundle).info.graphs
     if out is not None or not any(each.precision == precision for each in graphs):
         bundle = _with_graphs(bundle, out, ("fp32", "int8", precision), form, threads)
-    rows = _load_rows(data, split)[:limit]
-    with needs_extra("export"):
+    with needs_extra("tensorrt"):
         from trivet.exporting.tensorrt import export_tensorrt
     with show_steps() as progress:
         built = export_tensorrt(bundle, rows, data, precision, progress)
@@ -192,13 +192,27 @@ def _with_graphs(
     """Write the graphs if the bundle has weights; return the folder that holds the graphs.
 
     A bundle with an fp32 graph and no weights was exported elsewhere, for a machine with a GPU for
-    example. Weights are read back from an int8 graph alone.
+    example, and is copied. Weights are read back from an int8 graph alone.
     """
-    from trivet.bundle.bundle import GRAPH_NAME, WEIGHTS_NAME, read_bundle
+    from trivet.bundle.bundle import (
+        CARD_NAME,
+        GRAPH_NAME,
+        INFO_NAME,
+        TOKENIZER_NAME,
+        WEIGHTS_NAME,
+        read_bundle,
+        write_bundle,
+    )
 
     found = read_bundle(bundle)
     if found.has(GRAPH_NAME) and not found.has(WEIGHTS_NAME):
-        return bundle
+        if out is None:
+            return bundle
+        tokenizer = found.path(TOKENIZER_NAME).read_text(encoding="utf-8")
+        written = {TOKENIZER_NAME, INFO_NAME, CARD_NAME}
+        copied = {name: found.path(name) for name in found.manifest.files.keys() - written}
+        write_bundle(out, found.info, tokenizer, extra=copied)
+        return out
     _write_graphs(bundle, out, keep, form, threads)
     return out or bundle
 

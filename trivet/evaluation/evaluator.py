@@ -102,7 +102,7 @@ class Evaluator:
             BundleError: The bundle is refused; the message names the file.
             ValueError: ``threads`` is below 1.
         """
-        self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE if bundle is None else bundle)
+        self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE.name if bundle is None else bundle)
         tokenizer = load_tokenizer(self.bundle)
         self.backend, self.precision = (
             load_backend(self.bundle, threads, precision, backend, None, device)

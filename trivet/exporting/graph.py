@@ -1,32 +1,23 @@
-"""Trace a model to an fp32 ONNX graph in which every dimension is dynamic, and write graphs."""
+"""Trace a model to an fp32 ONNX graph in which every dimension is dynamic."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import math
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import onnx
 import torch
-from onnx import TensorProto, helper
 from torch import nn
 
 from trivet.backends.example_windows import Sizes, make_windows
-from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.bundle.schema import INPUTS, outputs_of
 from trivet.errors import BackendError
 from trivet.model.architecture import DEFAULT_HEADS
 from trivet.model.rag_model import as_tensors
 
 OPSET = 20
-ATTENTION_OPSET = 23  # the first with the Attention operator
-
-# Size limit of a protobuf message, and so of an ONNX file; the rest leaves room for the nodes.
-LARGEST_FILE = 2**31 - 2**26
 
 # Sizes of the traced inputs: all different, none 0 or 1, which torch.export takes for constants.
 _TRACED = Sizes(N=3, L=24, B=2, R=7, K=4, C=19, S=5)
@@ -49,7 +40,7 @@ def trace(
         model: A model that takes the fields of ``Windows`` in order and returns ``Outputs``.
         vocab: Number of token ids.
         opset: Version of the standard operators; a model of the form ``attention`` needs
-            ``ATTENTION_OPSET``.
+            ``graph_files.ATTENTION_OPSET``.
         heads: Heads of the model; the graph has no outputs of others.
         fuse_sums: Whether ONNX Runtime may fuse sums with layer norms, which is slow on CPUs.
 
@@ -145,50 +136,6 @@ def _prevent_sum_fusion(graph: onnx.GraphProto) -> None:
             before = made_by[node.input[0]]
             if before.op_type == "Add":
                 before.op_type = "Sum"
-
-
-def save_graph(graph: onnx.ModelProto, path: Path) -> list[Path]:
-    """Write a graph, with its weights in a file beside it if they exceed one ONNX file.
-
-    Args:
-        graph: Graph, which loses its weights if they are written apart.
-        path: File to write; the weights get its name with ``EXTERNAL_SUFFIX``.
-
-    Returns:
-        The files that were written.
-    """
-    if sum(map(_size, graph.graph.initializer)) <= LARGEST_FILE:
-        onnx.save(graph, path)
-        return [path]
-    weights = path.with_name(path.name + EXTERNAL_SUFFIX)
-    onnx.save(graph, path, save_as_external_data=True, location=weights.name)
-    with weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    # The digest of the graph's file, by which engines are found, then depends on the weights too.
-    helper.set_model_props(graph, {"weights_sha256": digest})
-    onnx.save(graph, path)
-    return [path, weights]
-
-
-def _size(tensor: TensorProto) -> int:
-    """Return the number of bytes of a tensor's values."""
-    values: int = math.prod(tensor.dims)
-    return values * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-
-
-def replace_nodes(
-    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], constants: Mapping[str, TensorProto]
-) -> None:
-    """Replace the nodes of a graph, and its constants by those of ``constants`` that are read."""
-    used = {name for node in nodes for name in node.input}
-    # The new graph is filled before the old one, which owns the parts, is emptied. They move one by
-    # one, because a whole message is serialized for it, which may have 2 GB at most.
-    new = onnx.GraphProto()
-    new.node.extend(nodes)
-    new.initializer.extend(tensor for name, tensor in constants.items() if name in used)
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(new.node)
-    graph.initializer.extend(new.initializer)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from trivet.exporting.graph import replace_nodes
+from trivet.exporting.graph_files import replace_nodes
 
 # Embedding tables with fewer rows stay in fp32.
 _FEWEST_ROWS = 1000

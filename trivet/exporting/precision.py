@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from trivet.errors import BackendError
-from trivet.exporting.graph import replace_nodes
+from trivet.exporting.graph_files import replace_nodes
 
 Half = Literal["bf16", "fp16"]
 

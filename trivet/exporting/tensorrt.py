@@ -12,10 +12,12 @@ import hashlib
 import importlib.util
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import onnx
 
 from trivet.backends.backend import Backend
 from trivet.backends.device import find_gpu
@@ -41,8 +43,10 @@ from trivet.bundle.tensorrt_info import EngineInfo, EnginePrecision, ShapeRange
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.exporting.graph_files import ATTENTION_OPSET, save_graph
 from trivet.exporting.loss_gate import Result, losses, measure_results
 from trivet.exporting.parity import compare
+from trivet.exporting.precision import mixed
 from trivet.records import Evaluation, LabelledExample
 
 logger = logging.getLogger(__name__)
@@ -61,6 +65,15 @@ _ADVICE = {
     "fp16": "bf16 has fp32's range: try --precision bf16, or fp32",
     "fp32": "TensorRT computes wrong results on this GPU; use --backend torch or onnx",
 }
+
+
+class _Source(NamedTuple):
+    """A graph that an engine is built from."""
+
+    graph: GraphInfo
+    path: Path
+    sha256: str
+    missing: Mapping[str, bytes | Path] = {}  # files that the bundle needs with such an engine
 
 
 def export_tensorrt(
@@ -90,47 +103,50 @@ def export_tensorrt(
     """
     bundle = read_bundle(folder)
     bundle.check_writable()
-    graphs = find_graphs(bundle, precision)
+    graph = find_graphs(bundle, precision)[0]
     target, cache = find_target(), EngineCache()
     profiles = make_profiles(bundle.info.window.size)
     reference = make_reference(bundle)
     expected = list(_results(bundle, reference, rows, "reference", progress))
     measure_results(reference.name, rows, expected, data)  # refuses rows before the long build
-    graph = graphs[0]
-    while True:
-        try:
-            built = build_engine(bundle.path(graph.file), profiles, cache, progress)
-            info = EngineInfo(
-                graph=graph.file,
-                graph_sha256=bundle.manifest.files[graph.file].sha256,
-                precision=precision,
-                target=target,
-                profiles=profiles,
-                engine_sha256=hashlib.sha256(built.plan).hexdigest(),
-                build_seconds=round(built.seconds, 1),
-                date=datetime.date.today().isoformat(),
-                difference=0.0,
-            )
-            engine = TensorRTBackend(built.plan, info)
-            info = check_windows(bundle, info, engine, reference)
-            found = list(_results(bundle, engine, rows, "engine", progress))
-            info = check_rows(info, rows, expected, found, data)
-            break
-        except BackendError as error:
-            if not _is_fused(bundle, graph):
-                raise
-            logger.warning("%s; building the portable graph instead, which is slower", error)
-            bundle, graph = _portable_graph(bundle, graph)
-    path = cache.put(built.plan, info)
-    logger.info(
-        "%s kept: built in %.0f s, differs by %.2g from fp32, %d verdicts changed",
-        path,
-        info.build_seconds,
-        info.difference,
-        info.flipped,
-    )
-    others = tuple(each for each in bundle.info.engines if each.key != info.key)
-    add_files(folder, {}, bundle.info.model_copy(update={"engines": (*others, info)}))
+    source = _source_in(bundle, graph)
+    with tempfile.TemporaryDirectory() as scratch:
+        while True:
+            try:
+                built = build_engine(source.path, profiles, cache, progress)
+                info = EngineInfo(
+                    graph=source.graph.file,
+                    graph_sha256=source.sha256,
+                    precision=precision,
+                    target=target,
+                    profiles=profiles,
+                    engine_sha256=hashlib.sha256(built.plan).hexdigest(),
+                    build_seconds=round(built.seconds, 1),
+                    date=datetime.date.today().isoformat(),
+                    difference=0.0,
+                )
+                engine = TensorRTBackend(built.plan, info)
+                info = check_windows(bundle, info, engine, reference)
+                found = list(_results(bundle, engine, rows, "engine", progress))
+                info = check_rows(info, rows, expected, found, data)
+                break
+            except BackendError as error:
+                if not _is_fused(bundle, source.graph):
+                    raise
+                logger.warning("%s; building the portable graph instead, which is slower", error)
+                source = _portable(bundle, source.graph, Path(scratch))
+        path = cache.put(built.plan, info)
+        logger.info(
+            "%s kept: built in %.0f s, differs by %.2g from fp32, %d verdicts changed",
+            path,
+            info.build_seconds,
+            info.difference,
+            info.flipped,
+        )
+        graphs = (*bundle.info.graphs, source.graph) if source.missing else bundle.info.graphs
+        others = tuple(each for each in bundle.info.engines if each.key != info.key)
+        changed = {"graphs": graphs, "engines": (*others, info)}
+        add_files(folder, source.missing, bundle.info.model_copy(update=changed))
     return info
 
 
@@ -145,11 +161,11 @@ def make_reference(bundle: Bundle) -> Backend:
         and find_gpu(None) is not None
         and importlib.util.find_spec("torch") is not None
     ):
-        from trivet.backends.torch import load_torch
-
         try:
+            from trivet.backends.torch import load_torch
+
             return load_torch(bundle, precision="fp32").backend
-        except BackendError as error:
+        except (BackendError, ImportError) as error:
             logger.warning("%s; the reference runs on the CPU", error)
     if not bundle.has(GRAPH_NAME):
         raise BundleError(
@@ -258,21 +274,21 @@ def _verdict(result: Result) -> object:
 
 def _is_fused(bundle: Bundle, graph: GraphInfo) -> bool:
     """Return whether a graph has the ``Attention`` operator, and a portable one can replace it."""
-    from trivet.exporting.graph import ATTENTION_OPSET
-
     return graph.opset >= ATTENTION_OPSET and bundle.has(GRAPH_NAME)
 
 
-def _portable_graph(bundle: Bundle, fused: GraphInfo) -> tuple[Bundle, GraphInfo]:
-    """Return the portable graph in the precision of a fused one; write it from ``model.onnx``."""
-    import onnx
+def _source_in(bundle: Bundle, graph: GraphInfo) -> _Source:
+    return _Source(graph, bundle.path(graph.file), bundle.manifest.files[graph.file].sha256)
 
-    from trivet.exporting.graph import save_graph
-    from trivet.exporting.precision import mixed
 
+def _portable(bundle: Bundle, fused: GraphInfo, scratch: Path) -> _Source:
+    """Return the portable graph in the precision of a fused one.
+
+    One that the bundle lacks is written from ``model.onnx`` to ``scratch``.
+    """
     for graph in find_graphs(bundle, fused.precision):
         if not _is_fused(bundle, graph):
-            return bundle, graph
+            return _source_in(bundle, graph)
     assert fused.precision in ("bf16", "fp16")
     name = fused.file.replace(".onnx", ".portable.onnx")
     source = next(each for each in bundle.info.graphs if each.file == GRAPH_NAME)
@@ -282,14 +298,11 @@ def _portable_graph(bundle: Bundle, fused: GraphInfo) -> tuple[Bundle, GraphInfo
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     answers = test.expected[fused.file]
     test = test.model_copy(update={"expected": {**test.expected, name: answers}})
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / name
-        written = save_graph(mixed(onnx.load(bundle.path(GRAPH_NAME)), fused.precision), path)
-        files: dict[str, bytes | Path] = {file.name: file for file in written}
-        files[SELF_TEST_NAME] = test.to_json().encode()
-        info = bundle.info.model_copy(update={"graphs": (*bundle.info.graphs, graph)})
-        add_files(bundle.folder, files, info)
-    return read_bundle(bundle.folder), graph
+    path = scratch / name
+    written = save_graph(mixed(onnx.load(bundle.path(GRAPH_NAME)), fused.precision), path)
+    files: dict[str, bytes | Path] = {file.name: file for file in written}
+    files[SELF_TEST_NAME] = test.to_json().encode()
+    return _Source(graph, path, hashlib.sha256(path.read_bytes()).hexdigest(), files)
 
 
 def _without_padding(windows: Windows, vocab: int, seed: int) -> Windows:

@@ -6,12 +6,16 @@ import functools
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from trivet.__main__ import app
 from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt_cache import EngineCache
 from trivet.backends.tensorrt_loading import find_graphs, load_engine
@@ -27,6 +31,17 @@ pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
 
 
 Rows = tuple[LabelledExample, ...]
+
+
+@pytest.fixture
+def rows_file(rag_example: RagExample, tmp_path: Path) -> Path:
+    """File of labelled rows with verdicts of both kinds."""
+    texts = {"contexts": rag_example.contexts, "response": rag_example.response}
+    labels = [{"adherent": False, "relevant": [[0, 0, 38]]}, {"adherent": True}]
+    rows = [{**texts, "group": str(n), "labels": each} for n, each in enumerate(labels)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
 
 
 def test_an_engine_is_built_compared_kept_and_noted(
@@ -142,6 +157,57 @@ def test_the_portable_graph_is_built_where_attention_is_not(
     # Again, with the portable graph already there.
     export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert len(read_bundle(fused_bundle).info.engines) == 1
+
+
+def test_a_portable_graph_that_fails_too_leaves_the_bundle_as_it_was(
+    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
+) -> None:
+    fake_tensorrt.fault = 0.03
+    before = (fused_bundle / "MANIFEST.json").read_bytes()
+    with pytest.raises(BackendError, match=r"engine of model\.fp16\.portable\.onnx differs"):
+        export_tensorrt(fused_bundle, dev_rows, "tiny")
+    assert fake_tensorrt.parsed == ["model.fp16.onnx", "model.fp16.portable.onnx"]
+    assert (fused_bundle / "MANIFEST.json").read_bytes() == before
+    assert not (fused_bundle / "model.fp16.portable.onnx").exists()
+
+
+def test_out_holds_the_engine_of_a_bundle_without_weights(
+    engine_bundle: Path, rows_file: Path, tmp_path: Path
+) -> None:
+    before, out = (engine_bundle / "MANIFEST.json").read_bytes(), tmp_path / "out"
+    command = ["export", "tensorrt", str(engine_bundle), "--data", f"jsonl:{rows_file}"]
+    result = CliRunner().invoke(app, [*command, "--split", "all", "--out", str(out)])
+    assert result.exit_code == 0, result.exception
+    assert load_engine(read_bundle(out)).precision == "fp16"
+    assert (engine_bundle / "MANIFEST.json").read_bytes() == before
+
+
+# `trivet` where torch and what comes with it cannot be imported, and attention cannot be built.
+WITHOUT_TORCH = """
+import sys
+absent = "torch transformers safetensors onnxscript lightning datasets omegaconf pyarrow scipy"
+sys.modules.update(dict.fromkeys(absent.split()))
+from tests.backends.tensorrt.fakes import FakeCuda, FakeTensorRT, cuda_modules
+cuda = FakeCuda()
+tensorrt = FakeTensorRT(cuda)
+tensorrt.reads_attention = False
+sys.modules.update(cuda_modules(cuda) | {"tensorrt": tensorrt})
+from trivet.__main__ import main
+main()
+"""
+
+
+def test_the_portable_graph_is_built_without_torch(fused_bundle: Path, rows_file: Path) -> None:
+    command = ["export", "tensorrt", str(fused_bundle), "--data", f"jsonl:{rows_file}"]
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *command, "--split", "all"],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "building the portable graph instead" in ran.stderr
+    assert "engine of model.fp16.portable.onnx for GPU" in ran.stdout
 
 
 def test_rows_without_labels_are_refused_before_the_build(

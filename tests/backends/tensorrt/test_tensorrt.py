@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.backends.tensorrt.conftest import FakeContext, FakeEngine
+from tests.backends.tensorrt.fakes import FakeContext, FakeEngine
 from tests.graphs import graph_of
 from trivet.backends.cuda import Buffer
 from trivet.backends.example_windows import Sizes, make_windows

@@ -51,7 +51,7 @@ class InferenceModernBert(nn.Module):
 
     def convert(self, encoder: Any, layers: Iterable[Any]) -> nn.ModuleList:
         """Convert the library's layers of ``encoder`` to inference layers."""
-        return nn.ModuleList(_Layer(layer, self.heads) for layer in layers)
+        return nn.ModuleList(ModernBertLayer(layer, self.heads) for layer in layers)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
@@ -91,7 +91,7 @@ class InferenceModernBert(nn.Module):
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
         first, second, *tables = given
         for layer in layers:
-            assert isinstance(layer, _Layer)
+            assert isinstance(layer, ModernBertLayer)
             cos, sin = tables[2:] if layer.local else tables[:2]
             mask = second if layer.local else first
             attended = attend(*layer.rotated(hidden, cos, sin), mask, self.form)
@@ -99,7 +99,7 @@ class InferenceModernBert(nn.Module):
         return hidden
 
 
-class _Layer(nn.Module):
+class ModernBertLayer(nn.Module):
     """One layer: norms come before attention and before the gated inner matmuls."""
 
     def __init__(self, layer: Any, heads: int) -> None:
