@@ -11,7 +11,13 @@ import pytest
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.augmentation.removed_sentences import remove_evidence, remove_sentences
 from trivet.data.labelled.augmentation.twins import TWINS, make_twin
-from trivet.data.labelled.augmentation.values import find_values, form_of, other_form
+from trivet.data.labelled.augmentation.values import (
+    find_quantities,
+    find_values,
+    form_of,
+    other_form,
+    units_like,
+)
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 TOWER = "The tower is 330 metres tall. Gustave Eiffel opened it on March 31, 1889."
@@ -37,6 +43,18 @@ def row(**labels: object) -> LabelledExample:
         source="towers",
         group="1",
     )
+
+
+def said(response: str, *contexts: str) -> LabelledExample:
+    """A row whose whole response is supported."""
+    labels = Labels(unsupported=(), adherent=True)
+    return LabelledExample(RagExample("", contexts, response), labels, source="towers", group="1")
+
+
+def all_marked(kind: str, labelled: LabelledExample) -> set[str]:
+    """Return the texts that 40 draws of one kind of twin mark."""
+    twins = [TWINS[kind](labelled, np.random.default_rng(seed)) for seed in range(40)]
+    return {text for twin in twins if twin is not None for text in marked(twin)}
 
 
 def marked(twin: LabelledExample) -> list[str]:
@@ -82,6 +100,49 @@ def test_one_digit_of_a_value_is_changed_to_a_value_that_is_nowhere() -> None:
         assert len(old) == len(text) and sum(a != b for a, b in zip(old, text, strict=True)) == 1
         assert old[0] == text[0] or len(re.findall(r"\d", old)) == 1 or not old[0].isdigit()
         assert not {text} & {word.strip(".,") for word in f"{TOWER} {MAST} {RESPONSE}".split()}
+
+
+@pytest.mark.parametrize(
+    ("response", "contexts", "wrong"),
+    [
+        ("It weighs 5 kg.", ["No units."], set()),
+        ("It weighs 5 kg.", ["It weighs 5 oz."], set()),
+        ("It weighs 5 kg.", ["It weighs 6 kg."], set()),
+        ("It weighs 5 kg.", ["It weighs 5 kg."], {"mg", "g", "lb", "oz"}),
+        ("It weighs 5 kg.", ["It weighs five kilograms."], {"mg", "g", "lb", "oz"}),
+        # Another unit of the contexts is taken if it is possible: 5 ounces are in them.
+        ("It weighs 5 kg.", ["It weighs 5 kg and has 3 lb of tar."], {"lb"}),
+        ("It weighs 5 kg.", ["It weighs 5 kg.", "A 5-ounce bag of 3 oz."], {"mg", "g", "lb"}),
+        ("It is 1,000 metres long.", ["1000 meters, 3 feet wide"], {"feet"}),
+        ("It holds 2 litres.", ["2 litres, no 9 liters"], set(units_like("litres"))),
+        ("It has 0 kg of salt.", ["It has 0 kg of salt."], set()),
+    ],
+)
+def test_a_wrong_unit_is_of_a_quantity_of_the_contexts_and_makes_none(
+    response: str, contexts: list[str], wrong: set[str]
+) -> None:
+    assert all_marked("unit", said(response, *contexts)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("response", "wrong"),
+    [
+        ("The contexts never say whether the mill is old.", set()),
+        ("The contexts do not say whether the mill is old.", {"do"}),
+        ("Nothing is known.", set()),
+        ("No passage says that the mill was sold.", set()),
+        ("It isn't clear that the mill is old.", set()),
+        ("Ask there if the mill is old.", set()),
+        ("The mill, unless it is closed, sells flour.", set()),
+        ("What is a mill? Ask there.", set()),
+        ("The passages ask: what is a mill?", set()),
+        ("The mill is closed if nobody comes.", {"is not"}),
+        ("Is it old? The mill is old.", {"is not"}),
+        ("They do not say whether it is old. The mill was sold.", {"do", "was not"}),
+    ],
+)
+def test_only_what_a_sentence_asserts_is_negated(response: str, wrong: set[str]) -> None:
+    assert all_marked("negation", said(response, "The mill is old.")) == wrong
 
 
 def test_a_date_needs_another_of_the_same_form() -> None:
@@ -157,6 +218,14 @@ def test_values_and_positions() -> None:
         *(("date", "may 2014"), ("entity", "anna ray"), ("number", "1000.50")),
     ]
     assert form_of("1,000") == form_of("23,456") != form_of("1000")
+
+
+def test_quantities_are_equal_in_any_form_and_units_are_offered_in_one() -> None:
+    text = "5 kg, five kilograms or a 5.0-kilogram bag; 1/2 cups; 5 tonight; 1,200 Metres"
+    found = [quantity.normal for quantity in find_quantities(text)]
+    assert found == [(5.0, "kilogram")] * 3 + [(1200.0, "meter")]
+    assert units_like("kg") == ["mg", "g", "lb", "oz"]
+    assert "liters" not in units_like("litres") and units_like("litre") == []
 
 
 @pytest.mark.parametrize(

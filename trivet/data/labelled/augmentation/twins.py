@@ -25,13 +25,15 @@ from trivet.data.labelled.augmentation.removed_sentences import (
     share_held,
 )
 from trivet.data.labelled.augmentation.values import (
-    UNITS,
     Kind,
     Value,
+    find_quantities,
     find_values,
     form_of,
     normalize,
+    normalize_unit,
     other_form,
+    units_like,
     words_before,
 )
 from trivet.data.sentences import split_sentences
@@ -42,6 +44,15 @@ _NEGATED = re.compile(
     r"\b(is|are|was|were|can|could|will|would|should|must|may|does|did|do) not\b", re.IGNORECASE
 )
 _NEGATABLE = re.compile(r"\b(?:is|are|was|were|can|could|will|would|should|must)\b(?! not\b)")
+# After these words a sentence may not assert what follows, and the negation of it may be no error:
+# "the contexts do not say whether the mill is old". The rest of the sentence is left alone, because
+# rules find the end of a clause badly and nearly every response has another verb.
+_NOT_ASSERTED_AFTER = re.compile(
+    r"\b(?:whether|if|unless|in case|assuming|supposing|provided that|as though|not|cannot|no|none"
+    r"|never|nor|neither|nothing|nobody|without|lacks?|fails?|unclear|unknown|unsure|uncertain"
+    r"|unspecified|unstated|doubt\w*)\b|n['\u2019]t\b",
+    re.IGNORECASE,
+)
 _DIGIT = re.compile(r"[0-9]")
 _JOINED = re.compile(r"[%/\u00b0-]")
 _FEWEST_WORDS, _MOST_WORDS = 5, 40  # of a sentence that becomes a hard neutral
@@ -126,28 +137,55 @@ def _differ(old: Value, new: Value) -> bool:
 
 
 def swap_unit(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
-    """Replace a unit by another one of its dimension."""
-    values = find_values(labelled.example.response)
-    units = [v for v in values if v.kind == "unit" and _is_supported(labelled, v.span)]
-    if not units:
-        return None
-    unit = units[int(random.integers(len(units)))]
-    line = next(line for line in UNITS if unit.normal in line)
-    others = [other for other in line if other != unit.normal]
-    new = others[int(random.integers(len(others)))]
-    return replace_words(labelled, unit.span, new, supported=False)
+    """Replace the unit of a quantity that the contexts hold by another one of its dimension.
+
+    Units that the contexts mention are preferred. The contexts do not hold the new quantity.
+    """
+    response, contexts = labelled.example.response, labelled.example.contexts
+    held = {one.normal for text in contexts for one in find_quantities(text)}
+    mentioned = {v.normal for text in contexts for v in find_values(text) if v.kind == "unit"}
+    # Zero is the same in every unit.
+    own = [
+        one
+        for one in find_quantities(response)
+        if one.normal in held and one.normal[0] and _is_supported(labelled, one.unit)
+    ]
+    for place in random.permutation(len(own)).tolist():
+        (number, _), unit = own[place].normal, own[place].unit
+        fit = [
+            other
+            for other in units_like(response[unit.start : unit.end])
+            if (number, normalize_unit(other)) not in held
+        ]
+        others = [other for other in fit if other in mentioned] or fit
+        if others:
+            new = others[int(random.integers(len(others)))]
+            return replace_words(labelled, unit, new, supported=False)
+    return None
 
 
 def negate(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
-    """Add or remove a "not"."""
+    """Add or remove a "not" in what a sentence asserts."""
     response = labelled.example.response
     edits = [(Span(*match.span()), match[1]) for match in _NEGATED.finditer(response)]
     edits += [(Span(*m.span()), f"{m[0]} not") for m in _NEGATABLE.finditer(response)]
-    edits = [edit for edit in edits if _is_supported(labelled, edit[0])]
+    edits = [
+        edit
+        for edit in edits
+        if _is_supported(labelled, edit[0]) and _is_asserted(labelled, edit[0])
+    ]
     if not edits:
         return None
     span, new = edits[int(random.integers(len(edits)))]
     return replace_words(labelled, span, new, supported=False)
+
+
+def _is_asserted(labelled: LabelledExample, span: Span) -> bool:
+    """Tell whether a sentence of the response surely asserts what these characters say."""
+    response, sentence = labelled.example.response, _sentence_at(labelled, span)
+    before = response[sentence.start : span.start]
+    is_question = "?" in response[span.end : sentence.end]
+    return not is_question and not _NOT_ASSERTED_AFTER.search(before)
 
 
 def without_evidence(

@@ -36,6 +36,15 @@ UNITS = (
     ("kb", "mb", "gb", "tb"),
 )
 _UNIT = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
+# The same unit in American spelling and in the singular.
+_SAME_UNIT = {
+    **{"mm": "millimeter", "cm": "centimeter", "m": "meter", "km": "kilometer"},
+    **{"feet": "foot", "ft": "foot", "inches": "inch", "centuries": "century"},
+    **{"mg": "milligram", "g": "gram", "kg": "kilogram", "lb": "pound", "lbs": "pound"},
+    **{"oz": "ounce", "sec": "second", "secs": "second", "min": "minute", "mins": "minute"},
+    **{"hr": "hour", "hrs": "hour", "yr": "year", "yrs": "year", "tsp": "teaspoon"},
+    **{"tbsp": "tablespoon"},
+}
 
 _DATES = re.compile(
     rf"\b(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, ?\d{{4}}|\b)(?!\d)"
@@ -46,6 +55,17 @@ _NUMBERS = re.compile(
     rf"|\b(?:{'|'.join(NUMBER_WORDS[2:])})\b"
 )
 _UNITS = re.compile(rf"(?<=\d )(?:{_UNIT})\b", re.IGNORECASE)
+_WRITTEN = "|".join(
+    sorted(
+        {form for unit in _UNIT.split("|") for form in (unit, unit.removesuffix("s"))}
+        | {form for pair in _SAME_UNIT.items() for form in pair},
+        key=len,
+        reverse=True,
+    )
+)
+_QUANTITIES = re.compile(
+    rf"(?<![\w.,/])(\d[\d,]*(?:\.\d+)?|{'|'.join(NUMBER_WORDS)})[\s-]?({_WRITTEN})\b", re.IGNORECASE
+)
 _ENTITIES = re.compile(r"\b[A-Z][\w'\u2019-]+(?: (?:of |the |de )?[A-Z][\w'\u2019-]+)*")
 # The number of a list item, a passage or a step is a position, not a fact.
 _POSITION_BEFORE = re.compile(
@@ -71,6 +91,33 @@ class Value:
     span: Span  # characters of the text
     text: str  # the characters
     normal: str  # form in which equal values are equal: "1,000" and "1000", "two" and "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit."""
+
+    unit: Span  # characters of the unit
+    normal: tuple[float, str]  # equal for "5 kg", "five kilograms" and "5.0-kilogram"
+
+
+def find_quantities(text: str) -> list[Quantity]:
+    """Return the numbers with a unit in a text, in order."""
+    return [
+        Quantity(
+            Span(*match.span(2)),
+            (float(normalize(match[1]).replace(",", "")), normalize_unit(match[2])),
+        )
+        for match in _QUANTITIES.finditer(text)
+    ]
+
+
+def units_like(unit: str) -> list[str]:
+    """Return the other units of a unit's dimension, written alike: in the plural or abbreviated."""
+    lines = [line for line in UNITS if unit.lower() in line]
+    own = normalize_unit(unit)
+    others = dict.fromkeys(other for line in lines for other in line)
+    return [other for other in others if normalize_unit(other) != own]
 
 
 def find_values(text: str) -> list[Value]:
@@ -137,6 +184,13 @@ def normalize(value: str) -> str:
     if low in NUMBER_WORDS:
         return str(NUMBER_WORDS.index(low))
     return re.sub(r"(?<=\d),(?=\d{3})", "", low)
+
+
+def normalize_unit(unit: str) -> str:
+    """Return the form in which equal units are equal: "kg" and "kilograms", "metres", "meter"."""
+    low = unit.lower()
+    singular = _SAME_UNIT.get(low) or low.removesuffix("s")
+    return singular.replace("metre", "meter").replace("litre", "liter")
 
 
 def _add(taken: list[Value], kind: Kind, match: re.Match[str], normal: str) -> None:
