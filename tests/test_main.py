@@ -232,6 +232,7 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     assert {figure["length"] for figure in by_length} == {"0-5k"}
     figures = {figure["measure"]: figure for figure in written["figures"] if not figure["length"]}
     assert figures["hallucination_auroc"]["value"] == figures["span_f1"]["value"] == 1.0
+    assert figures["hallucination_fpr_at_recall_90"]["value"] == 0.0
     tokenless = {**good, "contexts": ["\x00"], "group": "b"}
     file = write_rows(tmp_path / "rows.jsonl", {**good, "group": "a"}, tokenless)
     code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)

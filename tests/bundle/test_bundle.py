@@ -299,8 +299,10 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
     ("sentences", "windows", "said"),
     [
         (1, 1, "the context sentence that shares most words with it. A response sentence is judged"
-               " in the 1 ordinary window that shares most words with it and in its evidence"),
-        (2, 0, "the 2 context sentences that share most words with it. Window and"),
+               " in the 1 ordinary window that shares most words with it and in its evidence"
+               " window. The support of a token is the highest of its ordinary windows, or, with"
+               " an evidence window, the mean of that and of the evidence window's, as logits. W"),
+        (2, 0, "the 2 context sentences that share most words with it. The support of a token"),
         (0, 3, "in the 3 ordinary windows that share most words with it. Window and"),
     ],
 )  # fmt: skip

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores
-from trivet.calibration.thresholds import UseThreshold, justified_thresholds, same_share
+from trivet.bundle.schema import Thresholds
+from trivet.calibration.report import lines
+from trivet.calibration.thresholds import (
+    ChosenThresholds,
+    UseThreshold,
+    choose_or_keep,
+    justified_thresholds,
+    same_share,
+)
+from trivet.measures.false_alarms import TooFewDocuments
 from trivet.measures.thresholds import Column, DevScores, Rule, precise_threshold
 from trivet.records import Labels, Span
 
@@ -129,3 +138,32 @@ def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold:
 def test_too_few_documents_for_a_rate_of_false_alarms_are_said() -> None:
     found = justified_thresholds(scores(12, tell_apart=0.6), Rule(0.05))[0]
     assert "no data set has 19 documents with a faithful response" in found.words()
+
+
+def decided(rows: list[DevScores], rule: Rule) -> ChosenThresholds:
+    return choose_or_keep(Thresholds(0.5, 0.5), rows, rows, (), rule)
+
+
+def test_a_bound_is_given_where_the_rate_of_false_alarms_chose_the_threshold() -> None:
+    rows = scores(80, tell_apart=0.6)
+    found = decided(rows, Rule(0.1))
+    (bound,) = found.bounds
+    assert (bound.data, bound.documents) == ("s", 20)
+    assert bound.bound == pytest.approx((20 * bound.rate + 1) / 21)
+    assert bound.bound <= 0.1 and bound.words() in lines((), found)
+    for rule in (Rule(None), Rule(None, prior=0.2), Rule(None, least_precision=0.9)):
+        other = decided(rows, rule)
+        assert other.uses[0].threshold is not None
+        assert other.bounds == () and "expected" not in "".join(lines((), other))
+    kept = decided(scores(80, tell_apart=0.0), Rule(0.1))
+    assert kept.uses[0].threshold is None and kept.bounds == ()
+
+
+def test_a_data_set_with_too_few_documents_is_named() -> None:
+    rows = scores(80, tell_apart=0.6)
+    few = [replace(row, example=replace(row.example, source="few/a")) for row in rows[:16]]
+    found = decided(rows + few, Rule(0.1))
+    assert [bound.data for bound in found.bounds] == ["s"]
+    assert found.too_few == (TooFewDocuments("few", 4, 9),)
+    assert found.too_few[0].words() in lines((), found)
+    assert decided(rows + few, Rule(None)).too_few == ()

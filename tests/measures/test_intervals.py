@@ -17,6 +17,7 @@ from sklearn.metrics import (
     f1_score,
     precision_recall_curve,
     roc_auc_score,
+    roc_curve,
 )
 from torchmetrics.functional.classification import binary_calibration_error
 
@@ -31,6 +32,7 @@ from trivet.measures.intervals import (
     balanced_accuracy,
     best_f1,
     calibration_error,
+    false_alarms_at_recall,
     kappa,
     kendall_tau,
     precision_at_recall,
@@ -200,6 +202,20 @@ def test_average_precision_and_precision_at_recall_are_scikit_learns(
         assert area == pytest.approx(average_precision_score(truth[repeated], scores[repeated]))
         precision, recall, _ = precision_recall_curve(truth[repeated], scores[repeated])
         assert best == pytest.approx(precision[recall >= 0.9].max())
+
+
+@given(rows, st.sampled_from([0.5, 0.9, 0.95]))
+def test_false_alarms_at_a_recall_are_on_scikit_learns_curve(
+    drawn: list[tuple[int, bool, int]], recall: float
+) -> None:
+    scores, positive, weights = columns(drawn)
+    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
+    truth = positive.astype(bool)
+    found = one(false_alarms_at_recall(scores, truth, recall), weights)
+    assert math.isnan(found) == (len(set(truth[repeated].tolist())) < 2)
+    if not math.isnan(found):
+        wrong, right, _ = roc_curve(truth[repeated], scores[repeated], drop_intermediate=False)
+        assert found == pytest.approx(wrong[right >= recall - 1e-9].min())
 
 
 @given(rows)

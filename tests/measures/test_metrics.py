@@ -36,6 +36,9 @@ def test_the_response_level_by_hand() -> None:
     found = table(measure(rows))
     for name, value in (
         ("auroc", 6 / 9),
+        # All three are found from 0.8 on, which flags 0.4 and 0.7 of the adherent ones.
+        ("fpr_at_recall_90", 2 / 3),
+        ("fpr_at_recall_95", 2 / 3),
         ("precision", 1 / 2),
         ("recall", 1 / 3),
         ("f1", 2 / 5),
@@ -49,6 +52,21 @@ def test_the_response_level_by_hand() -> None:
     assert note is not None and note.startswith("threshold 0.8500 was chosen on these very rows")
     for one in found.values():
         assert (one.n, one.positives, one.groups, one.failed) == (6, 3, 6, 0)
+
+
+def test_false_alarms_at_a_recall_by_hand() -> None:
+    # 18 of the 20 hallucinated responses have scores up to .017.
+    wrong = [0.001 * i for i in range(18)] + [0.4, 0.8]
+    rows = [predicted(Labels(adherent=False), verdict(f), group=f"w{f}") for f in wrong]
+    right = [0.1, 0.3, 0.5, 0.9]
+    rows += [predicted(Labels(adherent=True), verdict(f), group=f"r{f}") for f in right]
+    found = table(measure(rows))
+    ninety = found["logs/hallucination_fpr_at_recall_90"]
+    assert ninety.value == 0.0
+    most = found["logs/hallucination_fpr_at_recall_95"]
+    assert most.value == 2 / 4  # the 19th has .4, so .1 and .3 are flagged as well
+    assert most.low is not None and most.high is not None and most.low <= 0.5 <= most.high
+    assert most.note is not None and "finds 95 %" in most.note
 
 
 def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
@@ -87,6 +105,9 @@ def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> 
     one = found["logs/hallucination_auroc"]
     assert (one.value, one.low, one.high) == (None, None, None)
     assert (one.note, one.n) == (reason, 9)
+    for percent in (90, 95):
+        alarms = found[f"logs/hallucination_fpr_at_recall_{percent}"]
+        assert alarms.value is None and (alarms.note or "").startswith(reason)
     assert found["logs/hallucination_accuracy"].value == (4 if adherent else 5) / 9
 
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
+from trivet.measures.false_alarms import conformal_threshold
 from trivet.measures.thresholds import (
     DevScores,
     Rule,
     best_threshold,
     choose_thresholds,
-    conformal_threshold,
     marked_words,
     threshold_columns,
 )
@@ -110,6 +110,7 @@ def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCapture
 def test_too_few_documents_for_the_rate_give_the_best_f1(caplog: pytest.LogCaptureFixture) -> None:
     assert choose_thresholds(ROWS) == choose_thresholds(ROWS, Rule(None))
     assert "too few dev documents" in caplog.text
+    assert "s: the rate of false alarms is not kept here, 1 documents" in caplog.text
 
 
 def test_an_empty_response_changes_nothing() -> None:

@@ -13,6 +13,7 @@ from trivet.records import (
     ContextSentence,
     ContextVerdict,
     Evaluation,
+    EvidenceSpan,
     SentenceVerdict,
 )
 from trivet.report.citations import check_citations
@@ -97,3 +98,14 @@ def test_the_number_of_a_mark_is_no_word_of_its_sentence() -> None:
     found = check_citations(replace(verdict, contexts=contexts))
     assert found is not None
     assert not found.marks[0].supported
+
+
+def test_a_mark_is_checked_against_the_evidence_not_against_shared_words() -> None:
+    verdict = verdict_of("The ferry is red [1][2].")
+    by_words = check_citations(verdict)
+    evidence = (EvidenceSpan(0, 0, len(CONTEXTS[0]), 0.9),)
+    (sentence,) = verdict.sentences
+    by_head = check_citations(replace(verdict, sentences=(replace(sentence, evidence=evidence),)))
+    for found, supported in ((by_words, [False, True]), (by_head, [True, False])):
+        assert found is not None
+        assert [mark.supported for mark in found.marks] == supported

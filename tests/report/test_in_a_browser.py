@@ -11,7 +11,9 @@ import pytest
 from tests.browser import IN_CHROMIUM, Tab, open_tab
 from tests.report.rows import HOSTILE, PAYLOADS, make_row
 from trivet.report.comparison_page import render_comparison
+from trivet.report.pages import to_html
 from trivet.report.verdicts_page import render_verdicts
+from trivet.verdict_json import read_evaluation
 
 pytestmark = IN_CHROMIUM
 
@@ -95,22 +97,62 @@ def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
     assert tab.ask("document.activeElement.querySelector('details').open") is True
 
 
-def test_a_sentence_leads_to_its_sources(tab: Tab, tmp_path: Path) -> None:
+LIT = "[...document.querySelectorAll('.tv-lit')].filter(e => e.checkVisibility())"
+OPENED = "document.querySelector('#answers details').open"
+SOURCE = "It was built of stone in 1817."
+
+
+def test_the_focus_unfolds_the_sources_of_a_sentence(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
-    opened = "document.querySelector('#answers details').open"
-    assert tab.ask(opened) is False
-    lit = "document.querySelectorAll('.tv-lit').length"
+    assert tab.ask(OPENED) is False
     tab.ask("document.querySelector('#answers .tv-sentence a').focus()")
-    assert tab.ask(lit) == 1
-    tab.ask("document.activeElement.click()")
-    tab.wait(opened)
-    assert (
-        tab.ask("document.querySelector(':target').textContent") == "It was built of stone in 1817."
-    )
+    assert tab.ask(OPENED) is True
+    assert tab.ask(f"{LIT}.map(e => e.textContent)") == [SOURCE]
+    tab.press("Enter")
+    tab.wait("document.querySelector(':target')")
+    assert tab.ask("document.querySelector(':target').textContent") == SOURCE
     tab.ask("document.activeElement.blur()")
-    assert tab.ask(lit) == 0
+    assert tab.ask(f"{LIT}.length") == 0
     check_quiet(tab, file)
+
+
+@pytest.mark.parametrize("mobile", [False, True])
+def test_a_click_or_a_tap_leads_to_the_first_source(tab: Tab, tmp_path: Path, mobile: bool) -> None:
+    file = tmp_path / "page.html"
+    long = ("Rivers are wide. " * 400, SOURCE)
+    tab.open(render_verdicts([make_row(contexts=long)], {"bundle": "tiny"}), file)
+    tab.size(390 if mobile else 1280, 800, mobile=mobile)
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=mobile)
+    sentence = "document.querySelector('.tv-sentence')"
+    tab.ask(f"{sentence}.scrollIntoView()")
+    x, y = tab.ask(f"(r => [r.x + 9, r.y + 9])({sentence}.getClientRects()[0])")
+    if mobile:
+        tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    else:
+        tab.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        assert tab.ask(OPENED) is False  # the pointer alone moves nothing
+        for kind in ("mousePressed", "mouseReleased"):
+            tab.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    tab.wait(OPENED)
+    assert tab.ask(f"{LIT}.map(e => e.textContent)") == [SOURCE]
+    place = tab.ask(f"(r => [r.top, r.bottom])({LIT}[0].getBoundingClientRect())")
+    assert 0 <= place[0] < place[1] <= 800
+    tab.send("Emulation.setTouchEmulationEnabled", enabled=False)
+    tab.send("Emulation.clearDeviceMetricsOverride")
+    check_quiet(tab, file)
+
+
+def test_a_notebook_marks_sources_without_a_script(tab: Tab, tmp_path: Path) -> None:
+    html = to_html(read_evaluation(make_row().verdict or {}))
+    tab.open(f"<!doctype html>{html}", tmp_path / "page.html")
+    style = "getComputedStyle(document.querySelector('[data-source]')).outlineStyle"
+    assert tab.ask(style) == "none"
+    tab.ask("document.querySelector('.tv-sentence a').focus()")
+    assert tab.ask(style) == "solid"
+    assert tab.ask("document.querySelector('[data-source]').checkVisibility()") is True
+    assert tab.ask("document.scripts.length") == 0
 
 
 def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sources of response sentences: the context sentences that share their words."""
+"""Sources of response sentences: their evidence, else the context sentences that share words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.rows import verdict_on
-from trivet.records import ContextSentence, ContextVerdict, Evaluation, SentenceVerdict
+from trivet.records import (
+    ContextSentence,
+    ContextVerdict,
+    Evaluation,
+    EvidenceSpan,
+    SentenceVerdict,
+)
 from trivet.report.sources import find_sources
 
 
@@ -48,6 +54,29 @@ def test_a_sentence_without_shared_words_has_no_source() -> None:
     found = find_sources(verdict_of(["Quite another matter altogether.", "!"], CONTEXTS))
     assert found == [(), ()]
     assert find_sources(verdict_of(["A mill."], [[]])) == [()]
+
+
+def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
+    verdict = verdict_of(["The bridge is made of iron.", "The ferry left."], CONTEXTS)
+    first, second = verdict.sentences
+    # CONTEXTS[1][0] has all words of the first sentence, but is not its evidence.
+    evidence = (EvidenceSpan(0, 0, 30, 0.9), EvidenceSpan(1, 0, 33, 0.4))
+    verdict = replace(
+        verdict, sentences=(replace(first, evidence=evidence), replace(second, evidence=()))
+    )
+    found = find_sources(verdict)
+    assert found[0] == ((0, 1, 0.9), (1, 1, 0.4))
+    assert [one[:2] for one in found[1]] == [(1, 1)]  # without evidence, by words
+
+
+def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> None:
+    verdict = verdict_of(["The bridge is made of iron."], CONTEXTS)
+    evidence = (EvidenceSpan(0, 3, 30, 0.9), EvidenceSpan(7, 0, 30, 0.8))
+    (sentence,) = verdict.sentences
+    known = (*evidence, EvidenceSpan(1, 0, 33, 0.7))
+    for spans, places in ((evidence, [(1, 0)]), (known, [(1, 1)])):
+        changed = replace(verdict, sentences=(replace(sentence, evidence=spans),))
+        assert [one[:2] for one in find_sources(changed)[0]] == places
 
 
 @given(st.lists(st.text(max_size=12), max_size=3), st.lists(st.lists(st.text(max_size=12))))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from tests.report.rows import make_row
+from tests.report.rows import make_row, verdict_on
 from trivet.bundle.schema import ScoreInfo
 from trivet.commands.info import render_info
 from trivet.evaluation.evaluator import Evaluator
+from trivet.records import Evaluation, SentenceVerdict
 from trivet.report.terminal import render_verdict, visible
 from trivet.verdict_json import read_evaluation
 
@@ -48,11 +51,38 @@ def test_every_unsupported_span_is_in_brackets(judge: Evaluator) -> None:
     assert "\x1b[1;31m" in printed(render_verdict(response, ["x"], verdict), colours=True)
 
 
-def test_an_unsupported_sentence_is_followed_by_its_nearest_source() -> None:
-    row = make_row(contexts=("It is red.", "The mill was built of stone in 1817."))
-    lines = printed(read_evaluation(row.verdict or {}), width=120).splitlines()
-    place = next(n for n, line in enumerate(lines) if line.startswith("unsupported "))
-    assert lines[place + 1] == "    nearest [1] The mill was built of stone in 1817."
+def sourced(response: list[str], contexts: tuple[str, ...], supported: bool) -> Evaluation:
+    """Return a verdict on these sentences, all supported or all unsupported."""
+    verdict = verdict_on(contexts, "x", 0.5, None)
+    made = tuple(SentenceVerdict(0, len(text), text, 0.5, supported) for text in response)
+    return replace(verdict, sentences=made, unsupported=())
+
+
+CONTEXTS = ("The mill was built of stone.", "It is red.", "Its date is 1817.")
+
+
+@pytest.mark.parametrize(("supported", "name"), [(True, "source"), (False, "nearest")])
+def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) -> None:
+    texts = ["The stone mill of 1817.", "Quite another matter.", "It is red."]
+    verdict = sourced(texts, CONTEXTS, supported)
+    lines = [line.rstrip().split(maxsplit=1) for line in printed(verdict).splitlines()]
+    place = next(n for n, line in enumerate(lines) if line and line[-1].endswith(texts[0]))
+    assert lines[place + 1 : place + 3] == [
+        [name, f"[0] {CONTEXTS[0]}"],
+        [name, f"[2] {CONTEXTS[2]}"],
+    ]
+    assert lines[place + 3][-1].endswith(texts[1])
+    assert lines[place + 4][-1].endswith(texts[2])
+    assert lines[place + 5] == [name, f"[1] {CONTEXTS[1]}"]
+
+
+def test_a_long_response_shows_the_best_source_of_each_sentence() -> None:
+    text = "The stone mill of 1817."
+    for count, lines in ((10, 20), (11, 11)):
+        shown = printed(sourced([text] * count, CONTEXTS, True)).splitlines()
+        sources = [line.split() for line in shown if line.split()[:1] == ["source"]]
+        assert len(sources) == lines
+        assert all(("+1" in line[:2]) == (count > 10) for line in sources)
 
 
 def test_without_a_response_there_are_dashes(judge: Evaluator) -> None:
@@ -66,7 +96,7 @@ def test_a_shortened_text_ends_with_an_ellipsis(judge: Evaluator) -> None:
     text = printed(render_verdict(response, [response], verdict), width=80)
     assert "It is red." in text
     start = r"The old mill by the river[a-z ]*…"
-    assert len(re.findall(start, text)) == 2  # the sentence and the context
+    assert len(re.findall(start, text)) == 3  # the sentence, its source and the context
     assert max(map(len, text.splitlines())) <= 80
 
 

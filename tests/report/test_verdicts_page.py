@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,17 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card
     assert '<span class="kind">made up</span>' in card
+
+
+def test_the_sources_of_a_sentence_are_its_evidence_not_the_shared_words() -> None:
+    row = make_row(contexts=("The mill was built of stone in 1817.", "So says the sign."))
+    (sentence,) = (row.verdict or {})["sentences"]
+    evidence = [{"context": 1, "start": 0, "end": 17, "score": 0.9}]
+    row = replace(
+        row, verdict={**(row.verdict or {}), "sentences": [sentence | {"evidence": evidence}]}
+    )
+    page = render_verdicts([row], ABOUT)
+    assert re.findall(r'data-source="1">([^<]*)<', page) == ["So says the sign."]
 
 
 def test_groups_stand_side_by_side() -> None:

@@ -73,6 +73,11 @@ def _evidence(info: BundleInfo) -> str:
             f"A response sentence is judged in the {judged} ordinary window{plural} most words "
             f"with it{' and in its evidence window' if count else ''}. "
         )
+    if count:
+        said += (
+            "The support of a token is the highest of its ordinary windows, or, with an evidence "
+            "window, the mean of that and of the evidence window's, as logits. "
+        )
     return said
 
 

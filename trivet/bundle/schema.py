@@ -233,7 +233,7 @@ def outputs_of(heads: Collection[str]) -> tuple[TensorInfo, ...]:
 
 
 LABELS: dict[str, str] = {
-    "support_probs": "probability that some window supports this response token",
+    "support_probs": "probability that the contexts support this response token",
     "relevance_probs": "probability that this context token helps to answer the question",
     "utilization_probs": "probability that the response drew on this context token",
     "sentence_support": "mean support of the tokens of this response sentence",

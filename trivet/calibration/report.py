@@ -27,7 +27,7 @@ _EXPLAINED = (
 
 
 def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
-    """Return one line for each head, threshold, bound and source."""
+    """Return one line for each head, threshold, bound, data set without one, and source."""
     found = []
     for report in reports:
         every = report.errors[0]
@@ -35,6 +35,7 @@ def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
         found.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
     found += [use.words() for use in chosen.uses]
     found += [bound.words() for bound in chosen.bounds]
+    found += [small.words() for small in chosen.too_few]
     return found + [source.words() for source in chosen.sources]
 
 
@@ -70,6 +71,7 @@ def write_report(
         "heads": [dataclasses.asdict(report) for report in reports],
         "thresholds": [dataclasses.asdict(use) for use in chosen.uses],
         "false_alarms": [dataclasses.asdict(bound) for bound in chosen.bounds],
+        "too_few_documents": [dataclasses.asdict(one) for one in chosen.too_few],
         "sources": [dataclasses.asdict(source) for source in chosen.sources],
     }
     text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2)

@@ -5,7 +5,6 @@ A new threshold needs an AUROC above .5 with confidence, and the requested preci
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,16 +14,22 @@ from trivet.bundle.schema import Thresholds
 from trivet.calibration.fit import HeadLogits, Map, probabilities
 from trivet.data.labelled.datamodule import Item
 from trivet.errors import DataError
+from trivet.measures.false_alarms import (
+    AlarmBound,
+    TooFewDocuments,
+    alarm_bounds,
+    needed_documents,
+    too_small,
+)
 from trivet.measures.intervals import Draws, auroc
 from trivet.measures.thresholds import (
     DEFAULT_THRESHOLD,
-    AlarmBound,
     Column,
     DevScores,
     Rule,
-    alarm_bounds,
     choose_sentence_threshold,
     choose_span_threshold,
+    faithful_responses,
     marked_words,
     threshold_columns,
 )
@@ -87,7 +92,8 @@ class ChosenThresholds:
 
     thresholds: Thresholds | None  # None without a support head
     uses: tuple[UseThreshold, ...] = ()
-    bounds: tuple[AlarmBound, ...] = ()  # of the data sets that chose
+    bounds: tuple[AlarmBound, ...] = ()  # of the data sets that chose, for a rate of false alarms
+    too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
     sources: tuple[SourceAlarms, ...] = ()  # of all rows
 
 
@@ -104,7 +110,7 @@ def justified_thresholds(
     chosen = choose_sentence_threshold(responses, scores, rule)
     none = "nothing can be flagged"
     if rule.false_alarms is not None:
-        least = math.ceil(1 / rule.false_alarms - 1 - 1e-9)
+        least = needed_documents(rule.false_alarms)
         none = f"no data set has {least} documents with a faithful response"
     elif rule.least_precision is not None:
         none = f"no threshold has a precision of {rule.least_precision:g}"
@@ -201,10 +207,18 @@ def choose_or_keep(
     uses = justified_thresholds(choosing, rule, found["sentence"])
     found |= {use.use: use.threshold for use in uses if use.threshold is not None}
     thresholds = Thresholds(**found)
-    column = threshold_columns(choosing)["sentence"]
-    bounds = alarm_bounds(column, choosing, thresholds.sentence)
+    faithful = faithful_responses(threshold_columns(choosing)["sentence"], choosing)
+    rate = rule.false_alarms
+    bounds: list[AlarmBound] = []
+    # A threshold that is kept, or chosen by F1 or precision, has no bound.
+    if rate is not None and uses[0].threshold is not None:
+        bounds = alarm_bounds(faithful, thresholds.sentence, rate)
     return ChosenThresholds(
-        thresholds, tuple(uses), tuple(bounds), _by_source(after, thresholds.sentence)
+        thresholds,
+        tuple(uses),
+        tuple(bounds),
+        tuple(too_small(faithful, rate)),
+        _by_source(after, thresholds.sentence),
     )
 
 

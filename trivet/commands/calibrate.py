@@ -70,7 +70,8 @@ def calibrate(
             min=0.001,
             max=0.999,
             metavar="RATE",
-            help="Flag at most this share of faithful responses, in each data set; default: 0.1.",
+            help="Flag at most this share of faithful responses, in each data set with enough "
+            "documents; default: 0.1.",
         ),
     ] = None,
     prior: Annotated[

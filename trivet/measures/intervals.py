@@ -95,6 +95,21 @@ def precision_at_recall(scores: FloatArray, positive: BoolArray, recall: float) 
     return _over_thresholds(scores, positive, precision)
 
 
+def false_alarms_at_recall(scores: FloatArray, positive: BoolArray, recall: float) -> Statistic:
+    """Share of the negatives flagged at the highest threshold that finds a share of the positives.
+
+    It is undefined without a negative.
+    """
+
+    def share(hits: FloatArray, flagged: FloatArray, gold: FloatArray) -> FloatArray:
+        wrong = flagged - hits
+        enough = hits >= (recall - 1e-12) * gold  # slack as above
+        least: FloatArray = np.where(enough, _ratio(wrong, wrong[:, -1:]), np.inf).min(axis=1)
+        return least
+
+    return _over_thresholds(scores, positive, share)
+
+
 def _over_thresholds(
     scores: FloatArray,
     positive: BoolArray,

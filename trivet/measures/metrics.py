@@ -3,6 +3,9 @@
 Measures, each computed where its truth is known:
 
 - ``hallucination_auroc``: positive = not adherent, score = 1 - faithfulness.
+- ``hallucination_fpr_at_recall_90``, ``_95``: rate of false alarms, the share of the adherent
+  responses that are flagged, at the threshold that finds 90 or 95 % of the others on these very
+  rows; resamples choose again.
 - ``hallucination_accuracy``, ``_precision``, ``_recall``, ``_f1``: responses, by the verdict's
   ``adherent``, that is at the thresholds of the bundle.
 - ``hallucination_f1_best_threshold``: at the threshold that is best on these very rows; resamples

@@ -19,6 +19,7 @@ from trivet.measures.intervals import (
     auroc,
     best_f1,
     calibration_error,
+    false_alarms_at_recall,
     ratio,
     root_mean_square,
 )
@@ -130,10 +131,20 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
     ) -> Sample:
         return Sample(measure, kept, statistic, int(positive.sum()), units.failed, undefined, note)
 
+    at_recall = [
+        sample(
+            f"hallucination_fpr_at_recall_{percent}",
+            false_alarms_at_recall(scores, positive, percent / 100),
+            one_class,
+            f"of the adherent rows; the threshold finds {percent} % on these very rows",
+        )
+        for percent in (90, 95)
+    ]
     right = (flagged == gold).astype(float)
     every = np.ones(len(kept))
     return [
         sample("hallucination_auroc", auroc(scores, positive), one_class),
+        *at_recall,
         sample("hallucination_accuracy", ratio(right, every, every), None),
         *_flagged(units, flagged),
         sample("hallucination_f1_best_threshold", best_f1(scores, positive), no_gold, chosen),

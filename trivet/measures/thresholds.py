@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
+from trivet.measures.false_alarms import Faithful, conformal_threshold, too_small
 from trivet.measures.predictions import marked_characters
 from trivet.records import LabelledExample, Span
 
@@ -85,23 +86,6 @@ class Rule:
     # share of hallucinated responses to assume for F1 and precision, in (0, 1); None means that of
     # the rows
     prior: float | None = None
-
-
-@dataclass(frozen=True)
-class AlarmBound:
-    """The bound on the rate of false alarms of a threshold."""
-
-    data: str  # data set
-    documents: int  # number n of its source documents with a faithful response
-    rate: float  # mean over these documents of the flagged share of their faithful responses
-    bound: float  # (n * rate + 1) / (n + 1), which holds on average for a new document
-
-    def words(self) -> str:
-        """Return the bound in one sentence."""
-        return (
-            f"{self.data}: {self.rate:.1%} of the faithful responses are flagged (mean over "
-            f"{self.documents} documents); in a new document at most {self.bound:.1%} expected"
-        )
 
 
 def best_threshold(
@@ -189,55 +173,17 @@ def _flagged_below(
     return _Flagged(ranked[ends], hits, flagged, float(gold))
 
 
-def conformal_threshold(support: FloatArray, document: Sequence[str], rate: float) -> float | None:
-    """Return the highest threshold with a rate of false alarms that is bounded for new documents.
-
-    Split conformal risk control (arXiv 2208.02814) with documents as exchangeable units: of n
-    documents and the mean share r of their faithful responses that are flagged, the expected share
-    in a new document is at most (n * r + 1) / (n + 1), which is kept at ``rate`` or below.
-
-    Args:
-        support: Support of faithful responses. *Shape:* [n].
-        document: Source document of each.
-        rate: Highest rate of false alarms, in (0, 1).
-
-    Returns:
-        The threshold; ``None`` if there are fewer than 1 / rate - 1 documents.
-    """
-    _, place, counts = np.unique(np.array(document), return_inverse=True, return_counts=True)
-    allowed = rate * (len(counts) + 1) - 1
-    if allowed < -1e-12 or not len(counts):
-        return None
-    order = np.argsort(support, kind="stable")
-    ranked = support[order].astype(np.float64)
-    ends = tie_ends(ranked)
-    flagged = np.cumsum(1 / counts[place[order]])[ends]
-    over = np.flatnonzero(flagged > allowed + 1e-9)
-    return float(ranked[ends][over[0]]) if len(over) else 1.0
-
-
-def alarm_bounds(column: Column, scores: Sequence[DevScores], threshold: float) -> list[AlarmBound]:
-    """Return the bound of a sentence threshold on each data set."""
-    bounds = []
-    for data, support, documents in _faithful(column, scores):
-        names, place, counts = np.unique(documents, return_inverse=True, return_counts=True)
-        total = float(((support < threshold) / counts[place]).sum())
-        n = len(names)
-        bounds.append(AlarmBound(data, n, total / n, (total + 1) / (n + 1)))
-    return bounds
-
-
-def _faithful(
-    column: Column, scores: Sequence[DevScores]
-) -> Iterator[tuple[str, FloatArray, Sequence[str]]]:
-    """Yield name, supports and documents of the faithful responses of each data set."""
+def faithful_responses(column: Column, scores: Sequence[DevScores]) -> list[Faithful]:
+    """Return the faithful responses of each data set with labelled ones."""
     rows = [scores[place].example for place in column.example]
     data = np.array([row.source.split("/")[0] for row in rows])
     documents = np.array([f"{row.source}\n{row.group}" for row in rows])
-    for name in np.unique(data):
-        here = (data == name) & (column.unsupported == 0)
-        if here.any():
-            yield str(name), column.support[here], documents[here]
+    names = np.unique(data)
+    places = [(data == name) & (column.unsupported == 0) for name in names]
+    return [
+        Faithful(str(name), column.support[here], documents[here])
+        for name, here in zip(names, places, strict=True)
+    ]
 
 
 def choose_sentence_threshold(
@@ -249,8 +195,8 @@ def choose_sentence_threshold(
     """
     if rule.false_alarms is not None:
         found = [
-            conformal_threshold(support, documents, rule.false_alarms)
-            for _, support, documents in _faithful(column, scores)
+            conformal_threshold(one.support, one.documents, rule.false_alarms)
+            for one in faithful_responses(column, scores)
         ]
         return min((one for one in found if one is not None), default=None)
     weight = column.size
@@ -294,7 +240,7 @@ def choose_thresholds(scores: Sequence[DevScores], rule: Rule = Rule()) -> tuple
     """Choose the sentence and the span threshold on a dev split; unknown labels are left out.
 
     With too few documents for the rule the sentence threshold has the best F1; with one class, a
-    threshold is .5, with a warning.
+    threshold is .5. Both are logged, and so is a data set with too few documents.
     """
     columns = threshold_columns(scores)
     responses, words = columns["sentence"], columns["span"]
@@ -302,6 +248,8 @@ def choose_thresholds(scores: Sequence[DevScores], rule: Rule = Rule()) -> tuple
     wrong, sentence = responses.unsupported > 0, None
     if wrong.any() and not wrong.all():
         sentence = choose_sentence_threshold(responses, scores, rule)
+        for small in too_small(faithful_responses(responses, scores), rule.false_alarms):
+            logger.warning("%s", small.words())
         if sentence is None:
             logger.warning("too few dev documents for the rate of false alarms; best F1 instead")
             sentence = choose_sentence_threshold(responses, scores, Rule(None))

@@ -18,6 +18,7 @@ from trivet.report.sources import find_sources
 _UNSUPPORTED = "bold red"
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
 _MAX_TEXT = 200  # characters of a sentence or context; the terminal may show fewer
+_SHORT = 10  # sentences of a response; in a longer one each shows its best source alone
 
 
 def show(what: RenderableType) -> None:
@@ -102,24 +103,25 @@ def _marked(response: str, verdict: Evaluation) -> Text:
 
 
 def _unsupported(verdict: Evaluation) -> Iterator[Text]:
-    """Yield the unsupported spans, each sentence's followed by its nearest sources."""
-    spans = list(verdict.unsupported)
-    for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
-        own = [span for span in spans if sentence.start <= span.start < sentence.end]
-        for span in own:
-            place = f"  characters {span.start} to {span.end}, probability {span.probability:.2f}"
-            yield Text.assemble("unsupported ", (visible(span.text), _UNSUPPORTED), place)
-        for one in sources if own else ():
-            text = verdict.contexts[one.context].sentences[one.sentence].text
-            yield Text(f"    nearest [{one.context}] ").append_text(_shortened(text))
+    for span in verdict.unsupported:
+        place = f"  characters {span.start} to {span.end}, probability {span.probability:.2f}"
+        yield Text.assemble("unsupported ", (visible(span.text), _UNSUPPORTED), place)
 
 
 def _sentences(verdict: Evaluation) -> Table:
+    """Return the sentences, each followed by its sources or, if unsupported, what is nearest."""
     table = Table("support", "", "sentence", box=None, padding=(0, 2, 0, 0))
-    for sentence in verdict.sentences:
+    for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
         supported = Text("supported" if sentence.supported else "not supported", no_wrap=True)
         supported.style = "" if sentence.supported else _UNSUPPORTED
         table.add_row(number(sentence.support), supported, _shortened(sentence.text))
+        name = "source" if sentence.supported else "nearest"
+        shown = sources if len(verdict.sentences) <= _SHORT else sources[:1]
+        more = f" +{len(sources) - len(shown)}" if len(shown) < len(sources) else ""
+        for one in shown:
+            text = verdict.contexts[one.context].sentences[one.sentence].text
+            line = Text(f"[{one.context}] ", no_wrap=True, overflow="ellipsis")
+            table.add_row("", f"{name}{more}", line.append_text(_shortened(text)), style="dim")
     return table
 
 

@@ -50,14 +50,26 @@
     }
   }
 
-  // The sources of the sentence under the pointer or the focus light up.
-  for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
-    list.addEventListener(name, (event) => {
-      const sentence = event.target.closest(".tv-sentence");
-      for (const link of sentence ? sentence.querySelectorAll("a") : [])
-        document.getElementById(link.hash.slice(1)).classList.toggle("tv-lit", on);
-    });
+  // The sources of the sentence under the pointer or with the focus are marked; the focus unfolds
+  // them, and a click or a tap on a sentence moves the focus to its first link.
+  function mark(event, on) {
+    const sentence = event.target.closest(".tv-sentence");
+    for (const link of sentence ? sentence.querySelectorAll("a") : []) {
+      const source = document.getElementById(link.hash.slice(1));
+      source.classList.toggle("tv-lit", on || sentence.matches(":focus-within"));
+      if (event.type === "focusin") source.closest("details").open = true;
+    }
   }
+  for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]])
+    list.addEventListener(name, (event) => mark(event, on));
+  list.addEventListener("click", (event) => {
+    const sentence = event.target.closest(".tv-sentence");
+    const link = event.target.closest("a") || (sentence && sentence.querySelector("a"));
+    if (!link || !getSelection().isCollapsed) return;
+    link.focus({ preventScroll: true });
+    if (!link.contains(event.target))
+      document.getElementById(link.hash.slice(1)).scrollIntoView({ block: "nearest" });
+  });
 
   form.addEventListener("input", (event) => {
     const name = event.target.name;

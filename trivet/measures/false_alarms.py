@@ -1,0 +1,109 @@
+"""Rates of false alarms: thresholds that keep one, their bounds, and data too small for it.
+
+A false alarm is a faithful response that is flagged, because its support is below the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from trivet.measures.curves import FloatArray, tie_ends
+
+
+class Faithful(NamedTuple):
+    """The n faithful responses of a data set."""
+
+    name: str  # data set
+    support: FloatArray  # in [0, 1] [n]
+    documents: Sequence[str]  # source document of each
+
+
+@dataclass(frozen=True)
+class AlarmBound:
+    """The bound on the rate of false alarms of a threshold that was chosen for such a rate."""
+
+    data: str  # data set
+    documents: int  # number n of its source documents with a faithful response
+    rate: float  # mean over these documents of the flagged share of their faithful responses
+    bound: float  # (n * rate + 1) / (n + 1), which holds on average for a new document
+
+    def words(self) -> str:
+        """Return the bound in one sentence."""
+        return (
+            f"{self.data}: {self.rate:.1%} of the faithful responses are flagged (mean over "
+            f"{self.documents} documents); in a new document at most {self.bound:.1%} expected, if "
+            "nothing else was fitted on these rows"
+        )
+
+
+@dataclass(frozen=True)
+class TooFewDocuments:
+    """A data set in which no rate of false alarms can be kept."""
+
+    data: str  # data set
+    documents: int  # number of its source documents with a faithful response
+    needed: int  # number that the rate needs
+
+    def words(self) -> str:
+        """Return the counts in one sentence."""
+        return (
+            f"{self.data}: the rate of false alarms is not kept here, {self.documents} documents "
+            f"have a faithful response and {self.needed} are needed"
+        )
+
+
+def needed_documents(rate: float) -> int:
+    """Return the least number of documents that a rate of false alarms in (0, 1) can be kept on."""
+    return math.ceil(1 / rate - 1 - 1e-9)  # floating-point slack, so that .1 needs 9
+
+
+def conformal_threshold(support: FloatArray, document: Sequence[str], rate: float) -> float | None:
+    """Return the highest threshold with a rate of false alarms that is bounded for new documents.
+
+    Split conformal risk control (arXiv 2208.02814) with documents as exchangeable units: of n
+    documents and the mean share r of their faithful responses that are flagged, the expected share
+    in a new document is at most (n * r + 1) / (n + 1), which is kept at ``rate`` or below.
+
+    Args:
+        support: Support of faithful responses. *Shape:* [n].
+        document: Source document of each.
+        rate: Highest rate of false alarms, in (0, 1).
+
+    Returns:
+        The threshold; ``None`` if there are fewer than 1 / rate - 1 documents.
+    """
+    _, place, counts = np.unique(np.array(document), return_inverse=True, return_counts=True)
+    if len(counts) < needed_documents(rate):
+        return None
+    allowed = rate * (len(counts) + 1) - 1
+    order = np.argsort(support, kind="stable")
+    ranked = support[order].astype(np.float64)
+    ends = tie_ends(ranked)
+    flagged = np.cumsum(1 / counts[place[order]])[ends]
+    over = np.flatnonzero(flagged > allowed + 1e-9)
+    return float(ranked[ends][over[0]]) if len(over) else 1.0
+
+
+def alarm_bounds(data: Iterable[Faithful], threshold: float, rate: float) -> list[AlarmBound]:
+    """Return the bound of a threshold on each data set that it was chosen on for this rate."""
+    bounds = []
+    for name, support, documents in data:
+        _, place, counts = np.unique(documents, return_inverse=True, return_counts=True)
+        total = float(((support < threshold) / counts[place]).sum())
+        if (n := len(counts)) >= needed_documents(rate):
+            bounds.append(AlarmBound(name, n, total / n, (total + 1) / (n + 1)))
+    return bounds
+
+
+def too_small(data: Iterable[Faithful], rate: float | None) -> list[TooFewDocuments]:
+    """Return the data sets with fewer documents than a rate needs; none without a rate."""
+    if rate is None:
+        return []
+    needed = needed_documents(rate)
+    counts = {one.name: len(set(one.documents)) for one in data}
+    return [TooFewDocuments(name, n, needed) for name, n in counts.items() if n < needed]
