@@ -63,6 +63,26 @@ def test_cheap_peers_and_a_file_are_compared_and_made_again_without_running(
     assert again.partition("Command:")[2].partition("\n")[2] == tables
 
 
+def test_shards_are_joined_by_the_command_without_them(data: str, tmp_path: Path) -> None:
+    peers = ("--peers", "overlap,always-yes", "--repeats", "2")
+    assert compare(data, tmp_path / "whole", *peers)[0] == 0
+    for number in (1, 2):
+        code, text = compare(data, tmp_path / "out", *peers, "--shard", f"{number}/2")
+        assert code == 0 and "the tables are made without --shard" in text
+        assert not (tmp_path / "out" / "comparison.md").exists()
+    assert len((tmp_path / "out" / "overlap.2-of-2.jsonl").read_bytes().splitlines()) == 1 + 24
+    code, text = compare(data, tmp_path / "out", *peers)
+    assert code == 0 and "| overlap | 24 | 8 | " in text
+    found = [
+        json.loads((tmp_path / out / "comparison.json").read_bytes()) for out in ("whole", "out")
+    ]
+    figures = [
+        [one for one in each["figures"] if not one["measure"].startswith("seconds")]
+        for each in found
+    ]
+    assert figures[0] == figures[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -74,6 +94,8 @@ def test_cheap_peers_and_a_file_are_compared_and_made_again_without_running(
         (["--peers", "overlap", "--price", "gpt=much"], "must be IN,OUT"),
         (["--peers", "overlap", "--price", "0.1,0.2"], "must be NAME=VALUE"),
         (["--peers", "x", "--predictions", "x=no-file.jsonl:s"], "no-file.jsonl"),
+        (["--peers", "overlap", "--shard", "3/2"], "the first must be from 1 to the second"),
+        (["--peers", "overlap", "--shard", "1/2", "--restart"], "give it without --shard"),
         (["--peers", "overlap", "--split", "third"], "has no split 'third'"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -119,6 +120,21 @@ RIGHT: dict[str, tuple[Script, float, bool | None, int]] = {
         4 + 4 + 4,
     ),
 }
+# Digests of all messages about EXAMPLE, with the answers above.
+PROMPTS = {
+    "ragas": "3bac97b58f8b",
+    "deepeval": "f324b0cce811",
+    "trulens": "286b39bffa96",
+    "selfcheck": "0a4b1d5e0db1",
+    "likert": "d049c03129fe",
+    "chainpoll": "b97924831e86",
+    "lynx": "81ff36379770",
+    "prometheus": "b5d248e71528",
+    "guardian": "e6f42e9731b5",
+    "glider": "aafe0dbb342c",
+    "tlm": "0cdb39daa22d",
+    "tlm-high": "21dbff2f1112",
+}
 kinds = pytest.mark.parametrize("kind", JUDGES)
 
 
@@ -139,6 +155,18 @@ def test_right_answers_are_read_and_counted(kind: str) -> None:
     assert score.calls == calls == len(score.raw)
     assert score.prompt_tokens == calls * scripted.INPUT_TOKENS
     assert score.completion_tokens == calls * scripted.OUTPUT_TOKENS
+
+
+@kinds
+def test_no_prompt_changes_unnoticed(kind: str) -> None:
+    with (
+        ScriptedEndpoint(RIGHT[kind][0]) as endpoint,
+        ChatClient("scripted", base_url=endpoint.url) as client,
+    ):
+        LlmPeer(kind, JUDGES[kind], client).score(EXAMPLE)
+    whole = json.dumps([body["messages"] for body in endpoint.bodies])
+    # A wanted change: look at it beside the tool (`benchmarks.peers_against_tools`, or its source).
+    assert hashlib.sha256(whole.encode()).hexdigest()[:12] == PROMPTS[kind]
 
 
 @kinds

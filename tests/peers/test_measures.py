@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
@@ -10,6 +12,7 @@ from tests.peers.rows import predicted, row
 from trivet.errors import DataError
 from trivet.llm.budget import Price
 from trivet.measures.figures import Figure
+from trivet.measures.intervals import FloatArray
 from trivet.peers.columns import read_columns
 from trivet.peers.measures import measure_peers
 from trivet.peers.peer import PeerScore
@@ -25,7 +28,7 @@ FIRST = np.clip(0.5 + 0.3 * RANDOM.normal(size=120) - 0.3 * WRONG, 0, 1)
 SECOND = np.clip(0.5 + 0.3 * RANDOM.normal(size=120), 0, 1)
 
 
-def scored(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[PeerScore]:
+def scored(values: FloatArray) -> list[PeerScore]:
     return [PeerScore.at(0.5, float(value), seconds=1.0) for value in values]
 
 
@@ -80,11 +83,31 @@ def test_the_mean_is_over_sources_and_a_difference_is_to_the_first_peer(
     assert ("auroc_difference", "a", "toy/pooled") not in both
 
 
+def test_every_measure_has_a_paired_difference_with_an_interval() -> None:
+    def marked(values: FloatArray, size: int) -> list[PeerScore]:
+        span = (Span(0, size),)
+        return [PeerScore.at(0.5, float(value), spans=span) for value in values]
+
+    peers = {"a": marked(FIRST, 17), "b": marked(SECOND, 12)}
+    found = figures({name: predicted(ROWS, scores) for name, scores in peers.items()})
+    whole = {key[0]: one for key, one in found.items() if key[1:] == ("b", "toy/pooled")}
+    single = [name for name in whole if not name.endswith("_difference")]
+    assert {"true_negative_rate", "kendall_tau", "span_f1"} < set(single) and len(single) == 17
+    for name in single:
+        difference = whole[f"{name}_difference"]
+        first, second = (found[name, peer, "toy/pooled"].value for peer in "ab")
+        assert difference.value == pytest.approx((second or 0) - (first or 0), abs=1e-12)
+        assert difference.low is not None and difference.high is not None
+
+
 def test_equal_peers_differ_by_exactly_nothing_and_agree_fully() -> None:
     same = predicted(ROWS, scored(FIRST))
     found = figures({"a": same, "b": same})
-    difference = found["auroc_difference", "b", "toy/pooled"]
-    assert (difference.value, difference.low, difference.high) == (0.0, 0.0, 0.0)
+    whole = [one for key, one in found.items() if key[1:] == ("b", "toy/pooled")]
+    differences = [one for one in whole if one.measure.endswith("_difference")]
+    assert len(differences) == 14
+    for one in differences:
+        assert (one.value, one.low, one.high) == (0.0, 0.0, 0.0)
     for measure in ("kappa", "flagged_overlap"):
         assert found[measure, "a and b", "toy/pooled"].value == 1.0
 
@@ -148,6 +171,23 @@ def test_costs_are_per_row_and_a_missing_price_leaves_dollars_out(price: Price |
     assert found["seconds_p95", "a", "all rows"].value == 113
     dollars = found.get(("dollars_per_1000_rows", "a", "all rows"))
     assert (dollars and dollars.value) == (pytest.approx(2.5) if price else None)
+
+
+def test_a_peer_that_asks_no_llm_costs_nothing_beside_one_that_does() -> None:
+    asked = [PeerScore.at(0.5, 0.4, calls=1, prompt_tokens=1000, seconds=1.0) for _ in ROWS]
+    unknown = [PeerScore.at(0.5, 0.4) for _ in ROWS]
+    peers = {"llm": predicted(ROWS, asked)}
+    for name, scores in (("local", scored(FIRST)), ("stored", unknown)):
+        found = predicted(ROWS, scores)
+        peers[name] = replace(found, header=replace(found.header, model=""))
+    costs = figures(peers, {"gpt": Price(2.0, 10.0)})
+    dollars = {name: costs.get(("dollars_per_1000_rows", name, "all rows")) for name in peers}
+    assert {name: one and one.value for name, one in dollars.items()} == {
+        "llm": pytest.approx(2.0),
+        "local": 0.0,
+        "stored": None,
+    }
+    assert ("dollars_per_1000_rows", "local", "all rows") not in figures(peers)
 
 
 def test_flips_are_rows_that_a_repeat_decides_otherwise() -> None:

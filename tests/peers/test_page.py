@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.peers.rows import predicted, row
+from trivet.llm.budget import Price
 from trivet.peers.columns import read_columns
 from trivet.peers.measures import measure_peers
 from trivet.peers.page import Compared, write_comparison
 from trivet.peers.peer import PeerScore
+from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample, Labels, RagExample, Span
 
 HOSTILE = LabelledExample(
@@ -21,6 +23,17 @@ HOSTILE = LabelledExample(
     source="toy",
     group="doc-9",
 )
+
+
+def compared(
+    peers: dict[str, Predictions],
+    rows: list[LabelledExample],
+    out: Path,
+    prices: dict[str, Price] | None = None,
+) -> str:
+    part = read_columns(rows, peers)
+    figures = measure_peers(rows, part, peers, prices or {}, resamples=20)
+    return write_comparison(Compared("x", len(rows), peers, part, figures), out)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +66,7 @@ def test_the_markdown_has_a_line_for_each_peer_that_scored(folder: Path) -> None
     text = (folder / "comparison.md").read_text(encoding="utf-8")
     first = text.split("## toy\n")[1].split("## ")[0]
     assert r"| a\|b | 12 | 4 | " in first and "| d | 12 | " in first and "<c>" not in first
-    assert "&lt;c>: 12 rows failed as refused." in text
+    assert "&lt;c>: 12 of 12 scores failed as refused." in text
     assert "dollars" not in text  # no price was given
 
 
@@ -75,11 +88,60 @@ def test_the_json_has_every_figure_and_only_finite_numbers(folder: Path) -> None
 def test_no_hallucinated_row_is_0_and_not_unknown(tmp_path: Path) -> None:
     rows = [row(n, False, "toy") for n in range(1, 7)]
     peers = {"d": predicted(rows, [PeerScore.at(0.5, n / 6) for n in range(6)])}
-    part = read_columns(rows, peers)
-    figures = measure_peers(rows, part, peers, {}, resamples=20)
-    text = write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
+    text = compared(peers, rows, tmp_path)
     assert "| d | 6 | 0 | " in text
     assert "All 6 labelled rows are supported: most measures need both kinds." in text
+
+
+def test_failures_by_reason_are_of_all_repeats_as_their_share_is(tmp_path: Path) -> None:
+    rows = [row(n, n % 2 == 0, "toy") for n in range(6)]
+    good = [PeerScore.at(0.5, n / 6) for n in range(6)]
+    bad = [PeerScore(None, failed="refused"), *good[1:5], PeerScore(None, failed="timeout")]
+    text = compared({"d": predicted(rows, good, bad, bad)}, rows, tmp_path)
+    assert "d: 2 of 18 scores failed as refused." in text
+    assert "d: 2 of 18 scores failed as timeout." in text
+    costs = text.partition("## Costs and failures")[2]
+    assert f"| {4 / 18:.3g} (" in costs
+
+
+def test_tables_say_where_ties_decide_and_why_a_figure_has_no_interval(tmp_path: Path) -> None:
+    rows = [row(n, n % 5 == 0, "toy", f"model-{n % 3}") for n in range(24)]
+    peers = {
+        "coarse": predicted(rows, [PeerScore.at(0.5, n % 3 / 4) for n in range(24)]),
+        "flat": predicted(rows, [PeerScore.at(0.5, 0.0) for _ in rows]),
+        "fine": predicted(rows, [PeerScore.at(0.5, n / 24) for n in range(24)]),
+    }
+    text = compared(peers, rows, tmp_path)
+    first = text.split("## toy\n")[1].split("## ")[0]
+    assert "AUROC of coarse: distinct scores: 3, so ties decide much." in first
+    assert "AUROC of flat: distinct scores: 1, so ties decide much." in first
+    assert "tau over generators of coarse, fine: 3 generators." in first
+    assert "tau over generators of flat: undefined: needs generators that differ." in first
+    less = text.split("## toy: less coarse, at thresholds\n")[1].split("## ")[0]
+    assert "own true negatives" in less and "| fine | 24 | 5 | " in less
+    single = [replace(one, group="doc") for one in rows]
+    text = compared({"fine": peers["fine"]}, single, tmp_path)
+    assert "no interval: all rows come from one group." in text
+
+
+def test_a_cost_of_0_is_drawn_and_an_unknown_cost_is_not(tmp_path: Path) -> None:
+    rows = [row(n, n % 2 == 0, "toy") for n in range(12)]
+    peers = {
+        "llm": [PeerScore.at(0.5, n / 12, calls=1, prompt_tokens=9, seconds=1) for n in range(12)],
+        "local": [PeerScore.at(0.5, n / 12, seconds=0.1) for n in range(12)],
+        "stored": [PeerScore.at(0.5, n / 12) for n in range(12)],
+    }
+    found = {name: predicted(rows, scores) for name, scores in peers.items()}
+    for name in ("local", "stored"):
+        found[name] = replace(found[name], header=replace(found[name].header, model=""))
+    text = compared(found, rows, tmp_path, {"gpt": Price(1.0, 1.0)})
+    assert "| local | 12 | - | 0.1 (0.1 to 0.1) |" in text
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    drawings = [part.partition("</svg>")[0] for part in page.split("<svg")[1:]]
+    plots = [part for part in drawings if "AUROC and cost" in part]
+    assert ["dollars" in part for part in plots] == [False, True]
+    for part in plots:
+        assert ">llm<" in part and ">local<" in part and ">stored<" not in part
 
 
 def test_a_peer_that_flags_every_row_makes_no_row_of_disagreement(tmp_path: Path) -> None:
@@ -91,9 +153,7 @@ def test_a_peer_that_flags_every_row_makes_no_row_of_disagreement(tmp_path: Path
         "other": predicted(rows, [*scores[:4], PeerScore.at(0.5, 0.8), scores[5]]),
         "unscored": predicted(rows, [PeerScore(None, failed="refused") for _ in rows]),
     }
-    part = read_columns(rows, peers)
-    figures = measure_peers(rows, part, peers, {}, resamples=20)
-    write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
+    compared(peers, rows, tmp_path)
     page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
     assert page.count("<article>") == 1
     assert "<h3>id-4 " in page
@@ -103,7 +163,5 @@ def test_rows_without_a_label_are_counted(tmp_path: Path) -> None:
     rows = [row(n, n % 2 == 0, "toy") for n in range(6)]
     rows[5] = replace(rows[5], labels=Labels())
     peers = {"d": predicted(rows, [PeerScore.at(0.5, n / 6) for n in range(6)])}
-    part = read_columns(rows, peers)
-    figures = measure_peers(rows, part, peers, {}, resamples=20)
-    text = write_comparison(Compared("x", len(rows), peers, part, figures), tmp_path)
+    text = compared(peers, rows, tmp_path)
     assert "1 rows have no verdict label: they count in the costs alone." in text

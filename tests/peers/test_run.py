@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.peers.rows import Scripted, refused, row
 from trivet.batch.errors import RunChangedError
+from trivet.batch.settings import Shard
 from trivet.errors import ConfigError, DataError
 from trivet.llm.errors import LlmError
 from trivet.peers.peer import Peer, PeerScore, SentenceScore
-from trivet.peers.predictions import read_predictions
+from trivet.peers.predictions import digest_rows, read_predictions
 from trivet.peers.run import Run, run_peer
 from trivet.records import Span
 
@@ -123,6 +126,56 @@ def test_complete_predictions_of_a_changed_peer_are_refused(tmp_path: Path) -> N
     with pytest.raises(RunChangedError, match=r"bundle was 'a1', is 'b2'.*--restart"):
         run(bundle="b2", model="m")
     assert run(model="m").exists()  # the bundle is no longer there to be looked at
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_shards_and_what_is_left_make_the_file_of_one_run(tmp_path: Path, repeats: int) -> None:
+    def lines(path: Path) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+        return [one | {"seconds": None} for one in found]
+
+    for folder in ("one", "many"):
+        (tmp_path / folder).mkdir()
+    whole = run_peer("p:x", load_scripted, Run(ROWS, tmp_path / "one", repeats))
+    run, peer = Run(ROWS, tmp_path / "many", repeats), Scripted(SCORES)
+    for number in (1, 3):
+        run_peer("p:x", lambda _: peer, replace(run, shard=Shard(number, 3)))
+    assert peer.calls == 5 * repeats
+    broken = Scripted([*SCORES[:4], LlmError("no key", "unauthorized", fatal=True), *SCORES[5:]])
+    with pytest.raises(LlmError):
+        run_peer("p:x", lambda _: broken, run)
+    path = run_peer("p:x", lambda _: peer, run)
+    assert (broken.calls, peer.calls) == (2, 5 * repeats + 2 * repeats - 1)
+    assert lines(path) == lines(whole)
+    assert read_predictions(path, ROWS, repeats).header.rows == digest_rows(ROWS)
+
+
+def test_finished_shards_are_joined_without_the_peer(tmp_path: Path) -> None:
+    run = Run(ROWS, tmp_path)
+    for number in range(1, 10):  # the last two have no row
+        run_peer("p", load_scripted, replace(run, shard=Shard(number, 9)))
+    assert len(list(tmp_path.iterdir())) == 7
+    path = run_peer("p", lambda _: pytest.fail("was loaded"), run)
+    assert len(read_predictions(path, ROWS, 1).repeats[0]) == 7
+
+
+def test_a_shard_of_another_run_is_refused_and_a_restart_drops_it(tmp_path: Path) -> None:
+    def scripted(about: str, repeat: int) -> Peer:
+        return Scripted(SCORES, about)
+
+    run = Run(ROWS, tmp_path)
+    part = run_peer("p", load_scripted, replace(run, shard=Shard(1, 2)), fingerprint={"x": "1"})
+    for rows, fingerprint, about, message in (
+        (ROWS[:6], {"x": "1"}, "scripted", r"the rows \(6\) are others"),
+        (ROWS, {"x": "2"}, "scripted", "x was '1', is '2'"),
+        (ROWS, {"x": "1"}, "v2", "about was 'scripted', is 'v2'"),
+    ):
+        load = functools.partial(scripted, about)
+        with pytest.raises(RunChangedError, match=rf"p\.1-of-2\.jsonl: .*{message}"):
+            run_peer("p", load, replace(run, rows=rows), fingerprint=fingerprint)
+    again = Scripted(SCORES, "v2")
+    run_peer("p", lambda _: again, replace(run, restart=True))
+    assert again.calls == 7 and not part.exists()
 
 
 @pytest.mark.parametrize("restart", [False, True])

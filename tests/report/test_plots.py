@@ -87,3 +87,12 @@ def test_a_scatter_plot_names_each_point_on_a_logarithmic_axis() -> None:
     assert {"fast <a>", "slow", "0.01", "0.1", "1", "10", "seconds", "AUROC"} <= set(texts)
     first, second = (float(dot.get("cx") or 0) for dot in drawing.iter(f"{SVG}circle"))
     assert first == pytest.approx(46) and second == pytest.approx(46 + 240 * 2 / 3)
+
+
+def test_a_scatter_plot_has_0_at_its_left_edge() -> None:
+    points = [("free", 0.0, 0.7, None, None), ("paid", 0.1, 0.9, None, None)]
+    drawing = parsed(scatter_svg(points, "cost", "dollars", "AUROC"), "cost")
+    places = {text.text: float(text.get("x") or 0) for text in drawing.iter(f"{SVG}text")}
+    assert [places[tick] for tick in ("0", "0.1", "1")] == [46, 46 + 240 / 2, 46 + 240]
+    first, second = (float(dot.get("cx") or 0) for dot in drawing.iter(f"{SVG}circle"))
+    assert (first, second) == (46, 46 + 240 / 2)

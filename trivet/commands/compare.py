@@ -57,13 +57,19 @@ def compare(
         typer.Option("--budget", "--max-dollars", min=0, help="Most dollars to spend."),
     ] = None,
     restart: Annotated[bool, typer.Option(help="Drop earlier predictions in --out.")] = False,
+    shard: Annotated[
+        str,
+        typer.Option(metavar="NUMBER/COUNT", help="Score this part of the rows, and nothing else."),
+    ] = "1/1",
     threads: ThreadsOption = None,
 ) -> None:
     """Compare evaluators of faithfulness on the same labelled rows.
 
     Predictions are kept in --out as they are made, and the same command resumes. Peers whose
-    predictions are complete are not run again: the tables are made from the files.
+    predictions are complete are not run again: the tables are made from the files. After all
+    shards, the command without --shard joins them and makes the tables.
     """
+    from trivet.batch.settings import parse_shard
     from trivet.data.labelled.sources import choose_rows
     from trivet.errors import ConfigError, DataError
     from trivet.llm.budget import Budget, Price
@@ -78,6 +84,9 @@ def compare(
     from trivet.peers.predictions import read_foreign, read_predictions
     from trivet.peers.run import Run, run_peer
 
+    part = parse_shard(shard)
+    if restart and part.count > 1:
+        raise ConfigError("--restart drops the predictions of all shards; give it without --shard")
     prices = {name: Price.parse(text) for name, text in map(_pair, price or ())}
     chosen = choose_rows(_load(rows, split), (), limit, seed)
     if not chosen:
@@ -102,7 +111,7 @@ def compare(
     for name in names:
         check_peer(name)
     out.mkdir(parents=True, exist_ok=True)
-    run = Run(chosen, out, repeats, concurrency, restart)
+    run = Run(chosen, out, repeats, concurrency, restart, part)
     found = {}
     with contextlib.ExitStack() as stack, run_exits():
 
@@ -138,11 +147,15 @@ def compare(
             except LlmError as error:
                 message = f"{name}: {error}; the scores so far are kept: the same command goes on"
                 raise end(message, USAGE) from error
-            found[name] = read_predictions(path, chosen, repeats)
+            if part.count == 1:
+                found[name] = read_predictions(path, chosen, repeats)
+    if part.count > 1:
+        print(f"shard {shard} is scored; the tables are made without --shard", file=sys.stderr)
+        return
     found |= foreign
-    part = read_columns(chosen, found)
-    figures = measure_peers(chosen, part, found, prices, seed=seed)
-    print(write_comparison(Compared(what_was_typed(), len(chosen), found, part, figures), out))
+    labelled = read_columns(chosen, found)
+    figures = measure_peers(chosen, labelled, found, prices, seed=seed)
+    print(write_comparison(Compared(what_was_typed(), len(chosen), found, labelled, figures), out))
     print(
         f"{out / 'comparison.html'} has curves and the rows on which peers disagree",
         file=sys.stderr,

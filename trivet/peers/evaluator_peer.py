@@ -16,7 +16,11 @@ from trivet.records import Evaluation, RagExample, Span
 
 
 class EvaluatorPeer(Peer):
-    """A bundle on a backend, at the bundle's threshold."""
+    """A bundle on a backend, at the bundle's threshold.
+
+    Rows are scored one at a time, as by every local peer, so that seconds are those of single rows;
+    `trivet evaluate` runs windows of several rows together.
+    """
 
     def __init__(self, evaluator: Evaluator) -> None:
         manifest = (evaluator.bundle.folder / MANIFEST_NAME).read_bytes()

@@ -34,7 +34,7 @@ from trivet.measures.intervals import (
 )
 from trivet.measures.metrics import Measured, means, to_figure
 from trivet.measures.samples import Sample
-from trivet.peers.columns import Part, document, family
+from trivet.peers.columns import Column, Part, document, family
 from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample
 
@@ -63,20 +63,34 @@ _AT_THRESHOLD: dict[str, _Build] = {
     "true_positive_rate": _right(True),
     "true_negative_rate": _right(False),
 }
-# Field of `Column` and statistic of each measure.
-_MEASURES: dict[str, tuple[str, _Build]] = {
-    "auroc": ("suspicion", auroc),
-    "auprc": ("suspicion", average_precision),
-    "precision_at_recall_90": ("suspicion", lambda s, p: precision_at_recall(s, p, 0.9)),
-    "calibration_error": (
-        "suspicion",
-        lambda s, p: calibration_error(np.arange(len(s)), s, p, len(s)),
+
+
+def _of(field: str, build: _Build) -> tuple[str, Callable[[Column, BoolArray], Statistic]]:
+    return field, lambda column, positive: build(getattr(column, field), positive)
+
+
+# Field of `Column` that is known on the rows of a measure, and its statistic on them.
+_MEASURES: dict[str, tuple[str, Callable[[Column, BoolArray], Statistic]]] = {
+    "auroc": _of("suspicion", auroc),
+    "auprc": _of("suspicion", average_precision),
+    "precision_at_recall_90": _of("suspicion", lambda s, p: precision_at_recall(s, p, 0.9)),
+    "calibration_error": _of(
+        "suspicion", lambda s, p: calibration_error(np.arange(len(s)), s, p, len(s))
     ),
-    **{name: ("own", build) for name, build in _AT_THRESHOLD.items()},
-    **{f"{name}_fitted": ("fitted", build) for name, build in _AT_THRESHOLD.items()},
-    "kappa_with_labels": ("decided", lambda f, p: kappa(f, p.astype(float))),
+    **{name: _of("own", build) for name, build in _AT_THRESHOLD.items()},
+    **{f"{name}_fitted": _of("fitted", build) for name, build in _AT_THRESHOLD.items()},
+    "kappa_with_labels": _of("decided", lambda f, p: kappa(f, p.astype(float))),
+    "span_precision": ("marked", lambda c, _: ratio(c.hits, c.marked, c.marked)),
+    "span_recall": ("marked", lambda c, _: ratio(c.hits, c.gold, c.gold)),
+    "span_f1": ("marked", lambda c, _: ratio(2 * c.hits, c.marked + c.gold, c.gold)),
 }
-_COMPARED = ("auroc", "auprc", "f1", "balanced_accuracy", "f1_fitted", "balanced_accuracy_fitted")
+# What an undefined measure needs, by the first word of its name.
+_NEEDS = {
+    "span": "needs marked and unsupported characters",
+    "kendall": "needs generators that differ",
+    "kappa": "needs two values",
+    "flagged": "needs flagged rows",
+}
 _SLICED = ("auroc", "f1_fitted", "balanced_accuracy_fitted")  # by generator and length
 
 
@@ -147,6 +161,8 @@ def measure_peers(
     every = Part(rows, np.zeros(len(rows), dtype=bool), ())
     for peer, predictions in peers.items():
         price = prices.get(peer) or prices.get(predictions.header.model)
+        if prices and not predictions.header.model:
+            price = price or Price()  # it calls no LLM
         costs = ((peer, sample) for sample in _costs(predictions, price))
         for figure in taken(every, costs, "costs"):
             figures.append(replace(figure, source="all rows"))
@@ -163,26 +179,17 @@ def _samples(part: Part, measures: Sequence[str] = tuple(_MEASURES)) -> _Samples
         for measure in measures:
             field, build = _MEASURES[measure]
             values, theirs = getattr(column, field), getattr(first, field)
-            rows, both = (np.flatnonzero(np.isfinite(v)) for v in (values, values + theirs))
+            rows, both = _known(values, values + theirs)
             if len(rows):
                 count = len(np.unique(values[rows]))
-                note = f"only {count} distinct scores" if count < _FEW else None
-                statistic = build(values[rows], part.positive[rows])
-                note = note if measure == "auroc" else None
+                ties = measure == "auroc" and count < _FEW
+                note = f"distinct scores: {count}, so ties decide much" if ties else None
+                statistic = build(column.at(rows), part.positive[rows])
                 yield column.name, _sample(measure, rows, statistic, part.positive, note)
-            if len(both) and column is not first and measure in _COMPARED:
-                pair = (build(each[both], part.positive[both]) for each in (values, theirs))
+            if len(both) and column is not first:
+                pair = (build(each.at(both), part.positive[both]) for each in (column, first))
                 name, statistic = f"{measure}_difference", _less(*pair)
                 yield column.name, _sample(name, both, statistic, part.positive)
-        rows = np.flatnonzero(np.isfinite(column.marked))
-        if len(rows) and len(measures) == len(_MEASURES):
-            marked, hits, gold = (v[rows] for v in (column.marked, column.hits, column.gold))
-            for name, statistic in (
-                ("span_precision", ratio(hits, marked, marked)),
-                ("span_recall", ratio(hits, gold, gold)),
-                ("span_f1", ratio(2 * hits, marked + gold, gold)),
-            ):
-                yield column.name, _sample(name, rows, statistic, part.positive)
 
 
 def _less(first: Statistic, second: Statistic) -> Statistic:
@@ -192,6 +199,11 @@ def _less(first: Statistic, second: Statistic) -> Statistic:
 def _agreement(part: Part) -> _Samples:
     """Yield how alike pairs of peers flag, and how each peer ranks the generators."""
     systems, group = np.unique([row.generator or "" for row in part.rows], return_inverse=True)
+
+    def tau(column: Column, rows: IntArray) -> Statistic:
+        truths = part.positive[rows].astype(float)
+        return kendall_tau(column.suspicion[rows], truths, group[rows])
+
     for number, one in enumerate(part.columns):
         for other in part.columns[number + 1 :]:
             rows = np.flatnonzero(np.isfinite(one.decided + other.decided))
@@ -201,12 +213,18 @@ def _agreement(part: Part) -> _Samples:
                 yield pair, _sample("kappa", rows, kappa(first, second), part.positive)
                 overlap = ratio(first * second, either, either)
                 yield pair, _sample("flagged_overlap", rows, overlap, part.positive)
-        rows = np.flatnonzero(np.isfinite(one.suspicion))
-        if len(rows) and len(systems) > 2:
-            truths = part.positive[rows].astype(float)
-            tau = kendall_tau(one.suspicion[rows], truths, group[rows])
+        rows, both = _known(one.suspicion, one.suspicion + part.columns[0].suspicion)
+        if len(systems) > 2 and len(rows):
             note = f"{len(systems)} generators"
-            yield one.name, _sample("kendall_tau", rows, tau, part.positive, note)
+            yield one.name, _sample("kendall_tau", rows, tau(one, rows), part.positive, note)
+        if len(systems) > 2 and len(both) and number:
+            less = _less(tau(one, both), tau(part.columns[0], both))
+            yield one.name, _sample("kendall_tau_difference", both, less, part.positive)
+
+
+def _known(*columns: FloatArray) -> list[IntArray]:
+    """Return the rows on which each column of values [n] is known."""
+    return [np.flatnonzero(np.isfinite(each)) for each in columns]
 
 
 def _sample(
@@ -218,7 +236,8 @@ def _sample(
 ) -> Sample:
     """Return a sample of some of the rows whose labels are given [n]."""
     hits, failed = int(positive[rows].sum()), len(positive) - len(rows)
-    return Sample(measure, rows, statistic, hits, failed, "needs both classes", note)
+    needs = _NEEDS.get(measure.partition("_")[0], "needs both classes")
+    return Sample(measure, rows, statistic, hits, failed, needs, note)
 
 
 def _thirds(rows: Sequence[LabelledExample]) -> Callable[[LabelledExample], str]:
@@ -254,7 +273,8 @@ def _costs(found: Predictions, price: Price | None) -> Iterator[Sample]:
     for share in (50, 95) if len(rows) else ():
         statistic, failed = quantile(seconds[rows], share / 100), len(seconds) - len(rows)
         yield Sample(f"seconds_p{share}", rows, statistic, None, failed)
-    if columns["calls"].any():
+    # Stored scores, which nobody timed, may have cost something.
+    if columns["calls"].any() or (price is not None and len(rows)):
         means = {name: values.mean(axis=0) for name, values in columns.items()}
         for name, values in means.items():
             yield _mean_of(name, values)

@@ -34,14 +34,9 @@ _THRESHOLD = {
     "true_positive_rate": "true positives",
     "true_negative_rate": "true negatives",
 }
-_COMPARED = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "f1": "own F1",
-    "balanced_accuracy": "own balanced accuracy",
-    "f1_fitted": "fitted F1",
-    "balanced_accuracy_fitted": "fitted balanced accuracy",
-}
+_FITTED = {f"{measure}_fitted": words for measure, words in _THRESHOLD.items()}
+_DECIDED = {measure: f"own {words}" for measure, words in _THRESHOLD.items()}
+_DECIDED |= {measure: f"fitted {words}" for measure, words in _FITTED.items()}
 _COST = {
     "seconds_p50": "seconds, p50",
     "seconds_p95": "seconds, p95",
@@ -106,25 +101,23 @@ def _sections(found: Compared) -> Iterator[Section]:
                 drawings = [] if part or source.endswith("/mean") else _curves(found.part, source)
                 yield _table(title, figures, names, _ACCURACY, drawings)
                 yield _table(f"{title}: at the own threshold", figures, names, _THRESHOLD)
-                fitted = {f"{name}_fitted": words for name, words in _THRESHOLD.items()}
-                yield _table(f"{title}: at the fitted threshold", figures, names, fitted)
-                changes = {f"{name}_difference": words for name, words in _COMPARED.items()}
-                title = f"{title}: less {names[0]}, on the same rows"
-                yield _table(title, figures, names, changes, form="+z.3f")
+                yield _table(f"{title}: at the fitted threshold", figures, names, _FITTED)
+                for words, columns in (
+                    ("on the same rows", _ACCURACY),
+                    ("at thresholds", _DECIDED),
+                ):
+                    changes = {f"{measure}_difference": each for measure, each in columns.items()}
+                    whole = f"{title}: less {names[0]}, {words}"
+                    yield _table(whole, figures, names, changes, form="+z.3f")
         yield from _agreement(source, [f for f in plain if f.source == source], names)
     costs = [f for f in plain if f.source in ("all rows", "labelled rows")]
-    failures = [
-        f"{name}: {count} rows failed as {why}."
-        for name, one in found.peers.items()
-        for why, count in Counter(s.failed for s in one.repeats[0] if s.failed).items()
-    ]
     yield _table(
         "Costs and failures",
         costs,
         names,
         _COST,
         _plots([f for f in plain if f.source in wholes and not f.rows], costs),
-        failures,
+        [*_failures(found.peers)],
         form=".3g",
     )
     slices: dict[str, list[Figure]] = {}
@@ -148,6 +141,14 @@ def _warnings(found: Compared) -> Iterator[str]:
     if (wrong := int(found.part.positive.sum())) in (0, labelled):
         kind = "hallucinated" if wrong else "supported"
         yield f"All {labelled} labelled rows are {kind}: most measures need both kinds."
+
+
+def _failures(peers: Mapping[str, Predictions]) -> Iterator[str]:
+    """Yield how many scores of a peer failed for each reason, over all repeats."""
+    for name, found in peers.items():
+        scores = [score for repeat in found.repeats for score in repeat]
+        for why, count in Counter(score.failed for score in scores if score.failed).items():
+            yield f"{name}: {count} of {len(scores)} scores failed as {why}."
 
 
 def _n(figures: Sequence[Figure]) -> int:
@@ -178,7 +179,7 @@ def _table(
     notes: Sequence[str] = (),
     form: str = "z.3f",
 ) -> Section:
-    """Return a table with a line for each peer; those without a value are left out."""
+    """Return a table with a line for each peer that has a figure, and the notes of the figures."""
     found = {(one.judge, one.measure): one for one in figures}
     kept = [m for m in columns if any((name, m) in found for name in names)]
     rows = []
@@ -188,7 +189,23 @@ def _table(
             counts = str(_n(own)), "-" if positives is None else str(positives)
             rows.append([name, *counts, *(_cell(found.get((name, m)), form) for m in kept)])
     header = ("peer", "n", "hallucinated", *(columns[m] for m in kept))
-    return Section(title, notes, header, rows, drawings)
+    return Section(title, [*notes, *_remarks(found, names, columns)], header, rows, drawings)
+
+
+def _remarks(
+    found: Mapping[tuple[str | None, str], Figure], names: Sequence[str], columns: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield each note of figures once, with the measures and the peers that it is about."""
+    peers: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        measures: dict[str, list[str]] = {}
+        for measure, words in columns.items():
+            if (one := found.get((name, measure))) is not None and one.note:
+                measures.setdefault(one.note, []).append(words)
+        for note, own in measures.items():
+            peers.setdefault((note, ", ".join(own)), []).append(name)
+    for (note, about), own in peers.items():
+        yield f"{about} of {', '.join(own)}: {note}."
 
 
 def _agreement(source: str, figures: Sequence[Figure], names: Sequence[str]) -> Iterator[Section]:
@@ -223,7 +240,7 @@ def _plots(figures: Sequence[Figure], costs: Sequence[Figure]) -> list[str]:
         ("seconds_p50", "seconds a row (median)"),
         ("dollars_per_1000_rows", "dollars for 1,000 rows"),
     ):
-        spent = {f.judge: f.value for f in costs if f.measure == measure and f.value}
+        spent = {f.judge: f.value for f in costs if f.measure == measure and f.value is not None}
         aurocs = [f for f in figures if f.measure == "auroc" and f.value is not None]
         for source in dict.fromkeys(f.source for f in aurocs):
             points = [
@@ -231,7 +248,7 @@ def _plots(figures: Sequence[Figure], costs: Sequence[Figure]) -> list[str]:
                 for f in aurocs
                 if f.source == source and f.judge in spent
             ]
-            if points and not source.endswith("/mean"):
+            if any(cost for _, cost, *_ in points) and not source.endswith("/mean"):
                 drawings.append(scatter_svg(points, f"AUROC and cost, {source}", across, "AUROC"))
     return drawings
 

@@ -1,16 +1,21 @@
-"""Runs of peers over rows: each score is kept as soon as it is there, and a stopped run resumes."""
+"""Runs of peers over rows: each score is kept as soon as it is there, and a stopped run resumes.
+
+Shards have a file each. Any run takes from the files of the others what it would score itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output, no_room
+from trivet.batch.settings import Shard
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.job import WorkerPool, prefetch
 from trivet.llm.errors import LlmError
@@ -20,6 +25,7 @@ from trivet.records import LabelledExample
 
 _WRITE_EVERY = 0.5  # seconds between two writes, each of which waits for the disk
 _WAITING = 4  # rows in work for each thread: a slow row does not keep the others waiting
+_PLACE = re.compile(rb'\{"row": ([0-9]+), "repeat": ([0-9]+)')  # first fields of a line
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,8 @@ class Run:
         folder: Folder of the prediction files.
         repeats: Number of times that each row is scored.
         concurrency: Rows that a concurrent peer scores at once.
-        restart: Whether earlier predictions are dropped.
+        restart: Whether earlier predictions are dropped, those of shards too.
+        shard: Part of the rows that is scored: the ``number``-th of every ``count``.
     """
 
     rows: Sequence[LabelledExample]
@@ -39,11 +46,22 @@ class Run:
     repeats: int = 1
     concurrency: int = 8
     restart: bool = False
+    shard: Shard = field(default_factory=Shard)
 
     def path(self, name: str) -> Path:
         """Return the file of a peer's predictions."""
-        safe = "".join(each if each.isalnum() or each in "-._" else "_" for each in name)
-        return self.folder / f"{safe}.jsonl"
+        part = f".{self.shard.number}-of-{self.shard.count}" if self.shard.count > 1 else ""
+        return self.folder / f"{_safe(name)}{part}.jsonl"
+
+    def others(self, name: str) -> list[Path]:
+        """Return the files of the peer that runs of other parts of the rows have written."""
+        form = re.compile(rf"{re.escape(_safe(name))}(\.[0-9]+-of-[0-9]+)?\.jsonl")
+        files = [each for each in self.folder.iterdir() if form.fullmatch(each.name)]
+        return sorted(set(files) - {self.path(name)})
+
+
+def _safe(name: str) -> str:
+    return "".join(each if each.isalnum() or each in "-._" else "_" for each in name)
 
 
 def run_peer(
@@ -68,30 +86,90 @@ def run_peer(
         OutputLockedError: Another process writes the file.
         LlmError: Further calls of an LLM would fail too; the scores so far are kept.
     """
-    path, digest = run.path(name), digest_rows(run.rows)
-    known = {"peer": name} | dict(fingerprint or {})
+    path, digest, own = run.path(name), digest_rows(run.rows), dict(fingerprint or {})
     with _opened(path) as output:
-        header, done = (None, 0) if run.restart else _read_done(path, output)
-        if header is not None:
-            if header.rows != digest:
-                raise _changed(path, [f"the rows ({len(run.rows)}) are others"])
-            _check(path, header, known)
-        for repeat in range(done // len(run.rows), run.repeats):
-            peer = load(repeat)
-            first = b""
-            if header is None:
-                header = Header.of(name, peer, digest, fingerprint or {})
-                first = to_line(header)
-                output.cut(0)
-            _check(path, header, {"about": peer.about})
-            start = done - repeat * len(run.rows)
-            scores = _scores(peer, run.rows[start:], run.concurrency)
+        earlier = _Earlier(path)
+        if not run.restart:
+            earlier = _read_earlier(name, run, output, {"peer": name, "rows": digest} | own)
+        header = earlier.header
+        for repeat, places in _left(run, earlier.done):
+            new = [place for place in places if (place, repeat) not in earlier.elsewhere]
+            scores = (score for score in list[PeerScore]())
+            if new:
+                peer = load(repeat)
+                if header is None:
+                    header = Header.of(name, peer, digest, own)
+                    output.cut(0)
+                    for other in run.others(name) if run.restart else ():
+                        other.unlink()
+                _check(earlier.source, header, {"about": peer.about})
+                scores = _scores(peer, [run.rows[place] for place in new], run.concurrency)
+            tracked = iter(track(scores, len(new)) if new else scores)
+            first = b"" if output.size else to_line(header)
             with contextlib.closing(scores), _Lines(output, first) as lines:
-                for place, score in enumerate(track(scores, len(run.rows) - start), start=start):
-                    row = run.rows[place].example
-                    lines.add(to_line(score, row=place + 1, repeat=repeat, id=row.id))
-                    done += 1
+                for place in places:
+                    line = earlier.elsewhere.get((place, repeat))
+                    if line is None:
+                        row = run.rows[place].example
+                        line = to_line(next(tracked), row=place + 1, repeat=repeat, id=row.id)
+                    lines.add(line)
+                next(tracked, None)  # ends the display of the progress
     return path
+
+
+def _left(run: Run, done: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield the places of a run that follow the first ``done``, by repeat."""
+    places = [place for place in range(len(run.rows)) if run.shard.has(place)]
+    for repeat in range(run.repeats):
+        if left := places[max(0, done - repeat * len(places)) :]:
+            yield repeat, left
+
+
+@dataclass
+class _Earlier:
+    """Predictions that are there.
+
+    Attributes:
+        source: File that has the header.
+        header: Their header, if there are any.
+        done: Lines in the run's own file.
+        elsewhere: Lines of other files, by place and repeat.
+    """
+
+    source: Path
+    header: Header | None = None
+    done: int = 0
+    elsewhere: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+
+def _read_earlier(name: str, run: Run, output: Output, now: Mapping[str, str]) -> _Earlier:
+    """Read all files of a peer; a torn last line is cut from the run's own.
+
+    Raises:
+        RunChangedError: A file has predictions of another peer, version or rows.
+    """
+    found, now = _Earlier(output.path), dict(now)
+    for path in (output.path, *run.others(name)):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:  # the other run has ended without a score
+            continue
+        header, *lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True) or [b""]
+        if path == output.path:
+            output.cut(len(header) + sum(map(len, lines)))
+            found.done = len(lines)
+        else:
+            places = ((_PLACE.match(line), line) for line in lines)
+            found.elsewhere |= {(int(at[1]) - 1, int(at[2])): line for at, line in places if at}
+        if header:
+            theirs = read_header(path, header)
+            if theirs.rows != now["rows"]:
+                raise _changed(path, [f"the rows ({len(run.rows)}) are others"])
+            _check(path, theirs, now)
+            now["about"] = theirs.about
+            if found.header is None:
+                found.header, found.source = theirs, path
+    return found
 
 
 @contextlib.contextmanager
@@ -104,15 +182,6 @@ def _opened(path: Path) -> Iterator[Output]:
             if not output.size:
                 with contextlib.suppress(OSError):  # Windows keeps open files
                     path.unlink()
-
-
-def _read_done(path: Path, output: Output) -> tuple[Header | None, int]:
-    """Return the header and the number of whole lines after it; a torn last line is cut."""
-    content = path.read_bytes()
-    end = content.rfind(b"\n") + 1
-    output.cut(end)
-    lines = content[:end].splitlines()
-    return (read_header(path, lines[0]), len(lines) - 1) if lines else (None, 0)
 
 
 def _check(path: Path, header: Header, now: Mapping[str, str]) -> None:

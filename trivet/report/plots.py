@@ -119,9 +119,15 @@ def scatter_svg(
     across: str,
     up: str,
 ) -> str:
-    """Draw a named dot for each point (name, x, y, low, high of y), with x > 0 on a log axis."""
-    powers = [math.log10(x) for _, x, *_ in points]
-    first, last = math.floor(min(powers)), math.floor(max(powers)) + 1
+    """Draw a named dot for each point (name, x, y, low, high of y), with x >= 0 on a log axis.
+
+    The left edge is 0 if an x is; at least one must be larger.
+    """
+    powers = [math.log10(x) if x else -math.inf for _, x, *_ in points]
+    finite = [power for power in powers if power > -math.inf]
+    first, last = math.floor(min(finite)), math.floor(max(finite)) + 1
+    if zero := len(finite) < len(powers):
+        first -= 1
     ends = [value for _, _, *values in points for value in values if value is not None]
     ticks = _ticks(min(ends), max(ends))
     digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
@@ -132,13 +138,14 @@ def scatter_svg(
     parts = _square(across, up, diagonal=False, ticks=())
     for power_tick in range(first, last + 1, (last - first + 3) // 4):
         place = _x((power_tick - first) / (last - first))
-        parts.append(_text(place, _TOP + _SIDE + 15, f"{10.0**power_tick:g}", anchor="middle"))
+        words = "0" if zero and power_tick == first else f"{10.0**power_tick:g}"
+        parts.append(_text(place, _TOP + _SIDE + 15, words, anchor="middle"))
     for tick in ticks:
         parts.append(_text(_LEFT - 6, y(tick) + 4, f"{tick:.{digits}f}", anchor="end"))
     for number, ((name, _, middle, low, high), power) in enumerate(
         zip(points, powers, strict=True)
     ):
-        place = _x((power - first) / (last - first))
+        place = _x((max(power, first) - first) / (last - first))
         if low is not None and high is not None:
             line = f'd="M{_number(place)} {_number(y(low))}V{_number(y(high))}"'
             parts.append(f'<path {line} style="stroke:{_colour(number)}" stroke-opacity=".5"/>')
