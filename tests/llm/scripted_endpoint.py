@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -34,7 +34,8 @@ class Reply:
         wait: Event to wait for before the reply.
         refusal: Refusal in place of a content.
         finish_reason: As in the protocol.
-        logprobs: Log probability of the answer as one token, with its alternatives.
+        logprobs: Log probabilities of each token of the answer and, after it, of its alternatives;
+            sent if the request asks for them.
     """
 
     text: str | None = ""
@@ -45,10 +46,10 @@ class Reply:
     wait: threading.Event | None = None
     refusal: str | None = None
     finish_reason: str = "stop"
-    logprobs: Mapping[str, float] | None = None
+    logprobs: Sequence[Mapping[str, float]] | None = None
 
-    def body(self, model: str) -> bytes:
-        """Return the body of the reply."""
+    def body(self, model: str, logprobs: bool = False) -> bytes:
+        """Return the body of the reply, with log probabilities if they are asked for."""
         if self.raw is not None:
             return self.raw
         choice: dict[str, Any] = {
@@ -56,9 +57,13 @@ class Reply:
             "finish_reason": self.finish_reason,
             "message": {"role": "assistant", "content": self.text, "refusal": self.refusal},
         }
-        if self.logprobs is not None:
-            top = [{"token": t, "logprob": p, "bytes": None} for t, p in self.logprobs.items()]
-            choice["logprobs"] = {"content": [top[0] | {"top_logprobs": top}], "refusal": None}
+        if logprobs and self.logprobs is not None:
+            tokens = [
+                [{"token": text, "logprob": value, "bytes": None} for text, value in each.items()]
+                for each in self.logprobs
+            ]
+            content = [top[0] | {"top_logprobs": top} for top in tokens]
+            choice["logprobs"] = {"content": content, "refusal": None}
         usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": OUTPUT_TOKENS}
         usage["total_tokens"] = INPUT_TOKENS + OUTPUT_TOKENS
         completion = {"id": "1", "object": "chat.completion", "created": 0, "model": model}
@@ -166,7 +171,7 @@ class ScriptedEndpoint:
                     self.close_connection = True
                     self.connection.close()
                     return
-                content = reply.body(body["model"])
+                content = reply.body(body["model"], body.get("logprobs", False))
                 self.send_response(reply.status)
                 headers = {"content-type": "application/json"} | dict(reply.headers)
                 for name, value in headers.items():

@@ -42,7 +42,7 @@ def client_of(endpoint: ScriptedEndpoint, **settings: object) -> ChatClient:
 
 
 def test_an_answer_has_its_text_its_tokens_and_its_logprobs() -> None:
-    reply = Reply("yes", logprobs={"yes": -0.1, "no": -2.5})
+    reply = Reply("yes", logprobs=[{"yes": -0.1, "no": -2.5}])
     with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
         answer = client.ask_blocking(request(top_logprobs=2))
     assert (answer.text, answer.model, answer.cached) == ("yes", "scripted", False)

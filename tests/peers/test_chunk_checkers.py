@@ -147,12 +147,3 @@ def test_alignscore_without_a_folder_says_what_it_needs() -> None:
 def test_weights_of_another_model_are_refused(published: tuple[Path, Any, Any]) -> None:
     with pytest.raises(ConfigError, match="is no RobertaForSequenceClassification"):
         factcg.make_peer("factcg", str(published[0]), PeerSetup())
-
-
-@pytest.mark.network
-@pytest.mark.parametrize(("claim", "supported"), [("The group went home.", False)])
-def test_the_published_minicheck(claim: str, supported: bool) -> None:
-    peer = minicheck.make_peer("minicheck", "", PeerSetup())
-    document = "A group of students gather in the school library to study for their exams."
-    score = peer.score(RagExample("", (document,), claim))
-    assert score.hallucinated is not supported

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.llm.scripted_endpoint import ScriptedEndpoint
+from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text
 from trivet.__main__ import app
 from trivet.peers import evaluator_peer
 
@@ -125,6 +127,12 @@ def test_a_limit_draws_the_same_rows_by_its_seed(data: str, tmp_path: Path) -> N
     assert ids[0] == ids[1] and len(ids[0]) == 11
 
 
+def predicted(file: Path) -> list[tuple[float | None, str | None]]:
+    """Return score and failure of each row in a file of predictions."""
+    records = map(json.loads, file.read_text(encoding="utf-8").splitlines()[1:])
+    return [(record["faithfulness"], record["failed"]) for record in records]
+
+
 def test_an_llm_peer_stops_at_the_budget_and_goes_on_without_asking_twice(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +149,7 @@ def test_an_llm_peer_stops_at_the_budget_and_goes_on_without_asking_twice(
         code, text = compare(data, tmp_path / "out", *arguments)
         assert code == 0, text
         assert len(endpoint.bodies) == 12
+    assert predicted(tmp_path / "out" / "likert_tiny.jsonl") == [(0.75, None)] * 12
     costs = text.partition("## Costs and failures")[2]
     assert "| likert:tiny | 12 | - |" in costs and "| 150 (150 to 150) |" in costs
     code, text = compare(data, tmp_path / "out", *arguments[:6])
@@ -177,6 +186,40 @@ def test_finished_predictions_of_another_model_are_refused(
         code, text = compare(data, tmp_path / "out", *arguments, "--model", "two")
     assert code == 6 and "model was 'one', is 'two'" in text
     assert len(endpoint.bodies) == 12
+    assert predicted(tmp_path / "out" / "likert.jsonl") == [(0.75, None)] * 12
+
+
+def test_finished_predictions_of_another_endpoint_are_refused(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    arguments = ("--split", "first", "--peers", "likert", "--model", "one")
+    with ScriptedEndpoint(lambda _: "Score: 4") as endpoint:
+        address = ("--base-url", endpoint.url)
+        assert compare(data, tmp_path / "out", *arguments, *address)[0] == 0
+        address = ("--base-url", endpoint.url.replace("/v1", "/v2"))
+        code, text = compare(data, tmp_path / "out", *arguments, *address)
+    assert code == 6 and "--base-url was '127.0.0.1:" in text and "/v2'" in text
+
+
+def test_a_row_whose_call_takes_longer_than_the_timeout_fails_alone(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    monkeypatch.setattr("trivet.llm.client._RETRIES", 0)
+    gate = threading.Event()
+
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply("Score: 4", wait=gate if "Boat 3 is" in last_text(body) else None)
+
+    with ScriptedEndpoint(script) as endpoint:
+        arguments = ("--split", "first", "--peers", "likert:tiny", "--base-url", endpoint.url)
+        code, text = compare(data, tmp_path / "out", *arguments, "--timeout", "2")
+        gate.set()
+    assert code == 0, text
+    expected: list[tuple[float | None, str | None]] = [(0.75, None)] * 12
+    expected[3] = (None, "timeout")
+    assert predicted(tmp_path / "out" / "likert_tiny.jsonl") == expected
 
 
 def test_data_without_rows_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from trivet.errors import ConfigError, ExampleError
 from trivet.peers.claims import pack
@@ -22,6 +24,42 @@ def test_classes_are_found_by_name(nli_checkpoint: Path) -> None:
     # label2id: neutral 0, entailment 1, contradiction 2.
     np.testing.assert_array_equal(np.stack(named, axis=1), probs[:, [1, 2]])
     np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("ENTAILMENT", "NEUTRAL", "CONTRADICTION"),
+        ("contradiction", "entailment", "neutral"),
+        ("Neutral", "Contradiction", "Entailment"),
+        ("ENTAILMENT", "NOT_ENTAILMENT"),
+        ("not_entailment", "entailment"),
+    ],
+)
+def test_any_order_and_spelling_of_the_classes_gives_the_same_relations(
+    nli_checkpoint: Path, tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    auto = transformers.AutoModelForSequenceClassification
+    model = auto.from_pretrained(nli_checkpoint)
+    # Positions in the checkpoint; what is not entailed is neutral there.
+    known = {"neutral": 0, "entailment": 1, "contradiction": 2, "not_entailment": 0}
+    order = [known[label.lower()] for label in labels]
+    head, few = model.classifier, torch.nn.Linear(model.config.hidden_size, len(labels))
+    few.load_state_dict({name: value[order] for name, value in head.state_dict().items()})
+    model.classifier = few
+    model.config.id2label = dict(enumerate(labels))
+    model.config.label2id = {label: place for place, label in enumerate(labels)}
+    model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((nli_checkpoint / "tokenizer.json").read_bytes())
+
+    probs = CrossEncoder(str(nli_checkpoint)).model.read(PAIRS)[:, order]
+    probs /= probs.sum(axis=1, keepdims=True)
+    spelled = [label.lower() for label in labels]
+    contradicts = "contradiction" if len(labels) == 3 else "not_entailment"
+    expected = probs[:, [spelled.index("entailment"), spelled.index(contradicts)]]
+    found = np.stack(CrossEncoder(str(tmp_path)).relate(PAIRS), axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(found[:, 0] - found[:, 1]).min() > 0.01, "the two must differ"
 
 
 def test_a_checkpoint_without_the_class_is_refused() -> None:

@@ -24,6 +24,9 @@ SCORED = [replace(one, published=(PublishedScores("RAGAS", 0.5, None, None),)) f
         ("tfidf", PeerSetup(dev=DEV), PeerSetup(dev=RELABELLED)),
         ("stored:RAGAS", PeerSetup(DEV), PeerSetup(SCORED)),
         ("likert", PeerSetup(model="one"), PeerSetup(model="two")),
+        ("tlm", PeerSetup(base_url="http://a:8000/v1"), PeerSetup(base_url="http://a:8001/v1")),
+        ("tlm:judge", PeerSetup(base_url="http://a/one/v1"), PeerSetup(base_url="http://a/two/v1")),
+        ("tlm", PeerSetup(base_url="http://a/v1"), PeerSetup()),
     ],
 )
 def test_other_data_or_another_model_is_another_peer(
@@ -32,6 +35,15 @@ def test_other_data_or_another_model_is_another_peer(
     before, after = fingerprint(name, one), fingerprint(name, other)
     assert before == fingerprint(name, one)
     assert before.keys() == after.keys() and before != after
+
+
+def test_an_endpoint_is_host_and_path_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://me:word@host:8443/v1/?key=word")
+    found = fingerprint("likert", PeerSetup())
+    assert found["--base-url"] == "host:8443/v1"
+    assert found == fingerprint("likert", PeerSetup(base_url="https://host:8443/v1"))
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert fingerprint("likert", PeerSetup())["--base-url"] == "api.openai.com/v1"
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,17 @@ def test_trust_is_similarity_as_shipped_and_the_supported_share_as_documented(
     assert EXAMPLE.response[score.spans[0].start : score.spans[0].end] == EXAMPLE.response
 
 
+def test_a_claim_that_points_away_from_the_sources_lowers_the_trust() -> None:
+    example = replace(EXAMPLE, contexts=(NEAR,), response="The mill is old. The ferry is red.")
+    cosines = {"The mill is old.": 0.5, "The ferry is red.": -0.2, NEAR: 1.0}
+    peer = LongTracer("longtracer", Vectors(cosines), None)  # type: ignore[arg-type]
+    assert peer.score(example).faithfulness == pytest.approx((0.5 - 0.2) / 2)
+    alone = peer.score(replace(example, response="The ferry is red."))
+    assert alone.faithfulness == 0
+    assert alone.sentences is not None
+    assert alone.sentences[0].faithfulness == 0
+
+
 def test_a_response_without_claims_is_trusted_and_one_without_sources_is_not() -> None:
     peer = LongTracer("longtracer", Vectors({}), None)  # type: ignore[arg-type]
     assert peer.score(replace(EXAMPLE, response="Yes.")).faithfulness == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.peers.rows import row
 from trivet.errors import DataError
 from trivet.peers.predictions import read_foreign
+from trivet.records import LabelledExample
 
 ROWS = [row(number) for number in range(7)]
 GOOD = [{"id": f"id-{number}", "score": number / 10, "more": "x"} for number in range(9)]
@@ -67,3 +69,29 @@ def test_predictions_that_do_not_fit_are_refused(
     file = write(tmp_path / "p.jsonl", rows)
     with pytest.raises(DataError, match=message):
         read_foreign("x", f"{file}:{column}", ROWS)
+
+
+def renamed(*ids: str | None) -> list[LabelledExample]:
+    return [
+        replace(one, example=replace(one.example, id=name))
+        for one, name in zip(ROWS, ids, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["id-0", "id-1", "id-0", "id-2", "id-2"], r"4 of 5 share theirs \(id-0, id-2\); give"),
+        (["id-0", None, "id-2", None], r"2 of 4 have no id \(row 2, row 4\); give each row"),
+        ([None, "id-1", "id-1"], r"1 of 3 have no id \(row 1\) and 2 of 3 share theirs \(id-1\)"),
+        ([None] * 7, r"7 of 7 have no id \(row 1, row 2, row 3, row 4, row 5, \.\.\.\)"),
+    ],
+)
+def test_rows_that_their_ids_do_not_tell_apart_are_refused(
+    tmp_path: Path, ids: list[str | None], message: str
+) -> None:
+    file = write(tmp_path / "p.jsonl", GOOD)
+    with pytest.raises(
+        DataError, match=f"predictions x: scores are given to ROWS by id.*{message}"
+    ):
+        read_foreign("x", f"{file}:score", renamed(*ids))

@@ -83,6 +83,13 @@ def test_contexts_without_sentences_are_refused() -> None:
         peer("top_k", "max", []).score(RagExample("", (" ",), "one"))
 
 
+def test_an_empty_response_is_refused_before_any_model_reads_it() -> None:
+    pairs: list[tuple[str, str]] = []
+    with pytest.raises(ExampleError, match="response is empty") as refused:
+        peer("top_k", "max", pairs).score(RagExample("Why?", EXAMPLE.contexts, " "))
+    assert (refused.value.code, pairs) == ("empty_response", [])
+
+
 def test_an_unknown_selection_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"select \(top\) must be top_k or top_p"):
         make_peer("provenance", "select=top", PeerSetup())

@@ -48,6 +48,9 @@ def compare(
     base_url: Annotated[
         str | None, typer.Option(help="OpenAI-compatible endpoint; default: OPENAI_BASE_URL.")
     ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for one try of a call of an LLM.")
+    ] = 600.0,
     price: Annotated[
         list[str] | None,
         typer.Option(metavar="MODEL=IN,OUT", help="Dollars for a million tokens in and out."),
@@ -135,10 +138,11 @@ def compare(
                 price=prices.get(name),
                 budget=limit,
                 concurrency=concurrency,
+                timeout=timeout,
             )
             return stack.enter_context(client)
 
-        setup = PeerSetup(chosen, fitting, open_llm, model, threads, seed)
+        setup = PeerSetup(chosen, fitting, open_llm, model, threads, seed, base_url=base_url)
         for name in names:
             load = functools.partial(_load_repeat, name, setup)
             try:

@@ -1,7 +1,8 @@
 """FactCG: a question about chunk and claim in one sequence, answered by DeBERTa.
 
 Lei et al., NAACL 2025; input as in ``factcg/inference.py`` and ``utils.py`` of derenlei/FactCG
-(MIT), with the sentence and word splitters of this package in place of NLTK's.
+(MIT) at commit 4eb1537, with the sentence and word splitters of this package in place of NLTK's.
+``utils.py`` at commit 92a94cc, and the loader of the training rows, have "-No" for "- No".
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.manifest import MANIFEST_NAME
@@ -17,6 +19,7 @@ from trivet.peers.peer import PEERS, PeerSetup
 
 _ASKING = "llm_claims", "llm_ratings", "tlm"  # modules of peers that ask an LLM
 _WEIGHTS = "*.safetensors", "*.json"
+_OPENAI = "https://api.openai.com/v1"
 
 
 def fingerprint(name: str, setup: PeerSetup) -> dict[str, str]:
@@ -29,7 +32,11 @@ def fingerprint(name: str, setup: PeerSetup) -> dict[str, str]:
     if PEERS[kind] in _ASKING:
         from trivet.peers.llm_peer import prompt_digest
 
-        return {"model": argument or setup.model, "prompts": prompt_digest()}
+        return {
+            "model": argument or setup.model,
+            "--base-url": _endpoint(setup.base_url),
+            "prompts": prompt_digest(),
+        }
     if kind == "tfidf":
         examples = ((row.example, row.labels.adherent) for row in setup.dev)
         return {"--dev": _digest([one.question, one.response, label] for one, label in examples)}
@@ -53,6 +60,12 @@ def digest_folder(folder: Path) -> str:
         with file.open("rb") as stream:
             whole.update(hashlib.file_digest(stream, "sha256").digest())
     return whole.hexdigest()[:12]
+
+
+def _endpoint(base_url: str | None) -> str:
+    """Return host, port and path of an endpoint, without what may be secret."""
+    address = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI)
+    return address.netloc.rpartition("@")[2] + address.path.rstrip("/")
 
 
 def _digest(records: Iterable[Any]) -> str:

@@ -38,11 +38,13 @@ class Conversation:
     Attributes:
         example: The example; its texts are known to every prompt.
         answers: Answers so far.
+        hard: Whether a verdict counted 1 or 0 because its log probabilities were not at hand.
     """
 
     def __init__(self, client: ChatClient, example: RagExample, repeat: int = 0) -> None:
         self.example = example
         self.answers: list[ChatAnswer] = []
+        self.hard = False
         self._client, self._repeat = client, repeat
 
     def ask(
@@ -87,6 +89,23 @@ class Conversation:
             raise ExampleError(f"the model refused: {answer.text[:200]}", "refused")
         return answer
 
+    def probability(self, answer: ChatAnswer, at: int, word: str, other: str) -> float:
+        """Return the probability of a word against another one, one of which an answer says.
+
+        It is 1 or 0, which ``hard`` records, where it cannot be read off log probabilities.
+
+        Args:
+            answer: The answer.
+            at: Character of its text at which either word begins.
+            word: Word whose probability is returned.
+            other: The only other choice.
+        """
+        found = probability(answer, at, word, other)
+        if found is not None:
+            return found
+        self.hard = True
+        return float(answer.text[at:].lower().startswith(word.lower()))
+
     def ask_json(self, prompt: str, key: str, max_tokens: int = 4096, **values: Any) -> Any:
         """Ask for a JSON object, and return the value of a key."""
         text = self.ask(prompt, max_tokens=max_tokens, **values).text
@@ -128,7 +147,7 @@ class LlmPeer(Peer):
             prompt_tokens=sum(answer.input_tokens for answer in talk.answers),
             completion_tokens=sum(answer.output_tokens for answer in talk.answers),
             seconds=sum(answer.seconds for answer in talk.answers),
-            raw=[answer.text for answer in talk.answers],
+            raw={"answers": [answer.text for answer in talk.answers], "hard": talk.hard},
         )
 
 
@@ -158,26 +177,30 @@ def find(pattern: str, text: str) -> re.Match[str]:
     return matches[-1]
 
 
-def probability(answer: ChatAnswer, at: int, word: str, other: str) -> float:
-    """Return the probability of a word that begins at a character, against one other word.
+def probability(answer: ChatAnswer, at: int, word: str, other: str) -> float | None:
+    """Return the probability of a word against another one, one of which begins at a character.
 
-    It is read off the alternatives of the token there; without log probabilities it is 1 or 0.
+    It is read off the alternatives of the token that begins the word; ``None`` if there are none.
+    The token is looked for from the end, where verdicts are: tokens with a part of a character or
+    with an end mark differ from the text, so offsets would lead to another token.
     """
-    begin = 0
-    for token in answer.logprobs:
-        if begin <= at < begin + len(token.token):
+    rest = answer.text[at:].lower()
+    said = next(each for each in (word.lower(), other.lower()) if rest.startswith(each))
+    after = ""
+    for token in reversed(answer.logprobs):
+        after = token.token.lower() + after
+        if after.count(said) == rest.count(said):
+            top = {token.token: token.logprob, **token.top}
             mass = [
-                sum(math.exp(value) for text, value in token.top.items() if _begins(each, text))
+                sum(math.exp(value) for text, value in top.items() if _begins(each, text))
                 for each in (word, other)
             ]
-            if sum(mass) > 0:
-                return mass[0] / sum(mass)
-        begin += len(token.token)
-    return float(answer.text[at : at + len(word)].lower() == word.lower())
+            return mass[0] / sum(mass) if sum(mass) > 0 else None
+    return None
 
 
 def _begins(word: str, token: str) -> bool:
-    token = token.strip(" \"'>").lower()
+    token = re.sub(r"\A\W+|\W+\Z", "", token).lower()
     return bool(token) and (word.lower().startswith(token) or token.startswith(word.lower()))
 
 

@@ -8,7 +8,6 @@ from trivet.peers.llm_peer import (
     Conversation,
     find,
     llm_peer,
-    probability,
     texts_of,
     unparsable,
 )
@@ -20,6 +19,9 @@ POLLS = 5
 
 _TOP = 20  # alternatives of a token, the most that endpoints give
 _WORDS = "one", "two", "three", "four", "five"
+_GRADES = {said: n for n, word in enumerate(_WORDS, start=1) for said in (word, str(n))}
+# A rating behind "Score:" anywhere, also in marks of Markdown, or behind "Score" on its own line.
+_SCORE = r"(?m)(?:score[*_]*:|^\s*score(?=\s+\d))[\s*_<(\[\"'`]*([^\W_]+(?:\.\d+)?)"
 # prometheus_eval.parser: a mark, the digits, and nothing more than "/5" after them.
 _RESULT = re.compile(
     r"(?:\[RESULT\]:?|\[SCORE\]|score:?|result:?|score\s+of)[\s(\[]*(\d+)"
@@ -30,10 +32,11 @@ _RESULT = re.compile(
 
 def likert(talk: Conversation) -> PeerScore:
     """Return the rating from 1 to 5 of the benchmark "Real-Time Evaluation Models for RAG"."""
-    said = find(rf"(?:^|\n)\s*score:?\s*\(?({'|'.join(_WORDS)}|[1-5])\b", talk.ask("likert").text)[
-        1
-    ].lower()
-    return _rating(_WORDS.index(said) + 1 if said in _WORDS else int(said))
+    text = talk.ask("likert").text
+    said = find(_SCORE, text)[1].lower()
+    if said not in _GRADES:
+        raise unparsable(text)
+    return _rating(_GRADES[said])
 
 
 def chainpoll(talk: Conversation) -> PeerScore:
@@ -45,10 +48,10 @@ def chainpoll(talk: Conversation) -> PeerScore:
 
 def lynx(talk: Conversation) -> PeerScore:
     """Return Lynx's probability of PASS, flagged by its verdict."""
-    answer = talk.ask("lynx", top_logprobs=_TOP)
+    answer = talk.ask("lynx", max_tokens=600, top_logprobs=_TOP)
     verdict = find(r'"score":\s*"?(pass|fail)\b', answer.text)
     return PeerScore(
-        probability(answer, verdict.start(1), "PASS", "FAIL"),
+        talk.probability(answer, verdict.start(1), "PASS", "FAIL"),
         hallucinated=verdict[1].lower() == "fail",
     )
 
@@ -82,7 +85,7 @@ def guardian(talk: Conversation) -> PeerScore:
     )
     verdict = find(r"<score>\s*(yes|no)\s*</score>", answer.text)
     return PeerScore(
-        probability(answer, verdict.start(1), "no", "yes"),
+        talk.probability(answer, verdict.start(1), "no", "yes"),
         hallucinated=verdict[1].lower() == "yes",
     )
 

@@ -104,14 +104,14 @@ class LongTracer(Peer):
         """Score one example: mean similarity, or in the documented column the supported share."""
         claims = self._verify(claims_of(example.response), example.contexts)
         good = [claim.supported for claim in claims]
-        values = good if self._documented else [max(0.0, claim.similarity) for claim in claims]
+        values = good if self._documented else [claim.similarity for claim in claims]
         failed = [c for c in claims if not c.supported or c.hallucination]
         return PeerScore(
-            min(1.0, float(np.mean(values))) if claims else 1.0,
+            _cut(float(np.mean(values))) if claims else 1.0,
             hallucinated=bool(failed),
             spans=_find(example.response, [claim.text for claim in failed]),
             sentences=tuple(
-                SentenceScore(claim.text, min(1.0, float(value)))
+                SentenceScore(claim.text, _cut(float(value)))
                 for claim, value in zip(claims, values, strict=True)
             ),
             raw=[
@@ -146,6 +146,10 @@ class LongTracer(Peer):
             )
             for i, text in enumerate(texts)
         ]
+
+
+def _cut(value: float) -> float:
+    return min(1.0, max(0.0, value))
 
 
 def _find(response: str, claims: Sequence[str]) -> tuple[Span, ...]:

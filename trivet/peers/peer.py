@@ -124,6 +124,7 @@ class PeerSetup:
         seed: Seed of anything random.
         repeat: Number of the repeat, from 0; the ``sample`` of LLM requests, so that each repeat
             has answers of its own in the cache.
+        base_url: Endpoint of ``open_llm``; ``None`` is that of ``OPENAI_BASE_URL``, or OpenAI.
     """
 
     rows: Sequence[LabelledExample] = ()
@@ -133,6 +134,7 @@ class PeerSetup:
     threads: int | None = None
     seed: int = 0
     repeat: int = 0
+    base_url: str | None = None
 
 
 PEERS: dict[str, str] = {

@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,12 +139,13 @@ def read_foreign(name: str, where: str, rows: Sequence[LabelledExample]) -> Pred
         rows: Rows to be compared; further rows of the file are ignored.
 
     Raises:
-        DataError: The file cannot be read, misses rows or holds one twice, or a score is not in
-            [0, 1].
+        DataError: ``rows`` have no ids or one twice, the file cannot be read, misses rows or holds
+            one twice, or a score is not in [0, 1].
     """
     file, _, column = where.rpartition(":")
     if not file or not column.strip("-"):
         raise DataError(f"predictions {name}={where}: must be NAME=FILE:COLUMN")
+    ids = _unique_ids(name, rows)
     found: dict[str, PeerScore] = {}
     log = Log(file)
     for row in log.rows():
@@ -158,13 +160,33 @@ def read_foreign(name: str, where: str, rows: Sequence[LabelledExample]) -> Pred
         if key in found:
             raise DataError(f"{file} {row.place}: id {key} occurs twice")
         found[key] = _foreign_score(values, column, f"{file} {row.place}")
-    ids = [str(row.example.id) for row in rows]
     if lost := [each for each in ids if each not in found]:
-        names = ", ".join(lost[:_NAMED]) + (", ..." if len(lost) > _NAMED else "")
-        raise DataError(f"{file}: misses {len(lost)} of {len(ids)} rows, with the ids {names}")
+        raise DataError(
+            f"{file}: misses {len(lost)} of {len(ids)} rows, with the ids {_some(lost)}"
+        )
     sha = log.sha256() or ""
     header = Header(name, f"{Path(file).name}:{column}, {sha[:12]}", "", digest_rows(rows), "", "")
     return Predictions(header, [[found[each] for each in ids]])
+
+
+def _unique_ids(name: str, rows: Sequence[LabelledExample]) -> list[str]:
+    """Return the ids of rows, or raise a ``DataError`` where they do not tell all rows apart."""
+    bare = [f"row {n}" for n, row in enumerate(rows, start=1) if row.example.id is None]
+    ids = [str(row.example.id) for row in rows if row.example.id is not None]
+    twice = {each: count for each, count in Counter(ids).items() if count > 1}
+    if bare or twice:
+        wrong = [f"{len(bare)} of {len(rows)} have no id ({_some(bare)})"] if bare else []
+        shared = sum(twice.values())
+        wrong += [f"{shared} of {len(rows)} share theirs ({_some(list(twice))})"] if twice else []
+        raise DataError(
+            f"predictions {name}: scores are given to ROWS by id, but {' and '.join(wrong)}; give "
+            "each row an id of its own"
+        )
+    return ids
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def _foreign_score(values: Mapping[str, Any], column: str, place: str) -> PeerScore:

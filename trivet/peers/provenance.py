@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, ExampleError
 from trivet.peers import hhem
 from trivet.peers.claims import context_sentences, read_options
 from trivet.peers.entailment import load_entailment
@@ -70,6 +70,8 @@ class Provenance(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example; flagged below .5."""
+        if not example.response.strip():
+            raise ExampleError("the response is empty", "empty_response")
         sentences = context_sentences(example)
         chosen, weights = select(self._relevance(example.question, sentences), self._selection)
         claim = claim_of(example)

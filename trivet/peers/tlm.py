@@ -1,7 +1,8 @@
 """TLM, Cleanlab's trustworthiness of a given response, by the prompts and weights of its package.
 
 Re-implemented from trustworthy-llm 0.0.3 (Apache-2.0), workflow RAG without reasoning. The
-perplexity of the response, a further part there, exists only where TLM itself generates it.
+perplexity of the response, a further part there, exists only where TLM itself generates it. An
+answerability of exactly 0 is left out there, by a test for truth, and counts here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 
-from trivet.peers.llm_peer import Conversation, find, llm_peer, probability, render, texts_of
+from trivet.peers.llm_peer import Conversation, find, llm_peer, render, texts_of
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
 
 SAMPLES = {"tlm": 0, "tlm-high": 4}
@@ -36,7 +37,7 @@ def trust(talk: Conversation, samples: int) -> PeerScore:
     choice = find(r"<choice>\W*(yes|no)\W*</choice>", answer.text)
     parts = {
         "reflection": sum(reflections) / len(reflections),
-        "answerability": probability(answer, choice.start(1), "yes", "no"),
+        "answerability": talk.probability(answer, choice.start(1), "yes", "no"),
     }
     if samples:
         response = talk.example.response
