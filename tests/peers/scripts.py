@@ -6,7 +6,6 @@ import functools
 import json
 from typing import Any
 
-from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Script, ScriptedEndpoint
 from trivet.llm.client import ChatClient
 from trivet.peers import llm_claims, llm_ratings, tlm

@@ -50,7 +50,8 @@ def test_right_answers_are_read_and_counted(kind: str) -> None:
 
 def test_chainpoll_is_the_share_of_votes() -> None:
     score = judged("chainpoll", scripted.sequence(*["No.\nVerdict: no", "Verdict: **Yes**"] * 3))
-    assert (score.faithfulness, score.hallucinated) == (pytest.approx(0.6), False)
+    assert score.faithfulness == pytest.approx(0.6)
+    assert score.hallucinated is False
 
 
 @kinds
