@@ -61,7 +61,7 @@ from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.heads.token_head import TokenHead
 from trivet.measures.thresholds import DevScores, Rule
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import HeadName
+from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.records import LabelledExample, Labels
@@ -148,11 +148,12 @@ def calibrate(
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
     with torch.autocast(where.type, torch.bfloat16, trained.get("precision") == "bf16"):
-        logits = read_heads(model, items, tokenizer.special.pad, call_windows)
-        evidence = bundle.info.evidence
-        if not choices.heads:
-            evidence = choose_sources(model, items, tokenizer.special.pad, call_windows, evidence)
-
+        # A choice of heads leaves the sources as they are.
+        heads = DEFAULT_HEADS if choices.heads else HEAD_NAMES
+        logits = read_heads(model, items, tokenizer.special.pad, call_windows, heads)
+    pairs, evidence = logits.pop("evidence", None), bundle.info.evidence
+    if pairs is not None:
+        evidence = choose_sources(pairs, evidence)
     old = {name: _map_in(model, name) for name in logits}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
     maps = old | fitted

@@ -18,6 +18,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from trivet.bundle.bundle import read_bundle
 from trivet.calibration.evidence import choose_sources
+from trivet.calibration.head_logits import read_heads
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import Faithfulness, Head, Init, Precision, TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
@@ -163,7 +164,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         begun = config.encoder.init is Init.bundle
         old = read_bundle(config.encoder.name).info.evidence if begun else None
         calls = config.optim.call_windows or config.optim.batch_windows
-        evidence = choose_sources(model, dev, tokenizer.special.pad, calls, old)
+        read = read_heads(model, dev, tokenizer.special.pad, calls, ["evidence"])
+    evidence = choose_sources(read["evidence"], old) if read else None
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))

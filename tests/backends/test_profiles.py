@@ -11,7 +11,6 @@ from tests.judges import outputs_of
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.profiles import (
     FEW_WINDOWS,
-    MOST_WINDOWS,
     POSITIONS,
     STEP,
     choose_profile,
@@ -23,6 +22,7 @@ from trivet.backends.profiles import (
     padded_length,
     shapes,
     sizes_of,
+    windows_limit,
 )
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
@@ -72,7 +72,7 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
 def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
     profiles = make_profiles(window)
     lengths = [min(length, window) for length in lengths]
-    calls = pack(lengths, BatchLimits(most_positions(profiles), STEP, MOST_WINDOWS))
+    calls = pack(lengths, BatchLimits(most_positions(profiles), STEP, windows_limit(profiles)))
     assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
     for call in calls:
         n, longest = len(call), max(lengths[number] for number in call)

@@ -47,6 +47,11 @@ def most_positions(profiles: tuple[ShapeRange, ...]) -> int:
     return min(POSITIONS, max(each.most["N"] * each.most["L"] for each in profiles))
 
 
+def windows_limit(profiles: tuple[ShapeRange, ...]) -> int:
+    """Return the most windows of a call, however short they are."""
+    return max(each.most["N"] for each in profiles)
+
+
 def _profile(length: int, few: int, many: int) -> ShapeRange:
     most = Sizes(
         N=many, L=length, B=many, R=many * length, K=many, C=many * length, S=_MOST_SENTENCES

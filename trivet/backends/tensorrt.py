@@ -26,6 +26,7 @@ from trivet.backends.profiles import (
     padded_length,
     shapes,
     sizes_of,
+    windows_limit,
 )
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.tensorrt_info import EngineInfo
@@ -94,7 +95,7 @@ class TensorRTBackend:
         self.name = f"tensorrt {info.precision} on {info.target.gpu}"
         self.positions = most_positions(info.profiles)
         self.step = STEP
-        self.most_windows = max(profile.most["N"] for profile in info.profiles)
+        self.most_windows = windows_limit(info.profiles)
         self._logger = make_logger(tensorrt)
         self._runtime = tensorrt.Runtime(self._logger)
         self._engine = self._runtime.deserialize_cuda_engine(plan)

@@ -11,17 +11,23 @@ from torch import Tensor
 
 from trivet.calibration.fit import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
+from trivet.data.labelled.labels import evidence_labels
+from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import BoolArray, IntArray
+from trivet.evaluation.packing import add_pairs, no_pairs
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
-from trivet.model.architecture import DEFAULT_HEADS, HeadName
+from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
 
 
 @dataclass(frozen=True)
 class _Row:
-    """Logits and labels of one head and example; ``copies`` is the number of windows per token."""
+    """Logits and labels of one head and example; ``copies`` is the number of windows per token.
+
+    In the evidence head's rows each pair of sentences stands for a sentence and for its one token.
+    """
 
     logits: FloatArray
     copies: IntArray
@@ -32,15 +38,21 @@ class _Row:
 
 
 def read_heads(
-    model: RagModel, items: Sequence[Item], pad: int, call_windows: int
+    model: RagModel,
+    items: Sequence[Item],
+    pad: int,
+    call_windows: int,
+    heads: Collection[HeadName] = HEAD_NAMES,
 ) -> dict[HeadName, HeadLogits]:
-    """Return logits and labels of all examples for each head, by a model in eval mode.
+    """Return logits and labels of all examples for those heads that the model has, in eval mode.
 
-    The encoder reads at most ``call_windows`` windows at once.
+    The encoder reads at most ``call_windows`` windows at once. Of the evidence head only pairs of
+    sentences with labels are returned, and for it alone an example without them is not read.
     """
-    rows: dict[HeadName, list[_Row]] = {name: [] for name in DEFAULT_HEADS if name in model.heads}
+    wanted = [name for name in HEAD_NAMES if name in model.heads and name in heads]
+    rows: dict[HeadName, list[_Row]] = {name: [] for name in wanted}
     for item in items:
-        for name, row in _read(model, item, pad, call_windows).items():
+        for name, row in _read(model, item, pad, call_windows, wanted).items():
             rows[name].append(row)
     weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
     verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
@@ -56,9 +68,13 @@ def tokens_read(item: Item) -> int:
     return len(item.tokenized.context) + len(item.tokenized.question) + len(item.tokenized.response)
 
 
-def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[HeadName, _Row]:
+def _read(
+    model: RagModel, item: Item, pad: int, call_windows: int, heads: Collection[HeadName]
+) -> dict[HeadName, _Row]:
+    pairs = evidence_labels(item.labelled, item.tokenized)
+    asked = [name for name in heads if name != "evidence" or (pairs >= 0).any()]
     windows, is_evidence, *_ = collate_items([item], pad)
-    logits = read_logits(model, windows[:3], call_windows, DEFAULT_HEADS)
+    logits = read_logits(model, windows[:3], call_windows, asked) if asked else {}
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
     context_at = windows.context_at[0, : len(layout.context_row)]
     response_at = windows.response_at[0, : len(layout.response_row)]
@@ -94,7 +110,27 @@ def _read(model: RagModel, item: Item, pad: int, call_windows: int) -> dict[Head
             truth=_marked(read.context_sentence_spans, spans),
             lexical_overlap=overlap.numpy().astype(np.float64),
         )
+    if "evidence" in heads:
+        found["evidence"] = _pair_row(item, pairs, logits.get("evidence"))
     return found
+
+
+def _pair_row(item: Item, labels: IntArray, states: Tensor | None) -> _Row:
+    """Return the pairs of sentences with labels. *Shapes:* [S, X], [N, L, D] or None: not read."""
+    logits, overlaps = no_pairs(item.layout), np.zeros(labels.shape)
+    if states is not None:
+        add_pairs(logits, item.layout, states.numpy(), item.layout.response_sentence)
+        overlaps = np.stack(list(pair_overlaps(item.tokenized)))
+    known = (labels >= 0) & np.isfinite(logits)  # -inf: no window shows both (``support_windows``)
+    count = int(known.sum())
+    return _Row(
+        logits=logits[known].astype(np.float64),
+        copies=np.ones(count, dtype=np.int64),
+        is_evidence=np.zeros(count, dtype=np.bool_),
+        sentence=np.arange(count),
+        truth=labels[known].astype(np.float64),
+        lexical_overlap=overlaps[known].astype(np.float64),
+    )
 
 
 def read_logits(

@@ -23,6 +23,7 @@ from trivet.backends.profiles import (
     pad,
     padded_length,
     sizes_of,
+    windows_limit,
 )
 from trivet.bundle.tensorrt_info import ShapeRange
 from trivet.data.windows import Windows
@@ -50,7 +51,7 @@ class EncoderCalls:
         self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
         if profiles:
             self.positions, self.step = most_positions(profiles), STEP
-            self.most_windows = max(profile.most["N"] for profile in profiles)
+            self.most_windows = windows_limit(profiles)
         self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
         self._outputs = output_names(heads)
 
