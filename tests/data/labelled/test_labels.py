@@ -173,7 +173,7 @@ def test_spans_may_be_unknown(tokenizer: SegmentTokenizer, labels: Labels, adher
     assert targets.adherent == adherent
     assert targets.window_class.shape == layout.response_row.shape
     assert targets.relevant.shape == targets.utilized.shape == (len(read.context),)
-    for name in ("window_class", "token_supported", "contradicted", "relevant", "utilized"):
+    for name in ("window_class", "token_supported", "relevant", "utilized"):
         assert (getattr(targets, name) == UNKNOWN).all()
 
 
@@ -218,31 +218,11 @@ def test_padding_is_unknown(tokenizer: SegmentTokenizer) -> None:
     assert batch.window_class.shape == (2, r + 2, k + 1)
     assert batch.adherent.tolist() == [1, 0]
     assert batch.weight.tolist() == [0.5, 0.5]
-    for name in ("token_supported", "contradicted", "relevant", "utilized"):
+    for name in ("token_supported", "relevant", "utilized"):
         for b, target in enumerate(several):
             own = getattr(target, name)
             np.testing.assert_array_equal(getattr(batch, name)[b, : len(own)], own)
             assert (getattr(batch, name)[b, len(own) :] == UNKNOWN).all()
-
-
-@pytest.mark.parametrize(
-    ("labels", "conflict"),
-    [
-        (Labels(unsupported=(SAYS_BOAT, SAYS_AGE), contradicted=(SAYS_AGE,)), [-1, 0, 1]),
-        (Labels(unsupported=(SAYS_BOAT, SAYS_AGE), contradicted=()), [-1, 0, 0]),
-        (Labels(unsupported=(SAYS_AGE,)), [-1, -1, -1]),
-        (Labels(adherent=False, contradicted=(Span(0, len(RESPONSE)),)), [1, 1, 1]),
-        (Labels(adherent=False, contradicted=()), [0, 0, 0]),
-        (Labels(adherent=True, contradicted=()), [-1, -1, -1]),
-    ],
-)
-def test_an_unsupported_token_is_contradicted_or_not_mentioned(
-    tokenizer: SegmentTokenizer, labels: Labels, conflict: list[int]
-) -> None:
-    read, _, targets = lay(labels, tokenizer)
-    for span, wanted in zip((SAYS_STONE, SAYS_BOAT, SAYS_AGE), conflict, strict=True):
-        marked = mark_tokens(read.response.offsets, [span])
-        assert (targets.contradicted[marked] == wanted).all()
 
 
 def test_what_is_unclear_among_known_tokens_is_unknown(tokenizer: SegmentTokenizer) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import BoolArray, IntArray, TokenizedExample
 from trivet.data.windows import Array, Layout
-from trivet.records import ContextSpan, LabelledExample, Labels, Span
+from trivet.records import ContextSpan, LabelledExample, Span
 
 UNKNOWN = -1
 # Classes of natural language inference, in the order of the support head's outputs.
@@ -29,7 +29,6 @@ class Targets(NamedTuple):
     window_class: Array  # class of response token r in the k-th window that shows it, [R, K]
     token_supported: Array  # 1 or 0 for tokens whose evidence is unknown, [R]
     adherent: Array  # 1 if the whole response is supported, else 0, []
-    contradicted: Array  # 1 or 0 for unsupported tokens: contradicted, or not mentioned, [R]
     relevant: Array  # 1 or 0, [C]
     utilized: Array  # 1 or 0, [C]
     weight: Array  # weight of the example, []
@@ -82,7 +81,6 @@ def align_labels(
         window_class=window_class,
         token_supported=token_supported,
         adherent=np.asarray(UNKNOWN if adherent is None else int(adherent)),
-        contradicted=_mark_conflicts(labels, tokenized.response.offsets),
         relevant=_mark_contexts(labels.relevant, tokenized),
         utilized=_mark_contexts(labels.utilized, tokenized),
         weight=np.asarray(labelled.weight, dtype=np.float32),
@@ -117,7 +115,6 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
         window_class=np.full((examples, tokens, copies), UNKNOWN, dtype=np.int64),
         token_supported=np.full((examples, tokens), UNKNOWN, dtype=np.int64),
         adherent=np.asarray([target.adherent for target in targets], dtype=np.int64),
-        contradicted=np.full((examples, tokens), UNKNOWN, dtype=np.int64),
         relevant=np.full((examples, contexts), UNKNOWN, dtype=np.int64),
         utilized=np.full((examples, contexts), UNKNOWN, dtype=np.int64),
         weight=np.asarray([target.weight for target in targets], dtype=np.float32),
@@ -126,7 +123,6 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
         length, shown = target.window_class.shape
         batch.window_class[b, :length, :shown] = target.window_class
         batch.token_supported[b, :length] = target.token_supported
-        batch.contradicted[b, :length] = target.contradicted
         batch.relevant[b, : len(target.relevant)] = target.relevant
         batch.utilized[b, : len(target.utilized)] = target.utilized
     return batch
@@ -153,14 +149,4 @@ def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExam
         own = tokenized.context_index == number
         inside = [Span(one.start, one.end) for one in spans or () if one.context == number]
         marks[own] = mark_tokens(tokenized.context.offsets[own], inside)
-    return marks
-
-
-def _mark_conflicts(labels: Labels, offsets: IntArray) -> IntArray:
-    """Tell contradicted from merely unsupported tokens; all are either without known spans."""
-    marks = np.full(len(offsets), UNKNOWN, dtype=np.int64)
-    if labels.contradicted is not None:
-        whole = labels.unsupported is None and labels.adherent is False
-        wrong = np.full(len(offsets), whole) | mark_tokens(offsets, labels.unsupported or ())
-        marks[wrong] = mark_tokens(offsets, labels.contradicted)[wrong]
     return marks
