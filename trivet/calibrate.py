@@ -199,6 +199,8 @@ def choose_thresholds(
     ``device`` are those of ``Evaluator``, the other arguments and the errors as in ``calibrate``.
     """
     choices = choices or Choices()
+    if out is not None and out.exists():
+        raise BundleError(f"{out}: exists; give a new folder for the changed copy")
     evaluator = Evaluator(folder, backend=backend, device=device)
     if out is None:
         evaluator.bundle.check_writable()

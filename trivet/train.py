@@ -28,7 +28,7 @@ from trivet.data.labelled.leaks import text_digests
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError
 from trivet.model.architecture import HEAD_NAMES
-from trivet.model.fused_deberta import fuse_deberta_attention
+from trivet.model.fused_deberta import check_fusable, fuse_deberta_attention
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers, compile_layers
@@ -93,6 +93,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
     refuse_too_large(config)
     model, tokenizer = configured_model(config)
+    if config.optim.fused_attention:
+        check_fusable(model.trunk, config.window.size)
+        fuse_deberta_attention(model.trunk, config.run.accelerator)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
     teacher = configured_teacher(config, model, tokenizer)
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
@@ -136,8 +139,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
     )
-    if config.optim.fused_attention:
-        fuse_deberta_attention(model.trunk, config.window.size)
     if config.optim.compile:
         compile_layers(model.trunk)
     training.train()
@@ -181,6 +182,8 @@ def plan(config: TrainConfig) -> str:
         DataError: A source cannot be read.
     """
     model, tokenizer = configured_model(config)
+    if config.optim.fused_attention:  # by the GPU that trains, which this machine need not have
+        check_fusable(model.trunk, config.window.size)
     configured_teacher(config, model, tokenizer)
     estimates = {gpu: estimate_step(config, gpu) for gpu in (False, True)}
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written

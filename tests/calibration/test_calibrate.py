@@ -17,7 +17,7 @@ from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Calibrated, Choices, calibrate, fold
+from trivet.calibrate import Calibrated, Choices, calibrate, choose_thresholds, fold
 from trivet.calibration import report as calibration_report
 from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
@@ -25,7 +25,7 @@ from trivet.configs.schema import Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items, prepare
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.errors import DataError
+from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
 from trivet.measures.thresholds import Rule
@@ -347,6 +347,8 @@ def test_thresholds_alone_change_no_graph(tiny_bundle: Path, data: Path, tmp_pat
     assert before.keys() == after.keys()
     again = CliRunner().invoke(app, [*command, "--false-alarms", "0.1"])
     assert again.exit_code == 2
+    with pytest.raises(BundleError, match="mine: exists"):  # before the bundle is read
+        choose_thresholds(tmp_path / "none", [f"jsonl:{data}"], "all", out=out)
 
 
 def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def test_answers_and_gradients_are_the_librarys(device: str) -> None:
     library = trunk_of().to(device)
     fused = copy.deepcopy(library)
-    assert fused_deberta.fuse_deberta_attention(fused, 64) == 2
+    assert fused_deberta.fuse_deberta_attention(fused) == 2
     assert list(fused.state_dict()) == list(library.state_dict())
     mask = (torch.arange(32) < torch.tensor([32, 20, 0])[:, None]).long().to(device)
     ids = (torch.arange(96).view(3, 32).to(device) * 7 % 95 + 5) * mask
@@ -76,21 +76,32 @@ def test_answers_and_gradients_are_the_librarys(device: str) -> None:
 
 
 def test_other_encoders_dropout_and_long_windows_are_refused(
-    tiny_bert: transformers.BertModel, monkeypatch: pytest.MonkeyPatch
+    tiny_bert: transformers.BertModel,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for trunk, size, why in (
         (Trunk(tiny_bert), 64, "the encoder is not a DeBERTa"),
         (trunk_of(attention_dropout=0.1), 64, r"encoder\.attention_dropout=0"),
         (trunk_of(), 1024, r"window\.size is 1024"),
-        (trunk_of(), 64, "there is no GPU"),
     ):
         with pytest.raises(ConfigError, match=rf"^optim\.fused_attention: .*{why}"):
-            fused_deberta.fuse_deberta_attention(trunk, size)
+            fused_deberta.check_fusable(trunk, size)
+    fused_deberta.check_fusable(trunk_of(), 64)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "accelerator", "why"),
+    [(False, "auto", "there is no GPU"), (True, "cpu", r"run\.accelerator is cpu")],
+)
+def test_a_run_without_a_gpu_is_refused(
+    gpu: bool, accelerator: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    with pytest.raises(ConfigError, match=rf"^optim\.fused_attention: .*{why}"):
+        fused_deberta.fuse_deberta_attention(trunk_of(), accelerator)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setitem(sys.modules, "flashdeberta", None)
-    with pytest.raises(ConfigError, match="pip install flashdeberta"):
-        fused_deberta.fuse_deberta_attention(trunk_of(), 64)
+    with pytest.raises(ConfigError, match=r"pip install '\.\[flash\]'"):
+        fused_deberta.fuse_deberta_attention(trunk_of())

@@ -214,7 +214,7 @@ def test_a_row_whose_call_takes_longer_than_the_timeout_fails_alone(
 
     with ScriptedEndpoint(script) as endpoint:
         arguments = ("--split", "first", "--peers", "likert:tiny", "--base-url", endpoint.url)
-        code, text = compare(data, tmp_path / "out", *arguments, "--timeout", "2")
+        code, text = compare(data, tmp_path / "out", *arguments, "--timeout", "10")
         gate.set()
     assert code == 0, text
     expected: list[tuple[float | None, str | None]] = [(0.75, None)] * 12

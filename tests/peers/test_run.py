@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.peers.rows import Scripted, refused, row
-from trivet.batch.errors import RunChangedError
+from trivet.batch.errors import OutputLockedError, RunChangedError
+from trivet.batch.output import Output
 from trivet.batch.settings import Shard
 from trivet.errors import ConfigError, DataError
 from trivet.llm.errors import LlmError
@@ -174,6 +175,9 @@ def test_a_shard_of_another_run_is_refused_and_a_restart_drops_it(tmp_path: Path
         with pytest.raises(RunChangedError, match=rf"p\.1-of-2\.jsonl: .*{message}"):
             run_peer("p", load, replace(run, rows=rows), fingerprint=fingerprint)
     again = Scripted(SCORES, "v2")
+    with Output(part), pytest.raises(OutputLockedError):  # a process that still writes its shard
+        run_peer("p", lambda _: again, replace(run, restart=True))
+    assert again.calls == 0
     run_peer("p", lambda _: again, replace(run, restart=True))
     assert again.calls == 7 and not part.exists()
 

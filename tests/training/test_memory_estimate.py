@@ -21,13 +21,16 @@ from trivet.errors import ConfigError, WindowError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, checkpoint_layers
 from trivet.train import configured_model, plan, train
+from trivet.training.initialization import initial_architecture
 from trivet.training.memory import GIB, MemoryEstimate, estimate_memory, estimate_step
 
 KINDS = ("bert", "deberta-v2", "mpnet", "modernbert")
 
 
-def estimate(kind: str, windows: int, checkpointed: bool = False) -> MemoryEstimate:
-    """Return the estimate for a tiny model in fp32."""
+def estimate(
+    kind: str, windows: int, checkpointed: bool = False, bf16: bool = False, gpu: bool = True
+) -> MemoryEstimate:
+    """Return the estimate for a tiny model."""
     described = model_of(kind).architecture()
 
     def build() -> RagModel:
@@ -36,7 +39,7 @@ def estimate(kind: str, windows: int, checkpointed: bool = False) -> MemoryEstim
             checkpoint_layers(model.trunk)
         return model
 
-    return estimate_memory(build, windows, 48, bf16=False, gpu=True)
+    return estimate_memory(build, windows, 48, bf16=bf16, gpu=gpu)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,6 +52,12 @@ def test_weights_are_counted_once_and_activations_by_window(kind: str) -> None:
     assert few.weights == many.weights
     assert many.activations == pytest.approx(2 * few.activations, rel=0.1)
     assert less.activations < 0.8 * many.activations
+
+
+def test_mpnets_scores_are_counted_where_they_are_kept() -> None:
+    # In bf16 the CPU alone computes them; elsewhere attention is fused.
+    fused, kept = (estimate("mpnet", 8, bf16=True, gpu=gpu) for gpu in (True, False))
+    assert fused.activations < 0.9 * kept.activations
 
 
 def test_saved_inputs_of_layers_give_the_same_gradients(
@@ -91,9 +100,18 @@ def test_a_step_that_does_not_fit_is_refused_before_weights_are_read(
     assert not (tmp_path / "run").exists()
 
 
+DROPOUTS = ("encoder.attention_dropout=0.3", "encoder.hidden_dropout=0.2")
 BEGUN = ("encoder.init=bundle", "encoder.name=embedded", "window.size=512")
 LORA = ("encoder.trunk=lora", "encoder.lora_rank=2", "heads=[support,evidence]")
 APART = ("encoder.trunk=separate", "encoder.exact_match_embedding=true")
+
+
+def test_an_estimated_bundle_has_the_dropouts_of_the_run(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    encoder = initial_architecture(config_of(tmp_path, *BEGUN, *DROPOUTS))["encoder"]
+    assert encoder["attention_probs_dropout_prob"] == 0.3
+    assert encoder["hidden_dropout_prob"] == 0.2
 
 
 @pytest.mark.parametrize("given", [APART, LORA, BEGUN])

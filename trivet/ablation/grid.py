@@ -45,6 +45,13 @@ class MeasuredRows:
     name: str | None = None  # label in tables; null: spec and split
     taught: bool = False  # rows that every run is trained on, to see what it has memorised
 
+    def __post_init__(self) -> None:
+        if self.taught and self.foreign:
+            raise ConfigError(
+                f"test.foreign: {self.spec} is taught, and rows with {self.foreign} foreign "
+                "passages are not those trained on; leave one of the two out"
+            )
+
     @property
     def label(self) -> str:
         """Label in tables."""

@@ -83,8 +83,8 @@ def _first_graph(bundle: Bundle, wanted: tuple[Precision, ...]) -> GraphInfo:
     has = ", ".join(sorted(by_precision)) or "none"
     # With --out, and for GPUs, the graph is written only if it is named.
     named = bundle.read_only or wanted[0] in ("bf16", "fp16")
-    options = f" --precision {wanted[0]}" * named + " --out DIR" * bundle.read_only
+    option = f" --precision {wanted[0]}" * named
     raise BundleError(
         f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run "
-        f"`trivet export onnx{options}` on it"
+        f"`trivet export onnx {bundle.as_argument}{option}`"
     )

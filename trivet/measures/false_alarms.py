@@ -52,8 +52,8 @@ class TooFewDocuments:
     def words(self) -> str:
         """Return the counts in one sentence."""
         return (
-            f"{self.data}: the rate of false alarms is not kept here, {self.documents} documents "
-            f"have a faithful response and {self.needed} are needed"
+            f"{self.data}: the rate of false alarms is not kept here, documents with a faithful "
+            f"response: {self.documents}, needed: {self.needed}"
         )
 
 

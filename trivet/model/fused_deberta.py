@@ -16,42 +16,56 @@ from trivet.errors import ConfigError
 _LONGEST = 1024  # from here on, the package reads masks of another shape
 
 
-def fuse_deberta_attention(trunk: nn.Module, window_size: int) -> int:
-    """Let the attention of all layers run fused; parameters and their names stay.
+def check_fusable(trunk: nn.Module, window_size: int) -> None:
+    """Refuse what the kernels cannot compute on any machine.
 
     Args:
         trunk: Trunk of DeBERTa-v2 or v3 encoders.
         window_size: Most tokens of a window.
 
-    Returns:
-        The number of layers.
-
     Raises:
-        ConfigError: The encoder is another one or has attention dropout, windows are too long, or
-            there is no GPU or no ``flashdeberta``.
+        ConfigError: The encoder is another one or has attention dropout, or windows are too long.
     """
-    layers: list[Any] = [m for m in trunk.modules() if isinstance(m, DisentangledSelfAttention)]
+    layers = _attentions(trunk)
     if not layers:
         _refuse("the encoder is not a DeBERTa-v2 or v3; others need no such setting")
     if any(layer.dropout.p for layer in layers):
         _refuse("the kernels have no dropout; set encoder.attention_dropout=0")
     if window_size >= _LONGEST:
         _refuse(f"window.size is {window_size}; the kernels read masks of less than {_LONGEST}")
+
+
+def fuse_deberta_attention(trunk: nn.Module, accelerator: str = "auto") -> int:
+    """Let the attention of all layers run fused; parameters and their names stay.
+
+    Args:
+        trunk: Trunk of DeBERTa-v2 or v3 encoders, as ``check_fusable`` accepts it.
+        accelerator: Lightning's name of the devices of the run.
+
+    Returns:
+        The number of layers.
+
+    Raises:
+        ConfigError: The run uses no GPU, or there is no GPU or no ``flashdeberta``.
+    """
+    if accelerator not in ("auto", "gpu", "cuda"):
+        _refuse(f"the kernels are for GPUs, and run.accelerator is {accelerator}")
     if not torch.cuda.is_available():
         _refuse("there is no GPU")
-    _use_kernels(layers)
-    return len(layers)
-
-
-def _use_kernels(layers: list[Any]) -> None:
-    """Replace the forward pass of these attentions, whose parameters stay."""
     try:
         from flashdeberta import FlashDisentangledSelfAttention
     except ImportError as error:
-        _refuse(f"flashdeberta cannot be imported ({error}); pip install flashdeberta", error)
+        advice = "in a clone of trivet: pip install '.[flash]'"
+        _refuse(f"flashdeberta cannot be imported ({error}); {advice}", error)
+    layers = _attentions(trunk)
     for layer in layers:
         # The package's class adds nothing but its forward pass, so LoRA and hooks stay as well.
         layer.__class__ = FlashDisentangledSelfAttention
+    return len(layers)
+
+
+def _attentions(trunk: nn.Module) -> list[Any]:
+    return [each for each in trunk.modules() if isinstance(each, DisentangledSelfAttention)]
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:

@@ -66,7 +66,7 @@ class Provenance(Peer):
     ) -> None:
         self._relevance, self._support = relevance, support
         self._selection, self._aggregate = selection, aggregate
-        self.about = f"provenance, {selection}, {aggregate}, {about}"
+        self.about = f"provenance without empty responses, {selection}, {aggregate}, {about}"
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example; flagged below .5."""

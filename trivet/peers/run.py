@@ -99,9 +99,10 @@ def run_peer(
                 peer = load(repeat)
                 if header is None:
                     header = Header.of(name, peer, digest, own)
-                    output.cut(0)
                     for other in run.others(name) if run.restart else ():
-                        other.unlink()
+                        with _opened(other) as dropped:
+                            dropped.cut(0)
+                    output.cut(0)
                 _check(earlier.source, header, {"about": peer.about})
                 scores = _scores(peer, [run.rows[place] for place in new], run.concurrency)
             tracked = iter(track(scores, len(new)) if new else scores)
@@ -191,8 +192,8 @@ def _check(path: Path, header: Header, now: Mapping[str, str]) -> None:
 
 def _changed(path: Path, changes: Sequence[str]) -> RunChangedError:
     return RunChangedError(
-        f"{path}: has predictions of another run: {'; '.join(changes)}; choose another --out, or "
-        "begin anew with --restart"
+        f"{path}: has predictions of another run: {'; '.join(changes)}; choose another --out, "
+        "begin anew with --restart, or delete the file"
     )
 
 

@@ -118,10 +118,13 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
         BundleError: The bundle is refused.
     """
     encoder = config.encoder
+    dropouts = (encoder.attention_dropout, encoder.hidden_dropout)
     if encoder.init is Init.bundle:
-        found = read_architecture(read_bundle(encoder.name))
+        bundle = read_bundle(encoder.name)
+        found = read_architecture(bundle)
+        dropped = dropout_settings(bundle.info.encoder.model_type, *dropouts)
+        found |= {"encoder": found["encoder"] | dropped}
     else:
-        dropouts = (encoder.attention_dropout, encoder.hidden_dropout)
         values = describe_encoder(read_encoder_config(encoder.name, *dropouts))
         found = {"encoder": values, "pooled_support": encoder.init is Init.nli}
     return found | {

@@ -23,6 +23,7 @@ from transformers.initialization import no_init_weights
 
 from trivet.configs.schema import Precision, TrainConfig
 from trivet.errors import ConfigError
+from trivet.model import mpnet_layers
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers
 from trivet.training.initialization import initial_architecture
@@ -223,5 +224,6 @@ def _cuda_kernels() -> Iterator[None]:
         mock.patch.object(functional, "scaled_dot_product_attention", fused),
         mock.patch.object(functional, "softmax", in_fp32),
         mock.patch.object(functional, "dropout", dropout),
+        mock.patch.object(mpnet_layers, "_sums_scores", lambda _: False),
     ):
         yield

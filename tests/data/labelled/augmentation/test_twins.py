@@ -221,7 +221,7 @@ def test_values_and_positions() -> None:
 
 
 def test_quantities_are_equal_in_any_form_and_units_are_offered_in_one() -> None:
-    text = "5 kg, five kilograms or a 5.0-kilogram bag; 1/2 cups; 5 tonight; 1,200 Metres"
+    text = "5 kg, five kilograms or a 5.0-kilogram bag; 1/2 cups; 5 tonight; 1,200 Metres; 5G"
     found = [quantity.normal for quantity in find_quantities(text)]
     assert found == [(5.0, "kilogram")] * 3 + [(1200.0, "meter")]
     assert units_like("kg") == ["mg", "g", "lb", "oz"]

@@ -54,7 +54,9 @@ _NUMBERS = re.compile(
     r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|[.,]\d)"
     rf"|\b(?:{'|'.join(NUMBER_WORDS[2:])})\b"
 )
-_UNITS = re.compile(rf"(?<=\d )(?:{_UNIT})\b", re.IGNORECASE)
+# A capital alone is another thing: 5G, 3M.
+_NO_CAPITAL = r"(?!(?-i:[A-Z])\b)"
+_UNITS = re.compile(rf"(?<=\d ){_NO_CAPITAL}(?:{_UNIT})\b", re.IGNORECASE)
 _WRITTEN = "|".join(
     sorted(
         {form for unit in _UNIT.split("|") for form in (unit, unit.removesuffix("s"))}
@@ -64,7 +66,8 @@ _WRITTEN = "|".join(
     )
 )
 _QUANTITIES = re.compile(
-    rf"(?<![\w.,/])(\d[\d,]*(?:\.\d+)?|{'|'.join(NUMBER_WORDS)})[\s-]?({_WRITTEN})\b", re.IGNORECASE
+    rf"(?<![\w.,/])(\d[\d,]*(?:\.\d+)?|{'|'.join(NUMBER_WORDS)})[\s-]?{_NO_CAPITAL}({_WRITTEN})\b",
+    re.IGNORECASE,
 )
 _ENTITIES = re.compile(r"\b[A-Z][\w'\u2019-]+(?: (?:of |the |de )?[A-Z][\w'\u2019-]+)*")
 # The number of a list item, a passage or a step is a position, not a fact.
