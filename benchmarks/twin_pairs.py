@@ -145,7 +145,7 @@ def _pairs_of(row: LabelledExample, kind: str, copied: bool) -> Iterator[Pair]:
         if kind == "evidence":
             rest = _without_evidence(answer, example.contexts)
             if rest:
-                yield Pair(row.group, clean, replace(clean, contexts=rest))
+                yield Pair(f"{row.source} {row.group}", clean, replace(clean, contexts=rest))
             continue
         if kind == "unit":
             wrong = _wrong_units(answer.text, sources)
@@ -154,7 +154,7 @@ def _pairs_of(row: LabelledExample, kind: str, copied: bool) -> Iterator[Pair]:
         else:
             wrong = _wrong_values(answer.text, sources, _VALUES[kind])
         for response in wrong:
-            yield Pair(row.group, clean, replace(clean, response=response))
+            yield Pair(f"{row.source} {row.group}", clean, replace(clean, response=response))
 
 
 def _copied_sentences(row: LabelledExample, sources: Sequence[str]) -> list[_Answer]:
