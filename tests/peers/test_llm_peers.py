@@ -144,13 +144,18 @@ def test_deepeval_passes_what_no_truth_contradicts(values: list[str], faithfulne
     assert judged("deepeval", script).faithfulness == faithfulness
 
 
+def test_ragas_reads_integers_as_the_tool_does() -> None:
+    script = by_text(**RAGAS, judge_the_faithfulness=statements("1", 0.0))
+    assert judged("ragas", script).faithfulness == 0.5
+
+
 @pytest.mark.parametrize(
     ("kind", "script", "failed"),
     [
         ("ragas", by_text(Break_down='{"statements": []}'), "no_statements"),
         (
             "ragas",
-            by_text(**RAGAS, judge_the_faithfulness=statements(1, 2)),
+            by_text(**RAGAS, judge_the_faithfulness=statements(1, "yes")),
             "unparsable",
         ),
         ("deepeval", by_text(**DEEPEVAL | {"retrieval_context": verdicts("yes")}), "unparsable"),

@@ -201,3 +201,21 @@ def test_rows_without_any_verdict_label_are_refused() -> None:
     rows = [LabelledExample(RagExample("", ("c",), "r"), Labels(relevant=()), "s", "g")]
     with pytest.raises(DataError, match="none of the 1 rows says whether"):
         read_columns(rows, {"a": predicted(rows, [PeerScore(0.5)])})
+
+
+def test_thirds_by_words_are_measured_by_themselves() -> None:
+    rows = [
+        replace(one, example=replace(one.example, contexts=("word " * (n % 3 * 10 + 1),)))
+        for n, one in enumerate(ROWS)
+    ]
+    peers = {"a": predicted(rows, scored(FIRST))}
+    found = measure_peers(rows, read_columns(rows, peers), peers, {}, resamples=20)
+    areas = {
+        one.length: one.value
+        for one in found
+        if one.measure == "auroc" and one.length and one.source == "toy/pooled"
+    }
+    assert list(areas) == ["1: up to 12 words", "2: 13 to 19 words", "3: over 19 words"]
+    for part, area in enumerate(areas.values()):
+        own = slice(part, None, 3)
+        assert area == pytest.approx(roc_auc_score(WRONG[own], 1 - FIRST[own]))

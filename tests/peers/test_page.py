@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from tests.peers.rows import predicted, row
 from trivet.llm.budget import Price
@@ -60,6 +61,16 @@ def test_the_page_escapes_all_texts_and_shows_the_rows_of_disagreement(folder: P
     assert "<mark>&lt;i&gt;bad&lt;/i&gt;</mark>" in page
     assert "src=" not in page
     assert "href=" not in page
+
+
+def test_the_page_draws_a_curve_for_each_peer_that_scored(folder: Path) -> None:
+    page = (folder / "comparison.html").read_text(encoding="utf-8")
+    plots = [part.split("</svg>")[0] for part in page.split("<svg")[1:]]
+    (drawn,) = [plot for plot in plots if "true positive rate" in plot]
+    wrong = [n % 3 == 0 for n in range(12)]
+    area = roc_auc_score(wrong, [1 - n / 12 for n in range(12)])
+    assert f"a|b {area:.3f}" in drawn and f"d {1 - area:.3f}" in drawn
+    assert "&lt;c&gt;" not in drawn
 
 
 def test_the_markdown_has_a_line_for_each_peer_that_scored(folder: Path) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from trivet.errors import ConfigError, ExampleError
+from trivet.peers.hhem import Hhem
 from trivet.peers.peer import PeerSetup
 from trivet.peers.provenance import (
     Aggregate,
@@ -93,6 +96,33 @@ def test_an_empty_response_is_refused_before_any_model_reads_it() -> None:
 def test_an_unknown_selection_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"select \(top\) must be top_k or top_p"):
         make_peer("provenance", "select=top", PeerSetup())
+
+
+def test_the_models_of_the_paper_rank_by_one_logit_and_check_by_hhem(
+    bert_checkpoint: Path, hhem_checkpoint: Path, tmp_path: Path
+) -> None:
+    config = transformers.AutoConfig.from_pretrained(bert_checkpoint, num_labels=1)
+    torch.manual_seed(0)
+    reranker = transformers.BertForSequenceClassification(config).eval()
+    reranker.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((bert_checkpoint / "tokenizer.json").read_bytes())
+    score = make_peer(
+        "provenance", f"reranker={tmp_path}:verifier={hhem_checkpoint}", PeerSetup()
+    ).score(EXAMPLE)
+
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json")
+    )
+    sentences = ["It is old.", "It is wide.", "It is red.", "It is new.", "It is tall.", "Why?"]
+    with torch.no_grad():
+        logits = [
+            reranker(**tokenizer(EXAMPLE.question, each, return_tensors="pt")).logits.item()
+            for each in sentences
+        ]
+    chosen = sorted(np.argsort(logits)[1:])  # the five best, in their order
+    pairs = [(sentences[at], claim_of(EXAMPLE)) for at in chosen]
+    assert score.faithfulness == pytest.approx(Hhem(str(hhem_checkpoint)).read(pairs).max())
+    assert [each["sentence"] for each in score.raw] == chosen
 
 
 def test_open_models_take_the_place_of_those_of_the_paper(

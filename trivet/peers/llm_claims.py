@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from trivet.errors import ExampleError
 from trivet.peers.claims import response_spans
 from trivet.peers.llm_peer import Conversation, find, llm_peer, unparsable
@@ -17,6 +19,7 @@ SAMPLES = 5
 """Answers that SelfCheckGPT compares with; its paper samples 20."""
 
 _MOST = 3  # score of a grounded statement in TruLens
+_INTEGER = TypeAdapter(int)
 _LIST_NUMBER = re.compile(r"\s*\d+[.)]?\s*")
 
 
@@ -28,7 +31,7 @@ def ragas(talk: Conversation) -> PeerScore:
     verdicts = talk.ask_json("ragas_verdicts", "statements", statements=statements)
     return _mean(
         [str(_field(each, "statement")) for each in _list(verdicts)],
-        [1.0 if _choice(each, {0: 0, 1: 1}) else 0.0 for each in verdicts],
+        [1.0 if _integer(each) else 0.0 for each in verdicts],
     )
 
 
@@ -114,6 +117,14 @@ def _field(record: Any, name: str) -> Any:
     if not isinstance(record, dict) or name not in record:
         raise unparsable(str(record))
     return record[name]
+
+
+def _integer(record: Any) -> int:
+    """Return a record's verdict as RAGAS reads it: 1, 1.0 or "1"."""
+    try:
+        return _INTEGER.validate_python(_field(record, "verdict"))
+    except ValidationError as error:
+        raise unparsable(str(record)) from error
 
 
 def _choice(record: Any, values: dict[Any, int]) -> int:
