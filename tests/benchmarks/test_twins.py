@@ -135,7 +135,7 @@ def test_all_passages_that_may_support_an_answer_are_removed() -> None:
     own = row(again, "In 1889 he did so.", other, response=response, labels=labels)
     (pair,) = pairs([own], "evidence", copied=False, most=1)
     assert pair == Pair(
-        "1",
+        "towers 1",
         replace(own.example, response=answer),
         RagExample("What is it?", (other,), answer),
     )
@@ -157,6 +157,14 @@ def test_all_passages_that_may_support_an_answer_are_removed() -> None:
 def test_shared_words_are_counted_once() -> None:
     assert share_held(RagExample("", ("The Mill is old.",), "the mill, the mill is NEW")) == 0.75
     assert share_held(RagExample("", ("The mill.",), "...")) == 0
+
+
+@pytest.mark.parametrize("kind", ["number", "evidence"])
+def test_documents_of_two_sources_are_apart_though_they_share_a_name(kind: str) -> None:
+    own = row(TOWER, MAST)
+    rows = [own, replace(own, source="masts"), own]
+    groups = [pair.group for pair in pairs(rows, kind, copied=True, most=3)]
+    assert groups[0] == groups[2] != groups[1]
 
 
 def test_the_table_has_the_figures_of_the_pairs() -> None:

@@ -125,9 +125,12 @@ def test_a_cached_bundle_is_checked(
 
 
 def test_a_bundle_by_name_is_read_only(cached: Path, tmp_path: Path) -> None:
-    for name in ("mill/judge", cached, "embedded"):
+    (tmp_path / "link").symlink_to(EMBEDDED_BUNDLE)
+    for name in ("mill/judge", cached, "embedded", EMBEDDED_BUNDLE, tmp_path / "link"):
         with pytest.raises(BundleError, match="read only; give a folder with --out"):
-            add_files(Path(name), {})
+            read_bundle(name).check_writable()
+    with pytest.raises(BundleError, match="read only"):
+        add_files(cached, {})
     bundle, data = "embedded", f"jsonl:{tmp_path / 'none.jsonl'}"
     for command in (["calibrate", bundle, "--data", data], ["export", "onnx", bundle]):
         refused = CliRunner().invoke(app, command).exception

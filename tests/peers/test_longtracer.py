@@ -106,7 +106,9 @@ def test_trust_is_similarity_as_shipped_and_the_supported_share_as_documented(
     column: Column, trust: float
 ) -> None:
     models = Vectors({FAR: 0.1, NEAR: 0.6}), Fixed(0.1, 0.8)
-    score = LongTracer(column, *models).score(EXAMPLE)  # type: ignore[arg-type]
+    peer = LongTracer(column, *models)  # type: ignore[arg-type]
+    score = peer.score(EXAMPLE)
+    assert ("signed mean" in peer.about) == (column != "longtracer-documented")
     assert score.faithfulness == pytest.approx(trust)
     assert score.hallucinated
     assert score.spans is not None

@@ -165,21 +165,25 @@ def test_a_shard_of_another_run_is_refused_and_a_restart_drops_it(tmp_path: Path
         return Scripted(SCORES, about)
 
     run = Run(ROWS, tmp_path)
-    part = run_peer("p", load_scripted, replace(run, shard=Shard(1, 2)), fingerprint={"x": "1"})
+    first, second = (
+        run_peer("p", load_scripted, replace(run, shard=Shard(n, 3)), fingerprint={"x": "1"})
+        for n in (1, 2)
+    )
+    advice = r"; take another --out, or delete p\.\*-of-\*\.jsonl$"
     for rows, fingerprint, about, message in (
         (ROWS[:6], {"x": "1"}, "scripted", r"the rows \(6\) are others"),
         (ROWS, {"x": "2"}, "scripted", "x was '1', is '2'"),
         (ROWS, {"x": "1"}, "v2", "about was 'scripted', is 'v2'"),
     ):
         load = functools.partial(scripted, about)
-        with pytest.raises(RunChangedError, match=rf"p\.1-of-2\.jsonl: .*{message}"):
+        with pytest.raises(RunChangedError, match=rf"p\.1-of-3\.jsonl: .*{message}{advice}"):
             run_peer("p", load, replace(run, rows=rows), fingerprint=fingerprint)
     again = Scripted(SCORES, "v2")
-    with Output(part), pytest.raises(OutputLockedError):  # a process that still writes its shard
+    with Output(second), pytest.raises(OutputLockedError):  # a process that still writes its shard
         run_peer("p", lambda _: again, replace(run, restart=True))
-    assert again.calls == 0
+    assert again.calls == 0 and first.stat().st_size > 0
     run_peer("p", lambda _: again, replace(run, restart=True))
-    assert again.calls == 7 and not part.exists()
+    assert again.calls == 7 and not first.exists() and not second.exists()
 
 
 @pytest.mark.parametrize("restart", [False, True])

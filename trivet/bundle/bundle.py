@@ -108,7 +108,10 @@ class Bundle:
             BundleError: The bundle is read only.
         """
         if self.read_only:
-            raise BundleError(f"{self.folder}: this bundle is read only; give a folder with --out")
+            raise BundleError(
+                f"{self.folder}: this bundle is read only; give a folder with --out, or a copy of "
+                "the bundle"
+            )
 
     def has(self, name: str) -> bool:
         """Return whether the bundle holds the file ``name``."""

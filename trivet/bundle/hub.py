@@ -44,7 +44,8 @@ def locate(name: str | os.PathLike[str]) -> Located:
         BundleError: The package or the repository cannot be found, or it holds no bundle.
     """
     folder, text = Path(name), os.fspath(name)
-    if text == EMBEDDED_BUNDLE.name:
+    embedded = folder.exists() and folder.resolve() == EMBEDDED_BUNDLE.resolve()
+    if text == EMBEDDED_BUNDLE.name or embedded:
         return Located(EMBEDDED_BUNDLE, None, True)
     if text == "base" and not folder.exists():
         return Located(_base_folder(), None, True)

@@ -111,8 +111,11 @@ def tensorrt(
     find_target()  # refuses a machine without TensorRT, GPU or driver before any work
     rows = _load_rows(data, split)[:limit]
     graphs = read_bundle(bundle).info.graphs
-    if out is not None or not any(each.precision == precision for each in graphs):
-        bundle = _with_graphs(bundle, out, ("fp32", "int8", precision), form, threads)
+    exported = any(each.precision == precision for each in graphs)
+    if out is not None or not exported:
+        bundle = _with_graphs(
+            bundle, out, ("fp32", "int8", precision), form, threads, exported=exported
+        )
     with needs_extra("tensorrt"):
         from trivet.exporting.tensorrt import export_tensorrt
     with show_steps() as progress:
@@ -188,14 +191,17 @@ def _with_graphs(
     keep: tuple[Precision, ...],
     form: Literal["portable", "attention"],
     threads: int | None,
+    exported: bool = False,
 ) -> Path:
     """Write the graphs if the bundle has weights; return the folder that holds the graphs.
 
     A bundle with an fp32 graph and no weights was exported elsewhere, for a machine with a GPU for
-    example, and is copied. Weights are read back from an int8 graph alone.
+    example, and is copied, as is one that was ``exported`` in the form that its owner chose.
+    Weights are read back from an int8 graph alone.
     """
     from trivet.bundle.bundle import (
         CARD_NAME,
+        ENCODER_NAME,
         GRAPH_NAME,
         INFO_NAME,
         TOKENIZER_NAME,
@@ -205,12 +211,12 @@ def _with_graphs(
     )
 
     found = read_bundle(bundle)
-    if found.has(GRAPH_NAME) and not found.has(WEIGHTS_NAME):
+    if found.has(GRAPH_NAME) and (exported or not found.has(WEIGHTS_NAME)):
         if out is None:
             return bundle
         tokenizer = found.path(TOKENIZER_NAME).read_text(encoding="utf-8")
-        written = {TOKENIZER_NAME, INFO_NAME, CARD_NAME}
-        copied = {name: found.path(name) for name in found.manifest.files.keys() - written}
+        left_out = {TOKENIZER_NAME, INFO_NAME, CARD_NAME, WEIGHTS_NAME, ENCODER_NAME}
+        copied = {name: found.path(name) for name in found.manifest.files.keys() - left_out}
         write_bundle(out, found.info, tokenizer, extra=copied)
         return out
     _write_graphs(bundle, out, keep, form, threads)

@@ -98,8 +98,9 @@ class LongTracer(Peer):
         """Take the models; without an NLI model similarity alone decides."""
         self._documented = column == "longtracer-documented"
         self._embedder, self._nli = embedder, nli
+        trust = "" if self._documented else "signed mean, "
         self.about = (
-            f"{column} 0.3.1, signed mean, {embedder.about}, {nli.about if nli else 'no NLI model'}"
+            f"{column} 0.3.1, {trust}{embedder.about}, {nli.about if nli else 'no NLI model'}"
         )
 
     def score(self, example: RagExample) -> PeerScore:

@@ -25,6 +25,7 @@ from trivet.records import LabelledExample
 
 _WRITE_EVERY = 0.5  # seconds between two writes, each of which waits for the disk
 _WAITING = 4  # rows in work for each thread: a slow row does not keep the others waiting
+_SHARD = re.compile(r"\.[0-9]+-of-[0-9]+\.jsonl$")  # end of the name of a shard's file
 _PLACE = re.compile(rb'\{"row": ([0-9]+), "repeat": ([0-9]+)')  # first fields of a line
 
 
@@ -94,20 +95,21 @@ def run_peer(
         header = earlier.header
         for repeat, places in _left(run, earlier.done):
             new = [place for place in places if (place, repeat) not in earlier.elsewhere]
-            scores = (score for score in list[PeerScore]())
-            if new:
-                peer = load(repeat)
-                if header is None:
-                    header = Header.of(name, peer, digest, own)
-                    for other in run.others(name) if run.restart else ():
-                        with _opened(other) as dropped:
-                            dropped.cut(0)
-                    output.cut(0)
-                _check(earlier.source, header, {"about": peer.about})
-                scores = _scores(peer, [run.rows[place] for place in new], run.concurrency)
-            tracked = iter(track(scores, len(new)) if new else scores)
-            first = b"" if output.size else to_line(header)
-            with contextlib.closing(scores), _Lines(output, first) as lines:
+            tracked: Iterator[PeerScore] = iter(())
+            with contextlib.ExitStack() as stack:
+                if new:
+                    peer = load(repeat)
+                    if header is None:
+                        header = Header.of(name, peer, digest, own)
+                        _drop(run.others(name) if run.restart else ())
+                        output.cut(0)
+                    _check(earlier.source, header, {"about": peer.about})
+                    rows = [run.rows[place] for place in new]
+                    scores = _scores(peer, rows, run.concurrency)
+                    stack.enter_context(contextlib.closing(scores))
+                    tracked = iter(track(scores, len(new)))
+                first = b"" if output.size else to_line(header)
+                lines = stack.enter_context(_Lines(output, first))
                 for place in places:
                     line = earlier.elsewhere.get((place, repeat))
                     if line is None:
@@ -185,15 +187,24 @@ def _opened(path: Path) -> Iterator[Output]:
                     path.unlink()
 
 
+def _drop(paths: Iterable[Path]) -> None:
+    """Remove the files of other runs, or none of them while one is written."""
+    with contextlib.ExitStack() as stack:
+        for output in [stack.enter_context(_opened(path)) for path in paths]:
+            output.cut(0)
+
+
 def _check(path: Path, header: Header, now: Mapping[str, str]) -> None:
     if changes := header.changes(now):
         raise _changed(path, changes)
 
 
 def _changed(path: Path, changes: Sequence[str]) -> RunChangedError:
+    # --restart drops all shards, and is refused in a run of one.
+    shards, of_shard = _SHARD.subn(".*-of-*.jsonl", path.name)
+    again = f"or delete {shards}" if of_shard else "begin anew with --restart, or delete the file"
     return RunChangedError(
-        f"{path}: has predictions of another run: {'; '.join(changes)}; choose another --out, "
-        "begin anew with --restart, or delete the file"
+        f"{path}: has predictions of another run: {'; '.join(changes)}; take another --out, {again}"
     )
 
 

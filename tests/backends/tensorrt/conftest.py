@@ -84,6 +84,15 @@ def apart_bundle(engine_bundle: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     return tmp_path / "apart"
 
 
+@pytest.fixture
+def weights_bundle(engine_bundle: Path, tmp_path: Path) -> Path:
+    """A bundle with its weights and portable graphs."""
+    weights = _weights_of(tmp_path, engine_bundle)
+    with shared_graphs():
+        export_onnx(weights, keep=("fp32", "fp16"), threads=1)
+    return weights
+
+
 def _weights_of(folder: Path, bundle: Path) -> Path:
     tokenizer = (bundle / "tokenizer.json").read_text(encoding="utf-8")
     window = WindowInfo(size=WINDOW)

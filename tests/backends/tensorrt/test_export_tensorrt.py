@@ -182,6 +182,18 @@ def test_out_holds_the_engine_of_a_bundle_without_weights(
     assert (engine_bundle / "MANIFEST.json").read_bytes() == before
 
 
+def test_out_has_the_graph_in_the_form_that_its_owner_chose(
+    weights_bundle: Path, rows_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ["export", "tensorrt", str(weights_bundle), "--data", f"jsonl:{rows_file}"]
+    result = CliRunner().invoke(app, [*command, "--split", "all", "--out", str(out)])
+    assert result.exit_code == 0, result.exception
+    before, after = (read_bundle(folder).manifest.files for folder in (weights_bundle, out))
+    assert after["model.fp16.onnx"] == before["model.fp16.onnx"]
+    assert "model.safetensors" not in after
+
+
 # `trivet` where torch and what comes with it cannot be imported, and attention cannot be built.
 WITHOUT_TORCH = """
 import sys

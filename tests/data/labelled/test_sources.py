@@ -57,7 +57,7 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         (
-            "rows.jsonl",
+            "rows.csv",
             "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE",
         ),
         (
@@ -131,3 +131,12 @@ def test_the_report_counts_all_and_remembers_a_few() -> None:
         "odd": ["line 3"],
     }
     assert json.loads(json.dumps(report.to_dict()))["dropped"] == {"broken": 20}
+
+
+def test_a_jsonl_file_needs_no_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = write(tmp_path, ["train"])
+    file = Path(spec.removeprefix("jsonl:"))
+    monkeypatch.chdir(file.parent)
+    assert load_source(file.name)[0] == load_source(spec)[0]
+    with pytest.raises(DataError, match=r"no such file: nowhere\.jsonl\.xz"):
+        load_source("nowhere.jsonl.xz")

@@ -33,7 +33,8 @@ def load_source(
 
     Args:
         spec: ``ragbench:DIR_OR_NAME``, likewise ``ragtruth``, ``halubench``, ``finqa`` and
-            ``eli5``, or ``jsonl:FILE``.
+            ``eli5``, or ``jsonl:FILE``, whose kind may be left out if FILE has ``.jsonl`` in its
+            name.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
@@ -45,7 +46,9 @@ def load_source(
             puts one group into two splits.
     """
     kind, separator, where = spec.partition(":")
-    if not separator or not where:
+    if not separator and ".jsonl" in Path(spec).suffixes:
+        kind, where = "jsonl", spec
+    if not where:
         raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
     readers: dict[str, Callable[[], tuple[list[LabelledExample], SourceReport]]] = {
         "ragbench": lambda: read_ragbench(where),

@@ -217,6 +217,9 @@ def test_values_and_positions() -> None:
         *(("number", "250"), ("unit", "g"), ("number", "2")),
         *(("date", "may 2014"), ("entity", "anna ray"), ("number", "1000.50")),
     ]
+    assert [value.kind for value in find_values("It has 5 G, 4 KG and 3 g.")] == [
+        *("number", "number", "unit", "number", "unit"),
+    ]
     assert form_of("1,000") == form_of("23,456") != form_of("1000")
 
 
