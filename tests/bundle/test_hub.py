@@ -132,7 +132,11 @@ def test_a_bundle_by_name_is_read_only(cached: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="read only"):
         add_files(cached, {})
     bundle, data = "embedded", f"jsonl:{tmp_path / 'none.jsonl'}"
-    for command in (["calibrate", bundle, "--data", data], ["export", "onnx", bundle]):
+    for command in (
+        ["calibrate", bundle, "--data", data],
+        ["export", "onnx", bundle],
+        ["test", "--data", data, "--into-card"],  # before the data are read
+    ):
         refused = CliRunner().invoke(app, command).exception
         assert isinstance(refused, BundleError) and "read only" in str(refused)
 

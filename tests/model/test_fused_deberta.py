@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import os
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import transformers
 from torch import Tensor
+from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 
+from tests.training.conftest import PAIRS, row
+from trivet.configs.loading import load_config
+from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
 from trivet.model import fused_deberta
 from trivet.model.trunk import Trunk
+from trivet.train import plan, train
 
 
 def trunk_of(attention_dropout: float = 0.0) -> Trunk:
@@ -105,3 +114,73 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flashdeberta", None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[flash\]'"):
         fused_deberta.fuse_deberta_attention(trunk_of())
+
+
+class Fused(DisentangledSelfAttention):
+    """Stands in for the package's class, and counts its calls."""
+
+    calls = 0
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        """Attend as the library does."""
+        Fused.calls += 1
+        return super().forward(*given, **named)  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> type[Fused]:
+    """Let the package and a GPU seem to be there, the GPU for the check alone."""
+    fake = SimpleNamespace(FlashDisentangledSelfAttention=Fused)
+    monkeypatch.setitem(sys.modules, "flashdeberta", fake)
+    cuda = SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setattr(fused_deberta, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(Fused, "calls", 0)
+    return Fused
+
+
+def config_of(folder: Path, encoder: Path, *overrides: str) -> TrainConfig:
+    """Return the configuration of a fused run on the rows of ``train.jsonl`` and ``dev.jsonl``."""
+    given = [f"encoder.name={encoder}", f"run.folder={folder / 'run'}", "optim.epochs=1"]
+    for part in ("train", "dev"):
+        spec = f"jsonl:{folder / part}.jsonl"
+        given.append(f"data.{part}=[{{spec: '{spec}', split: all}}]")
+    given += ["optim.fused_attention=true", "encoder.attention_dropout=0", "run.accelerator=auto"]
+    return load_config([Path("tiny.yaml")], [*given, *overrides])
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_run_trains_with_the_kernels(
+    tmp_path: Path, nli_checkpoint: Path, kernels: type[Fused]
+) -> None:
+    for part in ("train", "dev"):
+        lines = [json.dumps(row(n, *PAIRS[n], part)) for n in range(4)]
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    config = config_of(tmp_path, nli_checkpoint)
+    assert "train: 4 rows" in plan(config)
+    assert kernels.calls == 0
+    train(config)
+    assert kernels.calls > 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        (["run.accelerator=cpu"], r"run\.accelerator is cpu"),
+        (["encoder.attention_dropout=0.1"], r"set encoder\.attention_dropout=0"),
+    ],
+)
+@pytest.mark.usefixtures("kernels")
+def test_a_run_that_cannot_be_fused_is_refused_before_its_data_are_read(
+    tmp_path: Path, nli_checkpoint: Path, overrides: list[str], why: str
+) -> None:
+    config = config_of(tmp_path, nli_checkpoint, *overrides)  # whose files are not there
+    with pytest.raises(ConfigError, match=rf"^optim\.fused_attention: .*{why}"):
+        train(config)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_dry_run_says_so_before_its_data_are_read(tmp_path: Path, nli_checkpoint: Path) -> None:
+    config = config_of(tmp_path, nli_checkpoint, "encoder.attention_dropout=0.1")
+    with pytest.raises(ConfigError, match=r"^optim\.fused_attention: the kernels have no dropout"):
+        plan(config)

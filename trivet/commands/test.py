@@ -73,6 +73,8 @@ def test(
 
         measured_bundle.check_files(json_file, markdown_file, html_file)
         evaluator = Evaluator(bundle, threads, precision=precision, backend=backend, device=device)
+        if into_card:
+            evaluator.bundle.check_writable()
         found = measured_bundle.measure_bundle(evaluator, data, split, by_length, published)
     terminal.show(render_figures(found.figures))
     print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)
