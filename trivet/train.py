@@ -94,8 +94,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     refuse_too_large(config)
     model, tokenizer = configured_model(config)
     if config.optim.fused_attention:
-        check_fusable(model.trunk, config.window.size)
-        fuse_deberta_attention(model.trunk, config.run.accelerator)
+        check_fusable(model.trunk, config.window.size, config.run.accelerator)
+        fuse_deberta_attention(model.trunk)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
     teacher = configured_teacher(config, model, tokenizer)
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
@@ -183,7 +183,7 @@ def plan(config: TrainConfig) -> str:
     """
     model, tokenizer = configured_model(config)
     if config.optim.fused_attention:  # by the GPU that trains, which this machine need not have
-        check_fusable(model.trunk, config.window.size)
+        check_fusable(model.trunk, config.window.size, config.run.accelerator)
     configured_teacher(config, model, tokenizer)
     estimates = {gpu: estimate_step(config, gpu) for gpu in (False, True)}
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written

@@ -16,15 +16,17 @@ from trivet.errors import ConfigError
 _LONGEST = 1024  # from here on, the package reads masks of another shape
 
 
-def check_fusable(trunk: nn.Module, window_size: int) -> None:
+def check_fusable(trunk: nn.Module, window_size: int, accelerator: str = "auto") -> None:
     """Refuse what the kernels cannot compute on any machine.
 
     Args:
         trunk: Trunk of DeBERTa-v2 or v3 encoders.
         window_size: Most tokens of a window.
+        accelerator: Lightning's name of the devices of the run.
 
     Raises:
-        ConfigError: The encoder is another one or has attention dropout, or windows are too long.
+        ConfigError: The encoder is another one or has attention dropout, windows are too long, or
+            the run uses no GPU.
     """
     layers = _attentions(trunk)
     if not layers:
@@ -33,23 +35,22 @@ def check_fusable(trunk: nn.Module, window_size: int) -> None:
         _refuse("the kernels have no dropout; set encoder.attention_dropout=0")
     if window_size >= _LONGEST:
         _refuse(f"window.size is {window_size}; the kernels read masks of less than {_LONGEST}")
+    if accelerator not in ("auto", "gpu", "cuda"):
+        _refuse(f"the kernels are for GPUs, and run.accelerator is {accelerator}")
 
 
-def fuse_deberta_attention(trunk: nn.Module, accelerator: str = "auto") -> int:
+def fuse_deberta_attention(trunk: nn.Module) -> int:
     """Let the attention of all layers run fused; parameters and their names stay.
 
     Args:
         trunk: Trunk of DeBERTa-v2 or v3 encoders, as ``check_fusable`` accepts it.
-        accelerator: Lightning's name of the devices of the run.
 
     Returns:
         The number of layers.
 
     Raises:
-        ConfigError: The run uses no GPU, or there is no GPU or no ``flashdeberta``.
+        ConfigError: There is no GPU or no ``flashdeberta``.
     """
-    if accelerator not in ("auto", "gpu", "cuda"):
-        _refuse(f"the kernels are for GPUs, and run.accelerator is {accelerator}")
     if not torch.cuda.is_available():
         _refuse("there is no GPU")
     try:
