@@ -26,7 +26,7 @@ from trivet.records import ContextSpan, Labels, Span
 class _Row:
     """Logits and labels of one head and example; ``copies`` is the number of windows per token.
 
-    In the evidence head's rows each pair of sentences stands for a sentence and for its one token.
+    A row of the evidence head holds a pair of sentences where others hold a token and its sentence.
     """
 
     logits: FloatArray
