@@ -25,6 +25,7 @@ from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.datamodule import Item, RagData
 from trivet.data.labelled.leaks import text_digests
+from trivet.data.labelled.sources import check_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError
 from trivet.model.architecture import HEAD_NAMES
@@ -91,6 +92,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         )
     newest = newest_whole(checkpoints) if resume else None
     loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
+    _check_sources(config)
     refuse_too_large(config)
     model, tokenizer = configured_model(config)
     if config.optim.fused_attention:
@@ -181,6 +183,7 @@ def plan(config: TrainConfig) -> str:
         ConfigError: The configuration cannot be met; the message names the key.
         DataError: A source cannot be read.
     """
+    _check_sources(config)
     model, tokenizer = configured_model(config)
     if config.optim.fused_attention:  # by the GPU that trains, which this machine need not have
         check_fusable(model.trunk, config.window.size, config.run.accelerator)
@@ -204,6 +207,12 @@ def plan(config: TrainConfig) -> str:
             *describe_memory(config, estimates[False], estimates[True]),
         )
     )
+
+
+def _check_sources(config: TrainConfig) -> None:
+    """Refuse data that are not there, before weights are downloaded."""
+    for source in (*config.data.train, *config.data.dev, *config.data.test):
+        check_source(source.spec)
 
 
 def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:

@@ -173,7 +173,9 @@ def test_a_run_that_cannot_be_fused_is_refused_before_its_data_are_read(
     why: str,
     ask: Callable[[TrainConfig], object],
 ) -> None:
-    config = config_of(tmp_path, nli_checkpoint, *overrides)  # whose files are not there
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.jsonl").touch()  # without rows, which reading refuses
+    config = config_of(tmp_path, nli_checkpoint, *overrides)
     with pytest.raises(ConfigError, match=rf"^optim\.fused_attention: .*{why}"):
         ask(config)
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "run").exists()

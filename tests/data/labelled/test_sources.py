@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trivet.data.labelled.source_report import EXAMPLES_KEPT, RowError, SourceReport
-from trivet.data.labelled.sources import load_source
+from trivet.data.labelled.sources import check_source, load_source
 from trivet.errors import DataError
 
 
@@ -74,9 +74,15 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_source_that_is_none_is_refused(spec: str, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        load_source(spec)
-    assert message in str(caught.value)
+    for read in (check_source, load_source):
+        with pytest.raises(DataError) as caught:
+            read(spec)
+        assert message in str(caught.value)
+
+
+def test_the_hub_is_not_asked_whether_a_source_is_there(tmp_path: Path) -> None:
+    for spec in ("ragbench:org/name", "ragtruth:ragtruth", f"eli5:{tmp_path}", "finqa:finqa"):
+        check_source(spec)
 
 
 def test_a_file_that_says_nothing_of_its_rows_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,15 @@ def read_published(
             raise DataError(f"{path} cannot be read as parquet: {error}") from error
 
 
-def _read_hub(name: str, hub_names: Mapping[str, str]) -> Iterator[PublishedRow]:
-    if name not in hub_names and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+def check_published(name: str, short_names: Collection[str]) -> None:
+    """Refuse a name of neither a folder nor, by its form, a data set of the hub."""
+    named = name in short_names or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
+    if not named and not Path(name).is_dir():
         raise DataError(f"no folder {name!r}, and a hub data set is named owner/name")
+
+
+def _read_hub(name: str, hub_names: Mapping[str, str]) -> Iterator[PublishedRow]:
+    check_published(name, hub_names)
     try:
         import datasets
     except ImportError as error:

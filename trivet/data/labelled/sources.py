@@ -18,12 +18,39 @@ from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import read_ragbench
 from trivet.data.labelled.ragtruth import read_ragtruth
+from trivet.data.labelled.source_files import check_published
 from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError
 from trivet.records import LabelledExample, Labels
 
 SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE"
+KINDS = ("ragbench", "ragtruth", "halubench", "finqa", "eli5", "jsonl")
 OWN_SPLITS = ("all", "fit", "dev")
+
+
+def check_source(spec: str) -> None:
+    """Refuse a source that cannot be there, without reading it or asking the hub.
+
+    Raises:
+        DataError: The kind is unknown, or the file or folder does not exist.
+    """
+    kind, where = _parts(spec)
+    if kind != "jsonl":
+        check_published(where, [kind])
+    elif not Path(where).is_file():
+        raise DataError(f"no such file: {where}")
+
+
+def _parts(spec: str) -> tuple[str, str]:
+    """Return the kind, and the file, folder or name."""
+    kind, separator, where = spec.partition(":")
+    if not separator and ".jsonl" in Path(spec).suffixes:
+        kind, where = "jsonl", spec
+    if not where:
+        raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
+    if kind not in KINDS:
+        raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
+    return kind, where
 
 
 def load_source(
@@ -45,11 +72,7 @@ def load_source(
             used; it has no such split, or no labels in it; or a split is requested and the file
             puts one group into two splits.
     """
-    kind, separator, where = spec.partition(":")
-    if not separator and ".jsonl" in Path(spec).suffixes:
-        kind, where = "jsonl", spec
-    if not where:
-        raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
+    kind, where = _parts(spec)
     readers: dict[str, Callable[[], tuple[list[LabelledExample], SourceReport]]] = {
         "ragbench": lambda: read_ragbench(where),
         "ragtruth": lambda: read_ragtruth(where),
@@ -58,8 +81,6 @@ def load_source(
         "eli5": lambda: read_graded("eli5", where),
         "jsonl": lambda: read_jsonl(Path(where)),
     }
-    if kind not in readers:
-        raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
     examples, report = readers[kind]()
     if report.rows and not examples:
         losses = report.describe(report.dropped)
