@@ -210,7 +210,7 @@ def plan(config: TrainConfig) -> str:
 
 
 def _check_sources(config: TrainConfig) -> None:
-    """Refuse data that are not there, before weights are downloaded."""
+    """Refuse data that are certainly not there, before weights are downloaded."""
     for source in (*config.data.train, *config.data.dev, *config.data.test):
         check_source(source.spec)
 

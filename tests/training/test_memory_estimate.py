@@ -57,7 +57,7 @@ def test_weights_are_counted_once_and_activations_by_window(kind: str) -> None:
 def test_mpnets_scores_are_counted_where_they_are_kept() -> None:
     # In bf16 the CPU alone computes them; elsewhere attention is fused.
     fused, kept = (estimate("mpnet", 8, bf16=True, gpu=gpu) for gpu in (True, False))
-    assert fused.activations < 0.9 * kept.activations
+    assert fused.activations < 0.75 * kept.activations
 
 
 def test_saved_inputs_of_layers_give_the_same_gradients(

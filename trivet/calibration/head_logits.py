@@ -44,7 +44,7 @@ def read_heads(
     call_windows: int,
     heads: Collection[HeadName] = HEAD_NAMES,
 ) -> dict[HeadName, HeadLogits]:
-    """Return logits and labels of all examples for those heads that the model has, in eval mode.
+    """Return logits and labels of all examples, by a model in eval mode, for heads that it has.
 
     The encoder reads at most ``call_windows`` windows at once. Of the evidence head only pairs of
     sentences with labels are returned, and for it alone an example without them is not read.

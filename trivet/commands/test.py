@@ -32,8 +32,8 @@ def test(
         list[str],
         typer.Option(
             metavar="SPEC",
-            help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE. "
-            "Repeatable.",
+            help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or "
+            "[jsonl:]FILE.jsonl. Repeatable.",
         ),
     ],
     split: Annotated[str, typer.Option(help="all, fit, dev, or a split of the publisher.")] = "all",

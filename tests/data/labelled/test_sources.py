@@ -58,11 +58,11 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
     [
         (
             "rows.csv",
-            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE",
+            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
         ),
         (
             "jsonl:",
-            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE",
+            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
         ),
         ("csv:rows.csv", "is of unknown kind 'csv'"),
         ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),

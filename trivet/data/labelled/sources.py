@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +24,25 @@ from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError
 from trivet.records import LabelledExample, Labels
 
-SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or jsonl:FILE"
-KINDS = ("ragbench", "ragtruth", "halubench", "finqa", "eli5", "jsonl")
+SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE.jsonl"
+_READERS: dict[str, Callable[[str], tuple[list[LabelledExample], SourceReport]]] = {
+    "ragbench": read_ragbench,
+    "ragtruth": read_ragtruth,
+    "halubench": read_halubench,
+    "finqa": partial(read_graded, "finqa"),
+    "eli5": partial(read_graded, "eli5"),
+    "jsonl": lambda file: read_jsonl(Path(file)),
+}
 OWN_SPLITS = ("all", "fit", "dev")
 
 
 def check_source(spec: str) -> None:
-    """Refuse a source that cannot be there, without reading it or asking the hub.
+    """Refuse a source that is certainly not there, without reading it or asking the hub.
+
+    A missing folder of the form ``owner/name`` may be a data set of the hub.
 
     Raises:
-        DataError: The kind is unknown, or the file or folder does not exist.
+        DataError: The kind is unknown, or there is no such file, nor such a folder or name.
     """
     kind, where = _parts(spec)
     if kind != "jsonl":
@@ -48,7 +58,7 @@ def _parts(spec: str) -> tuple[str, str]:
         kind, where = "jsonl", spec
     if not where:
         raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
-    if kind not in KINDS:
+    if kind not in _READERS:
         raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
     return kind, where
 
@@ -73,15 +83,7 @@ def load_source(
             puts one group into two splits.
     """
     kind, where = _parts(spec)
-    readers: dict[str, Callable[[], tuple[list[LabelledExample], SourceReport]]] = {
-        "ragbench": lambda: read_ragbench(where),
-        "ragtruth": lambda: read_ragtruth(where),
-        "halubench": lambda: read_halubench(where),
-        "finqa": lambda: read_graded("finqa", where),
-        "eli5": lambda: read_graded("eli5", where),
-        "jsonl": lambda: read_jsonl(Path(where)),
-    }
-    examples, report = readers[kind]()
+    examples, report = _READERS[kind](where)
     if report.rows and not examples:
         losses = report.describe(report.dropped)
         raise DataError(f"{spec}: none of its {report.rows} rows can be used: {losses}")
