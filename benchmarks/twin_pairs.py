@@ -140,12 +140,13 @@ def _pairs_of(row: LabelledExample, kind: str, copied: bool) -> Iterator[Pair]:
     sources = [
         text[span.start : span.end] for text in example.contexts for span in split_sentences(text)
     ]
+    document = f"{row.source} {row.group}"  # two sources may name theirs alike
     for answer in _copied_sentences(row, sources) if copied else _supported_sentences(row):
         clean = RagExample(example.question, example.contexts, answer.text)
         if kind == "evidence":
             rest = _without_evidence(answer, example.contexts)
             if rest:
-                yield Pair(f"{row.source} {row.group}", clean, replace(clean, contexts=rest))
+                yield Pair(document, clean, replace(clean, contexts=rest))
             continue
         if kind == "unit":
             wrong = _wrong_units(answer.text, sources)
@@ -154,7 +155,7 @@ def _pairs_of(row: LabelledExample, kind: str, copied: bool) -> Iterator[Pair]:
         else:
             wrong = _wrong_values(answer.text, sources, _VALUES[kind])
         for response in wrong:
-            yield Pair(f"{row.source} {row.group}", clean, replace(clean, response=response))
+            yield Pair(document, clean, replace(clean, response=response))
 
 
 def _copied_sentences(row: LabelledExample, sources: Sequence[str]) -> list[_Answer]:

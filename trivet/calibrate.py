@@ -154,6 +154,7 @@ def calibrate(
     pairs, evidence = logits.pop("evidence", None), bundle.info.evidence
     if pairs is not None:
         evidence = choose_sources(pairs, evidence)
+
     old = {name: _map_in(model, name) for name in logits}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
     maps = old | fitted
