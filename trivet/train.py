@@ -48,6 +48,7 @@ from trivet.training.dev_choices import (
     threshold_rows,
 )
 from trivet.training.freed_memory import keep_freed_memory
+from trivet.training.head_stopping import HeadStopping
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
@@ -124,6 +125,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     decay = config.optim.ema_decay
     savers = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes, averaged=decay > 0)
     averaging = [EMAWeightAveraging(decay=decay)] if decay else []
+    patience = config.optim.stop_head_after
+    stopping = [HeadStopping(patience)] if patience else []
     progress = progress_callback()
     trainer = lightning.Trainer(
         default_root_dir=folder,
@@ -136,7 +139,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
-        callbacks=[*averaging, *savers, progress],
+        callbacks=[*averaging, *stopping, *savers, progress],
         plugins=[BackgroundCheckpoints()],
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
@@ -296,11 +299,21 @@ def configured_teacher(
     if distill.teacher is None:
         return None
     most = optim.call_windows or optim.batch_windows
-    teacher = load_teacher(distill.teacher, tokenizer, config.window.size, distill.weight, most)
+    teacher = load_teacher(
+        distill.teacher, tokenizer, config.window.size, distill.weight, most, distill.fade
+    )
     theirs, ours = teacher.model, trained_heads(model, config.loss)
+    named = [head.value for head in distill.heads]
+    if missing := [head for head in named if head not in theirs.heads]:
+        raise ConfigError(
+            f"distill.heads: {distill.teacher} has no head {', '.join(missing)}, only "
+            f"{', '.join(theirs.heads)}"
+        )
+    if named:
+        theirs.keep_heads(named)
     if not set(ours) & set(theirs.heads):
         raise ConfigError(
-            f"distill.teacher: {distill.teacher} has heads {', '.join(theirs.heads)}, and those "
+            f"distill.teacher: {distill.teacher} teaches {', '.join(theirs.heads)}, and the heads "
             f"that are trained are {', '.join(ours)}; one must be in both"
         )
     if theirs.granularity != model.granularity:

@@ -173,6 +173,31 @@ def test_rows_without_labels_teach(bundle: Path, config_of: ConfigOf, tmp_path: 
     assert found.info.training.settings["teacher"] == read_bundle(bundle).info.name
 
 
+def test_a_teacher_may_fade(bundle: Path, config_of: ConfigOf, tmp_path: Path) -> None:
+    model, tokenizer, batch = read(bundle)
+    logits = {head: torch.randn_like(each) for head, each in model.read(*batch.windows[:3]).items()}
+    for fade, left in ((True, 0.25), (False, 1.0)):
+        teacher = load_teacher(str(bundle), tokenizer, 32, weight=2.0, most=2, fade=fade)
+        whole, later = (teacher.losses(batch, logits, share) for share in (1.0, 0.25))
+        for head, loss in later.items():
+            torch.testing.assert_close(loss, left * whole[head])
+    # In a run whose student does not learn, the loss of the teacher falls with the steps.
+    given = [f"distill.teacher={bundle}", "distill.fade=true", "run.log_steps=1", "optim.epochs=3"]
+    given += ["optim.head_lr=1e-12", "optim.encoder_lr=0", "optim.batch_windows=100"]
+    train(config_of(tmp_path, *given))
+    taught = [each["loss/teacher_support"] for each in log_of(tmp_path) if each["loss/total"]]
+    first, second, third = map(float, taught)
+    assert second / first == pytest.approx(2 / 3, abs=1e-3)
+    assert third / first == pytest.approx(1 / 3, abs=1e-3)
+
+
+def test_a_teacher_may_teach_some_heads(bundle: Path, config_of: ConfigOf, tmp_path: Path) -> None:
+    given = [f"distill.teacher={bundle}", "distill.heads=[relevance]", "optim.max_steps=1"]
+    train(config_of(tmp_path, *given, "run.log_steps=1"))
+    names = {name for line in log_of(tmp_path) for name in line if name.startswith("loss/teacher_")}
+    assert names == {"loss/teacher_relevance"}
+
+
 def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_file: Path) -> None:
     found = read_bundle(bundle)
     tokenizer = SegmentTokenizer.from_file(found.path(TOKENIZER_NAME))
@@ -189,7 +214,8 @@ def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_fi
     ("given", "said"),
     [
         ("granularity=example", "the granularity of .* is token, and that of the model example"),
-        ("heads=[evidence]", "has heads support, .*, and those that are trained are evidence"),
+        ("distill.heads=[evidence]", "has no head evidence, only support, .*"),
+        ("heads=[evidence]", "teaches support, .*, and the heads that are trained are evidence"),
     ],
 )
 def test_a_teacher_of_other_decisions_is_refused(
@@ -198,7 +224,7 @@ def test_a_teacher_of_other_decisions_is_refused(
     teacher = train(config_of(tmp_path / "teacher"))
     config = config_of(tmp_path / "run", given, f"distill.teacher={teacher}")
     for refused in (train, plan):
-        with pytest.raises(ConfigError, match=f"distill.teacher: .*{said}"):
+        with pytest.raises(ConfigError, match=rf"distill\.\w+: .*{said}"):
             refused(config)
 
 

@@ -202,6 +202,7 @@ class LossConfig:
     utilization: float = 1.0
     evidence: float = 1.0  # pairs of sentences
     share: float = 0.0  # squared error of an example's relevance and utilization
+    r_drop: float = 0.0  # divergence of each trained head between two passes with other dropout
     unsupported_weight: float = 1.0  # of an unsupported token relative to a supported one
     learned: bool = False  # further weight of each head, learned from its uncertainty
     learned_lr: float = 1e-3  # learning rate of these weights' logarithms
@@ -225,6 +226,8 @@ class DistillConfig:
 
     teacher: str | None = None  # folder or name of the bundle; null: none
     weight: float = 1.0  # of the loss of each trained head that the teacher has
+    fade: bool = False  # the weight falls linearly over the steps, to 0 at the end
+    heads: list[Head] = field(default_factory=list)  # that it teaches; empty: all that it has
 
     def __post_init__(self) -> None:
         _check(self.weight > 0, "distill.weight", self.weight, "> 0")
@@ -241,6 +244,8 @@ class OptimConfig:
     clip: float = 1.0  # largest norm of the gradient
     epochs: int = 3
     max_steps: int = -1  # -1: no limit but the epochs
+    # Validations without a better measure after which a head is no longer trained; 0: never.
+    stop_head_after: int = 0
     ema_decay: float = 0.0  # of averaged weights, which dev measures and the bundle gets; 0: none
     compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
     batch_windows: int = 16  # windows per batch; an example with more is one batch
@@ -255,7 +260,7 @@ class OptimConfig:
             _check(value > 0, f"optim.{key}", value, "> 0")
         calls = self.call_windows
         _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
-        for key in ("encoder_lr", "weight_decay"):
+        for key in ("encoder_lr", "weight_decay", "stop_head_after"):
             _check(getattr(self, key) >= 0, f"optim.{key}", getattr(self, key), ">= 0")
         _check(0 <= self.ema_decay < 1, "optim.ema_decay", self.ema_decay, "in [0, 1)")
         steps = self.max_steps
@@ -308,6 +313,12 @@ class TrainConfig:
         named = [head.value for head in self.heads]
         once = 0 < len(named) == len(set(named))
         _check(once, "heads", named, f"at least one of {', '.join(Head.__members__)}, once")
+        if self.optim.stop_head_after and (self.run.devices > 1 or self.loss.learned):
+            raise ConfigError(
+                f"optim.stop_head_after ({self.optim.stop_head_after}) must be 0 with several "
+                f"devices (run.devices: {self.run.devices}) and with learned weights of the heads "
+                f"(loss.learned: {self.loss.learned})"
+            )
         if self.optim.compute_of is Trunk.partial and self.encoder.shared_layers is None:
             raise ConfigError("optim.compute_of (partial) must be used with encoder.shared_layers")
         weights = {name: self.loss.of_head(name) for name in named}

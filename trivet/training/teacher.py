@@ -13,10 +13,9 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.labelled.datamodule import Batch
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, WindowError
-from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
-from trivet.model.aggregate import gather_tokens
-from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits
+from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.training.micro_batching import read_in_slices
+from trivet.training.soft_targets import soft_target_losses
 
 # A text on which tokenizers differ, beside the words of the vocabulary.
 _PROBE = "Zo\u00eb's na\u00efve 3,141.5 km\u2014 or 12\u00bd?  NO\n#2"
@@ -32,42 +31,32 @@ class Teacher:
         ids: Its token id for each of the student's ids. *Shape:* [V].
         weight: Weight of the loss of each head.
         most: Windows per call.
+        fade: Whether the weight falls with the steps that are left.
     """
 
-    def __init__(self, model: RagModel, ids: Tensor, weight: float, most: int) -> None:
+    def __init__(
+        self, model: RagModel, ids: Tensor, weight: float, most: int, fade: bool = False
+    ) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.ids, self.weight, self.most = ids, weight, most
+        self.ids, self.weight, self.most, self.fade = ids, weight, most, fade
 
     def __deepcopy__(self, memo: object) -> Teacher:
         return self  # averaged weights are a copy of all that is trained
 
-    def losses(self, batch: Batch, logits: TokenLogits) -> dict[str, Tensor]:
+    def losses(
+        self, batch: Batch, logits: TokenLogits, steps_left: float = 1.0
+    ) -> dict[str, Tensor]:
         """Return the sum over examples of each head's weighted loss, by head.
 
         The targets are the probabilities of the teacher's logits before calibration. Heads that it
-        lacks have no loss.
+        lacks have no loss. ``steps_left`` is the share of the run's steps that are to come.
         """
+        factor = self.weight * (steps_left if self.fade else 1.0)
         taught = [head for head in logits if head in self.model.heads]
-        found = self._read(batch.windows[:3], taught)
-        windows, weight = batch.windows, batch.targets.weight
-        losses: dict[str, Tensor] = {}
-        if "support" in found:
-            at = windows.response_at
-            ours, theirs = (gather_classes(each["support"], at) for each in (logits, found))
-            losses["support"] = class_loss(ours, theirs, at >= 0, weight)
-        for head in (each for each in ("relevance", "utilization") if each in found):
-            ours, theirs = (
-                gather_tokens(each[head].reshape(-1), windows.context_at)
-                for each in (logits, found)
-            )
-            losses[head] = mark_loss(ours, theirs, windows.context_weight, weight)
-        if "evidence" in found:
-            pools = batch.pairs[:2]
-            ours, theirs = (pair_logits(each["evidence"], *pools) for each in (logits, found))
-            response, context = (pool.amax(dim=-1) > 0 for pool in pools)
-            real = (response[:, :, None] & context[:, None, :]).to(weight)
-            losses["evidence"] = pair_loss(ours, theirs, real, batch.pairs.example, weight)
-        return {head: self.weight * loss for head, loss in losses.items()}
+        if not taught:
+            return {}
+        losses = soft_target_losses(batch, logits, self._read(batch.windows[:3], taught))
+        return {head: factor * loss for head, loss in losses.items()}
 
     def _read(self, inputs: Sequence[Tensor], heads: Collection[str]) -> Mapping[str, Tensor]:
         ids, *masks = inputs
@@ -79,7 +68,12 @@ class Teacher:
 
 
 def load_teacher(
-    name: str, student: SegmentTokenizer, window: int, weight: float, most: int
+    name: str,
+    student: SegmentTokenizer,
+    window: int,
+    weight: float,
+    most: int,
+    fade: bool = False,
 ) -> Teacher:
     """Load a bundle as a teacher.
 
@@ -91,6 +85,7 @@ def load_teacher(
         window: Length of its windows in tokens.
         weight: Weight of the loss of each head.
         most: Windows per call.
+        fade: Whether the weight falls with the steps that are left.
 
     Raises:
         ConfigError: The tokenizers differ, or the teacher cannot read windows of this length.
@@ -116,4 +111,4 @@ def load_teacher(
         model.trunk.check_window(window)
     except WindowError as error:
         raise ConfigError(f"distill.teacher: {name}: {error}") from error
-    return Teacher(model, torch.from_numpy(ids), weight, most)
+    return Teacher(model, torch.from_numpy(ids), weight, most, fade)
