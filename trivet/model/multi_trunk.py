@@ -77,7 +77,8 @@ class SeparateTrunk(nn.Module):
     ) -> Hidden:
         """Return hidden states of some heads, by default all. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         windows = (input_ids, attention_mask, segment_ids)
-        return {name: self.part(name).encode(*windows) for name in heads or self.trunks}
+        wanted = self.trunks if heads is None else heads
+        return {name: self.part(name).encode(*windows) for name in wanted}
 
 
 class PartialTrunk(nn.Module):
@@ -154,7 +155,8 @@ class PartialTrunk(nn.Module):
         mask = self.stem.key_mask(attention_mask)
         positions = self._positions(stem)
         return {
-            name: _run_layers(stem, mask, self.top(name), positions) for name in heads or self.tops
+            name: _run_layers(stem, mask, self.top(name), positions)
+            for name in (self.tops if heads is None else heads)
         }
 
     def _positions(self, hidden: Tensor) -> dict[str, Tensor]:
