@@ -22,7 +22,7 @@ class Heads:
     """The part of a ``RagTraining`` that the callback knows."""
 
     def __init__(self, *names: str) -> None:
-        self.active_heads = names
+        self.active_heads: tuple[str, ...] = names
 
     def stop_head(self, head: str) -> None:
         self.active_heads = tuple(each for each in self.active_heads if each != head)
@@ -42,9 +42,9 @@ def test_each_head_is_stopped_by_its_own_measure() -> None:
     assert not check(callback, heads, hallucination_auroc=0.6, relevance_rmse=0.3)
     assert not check(callback, heads, hallucination_auroc=0.5, relevance_rmse=0.2)
     assert not check(callback, heads, hallucination_auroc=0.7, relevance_rmse=0.2)
-    assert heads.active_heads == ("support", "relevance")
+    assert list(heads.active_heads) == ["support", "relevance"]
     assert not check(callback, heads, hallucination_auroc=0.7, relevance_rmse=0.3)
-    assert heads.active_heads == ("support",)
+    assert list(heads.active_heads) == ["support"]
     assert not check(callback, heads, relevance_rmse=0.1), "no value, and no reason to stop"
     assert check(callback, heads, hallucination_auroc=0.6), "the last head ends the run"
 
