@@ -208,15 +208,15 @@ class RagTraining(lightning.LightningModule):
         """Return the weighted sum of the losses, and log the losses and the sums of each head."""
         predicted = self.predict(batch.windows, batch.is_evidence, self.active_heads)
         losses = self.losses(batch, *predicted)
+        rows = max(1.0, batch.mean_labelled["teacher"])
         if self._loss.r_drop:
             again = self.predict(batch.windows, batch.is_evidence, self.active_heads)
             other = self.losses(batch, *again)
             losses = {name: (loss + other[name]) / 2 for name, loss in losses.items()}
-            factor = self._loss.r_drop / max(1.0, batch.mean_labelled["teacher"])
             apart = r_drop_losses(batch, predicted[0], again[0])
+            factor = self._loss.r_drop / rows
             losses |= {f"{_REPEATED}{head}": factor * loss for head, loss in apart.items()}
         if self._teacher is not None:
-            rows = max(1.0, batch.mean_labelled["teacher"])
             steps = self.trainer.estimated_stepping_batches
             taught = self._teacher.losses(batch, predicted[0], 1 - self.global_step / steps)
             losses |= {f"{_TAUGHT}{head}": loss / rows for head, loss in taught.items()}
