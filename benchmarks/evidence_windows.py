@@ -41,11 +41,14 @@ from trivet.model.aggregate import join_evidence_probs, weakest
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
-READINGS: Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
-    "today": lambda support, evidence: support,
-    "alone": lambda support, evidence: np.where(np.isnan(evidence), support, evidence),
-    "max": lambda support, evidence: np.fmax(support, evidence),
-    "mean": lambda support, evidence: join_evidence_probs(support, evidence, ~np.isnan(evidence)),
+# Of support by ordinary windows, by the evidence window, and the number of ordinary windows.
+READINGS: Mapping[str, Callable[[FloatArray, FloatArray, IntArray], FloatArray]] = {
+    "today": lambda support, evidence, windows: support,
+    "alone": lambda support, evidence, windows: np.where(np.isnan(evidence), support, evidence),
+    "max": lambda support, evidence, windows: np.fmax(support, evidence),
+    "mean": lambda support, evidence, windows: join_evidence_probs(
+        support, evidence, ~np.isnan(evidence), windows
+    ),
 }
 
 
@@ -206,9 +209,13 @@ def report(
     print(f"| reading | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}")
     before: dict[str, Estimate] = {}
     for reading, read in READINGS.items():
+        supports = [
+            read(ordinary, gathered, row.layout.ordinary_windows())
+            for row, ordinary, gathered in zip(rows, support, evidence, strict=True)
+        ]
         scores = [
-            1 - faithfulness(read(*pair), row.tokenized.response_sentence)
-            for row, *pair in zip(rows, support, evidence, strict=True)
+            1 - faithfulness(one, row.tokenized.response_sentence)
+            for row, one in zip(rows, supports, strict=True)
         ]
         cells = []
         for name, chosen in subsets.items():

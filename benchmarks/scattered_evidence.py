@@ -131,7 +131,8 @@ def measured(
     support, seconds = run(evaluator, layouts)
     both = [lay_out(row.tokenized, cut, special) for row in rows]
     evidence, gathered, more = run_evidence(evaluator, both)
-    joined = [READINGS["mean"](*pair) for pair in zip(support, evidence, strict=True)]
+    counts = [layout.ordinary_windows() for layout in layouts]
+    joined = [READINGS["mean"](*each) for each in zip(support, evidence, counts, strict=True)]
     for name, windows, cost, probs in (
         ("without", ordinary, seconds, support),
         ("with", ordinary + gathered, seconds + more, joined),

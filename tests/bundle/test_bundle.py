@@ -296,20 +296,27 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentences", "windows", "said"),
+    ("sentences", "windows", "sort", "said"),
     [
-        (1, 1, "the context sentence that shares most words with it. A response sentence is judged"
-               " in the 1 ordinary window that shares most words with it and in its evidence"
+        (1, 1, False, "the context sentence that shares most words with it. A response sentence is"
+               " judged in the 1 ordinary window that shares most words with it and in its evidence"
                " window. The support of a token is the highest of its ordinary windows, or, with"
-               " an evidence window, the mean of that and of the evidence window's, as logits. W"),
-        (2, 0, "the 2 context sentences that share most words with it. The support of a token"),
-        (0, 3, "in the 3 ordinary windows that share most words with it. Window and"),
+               " an evidence window, a mean of that and of the evidence window's, as logits; of n"
+               " ordinary windows the evidence window weighs 1/n, and at most one half. W"),
+        (2, 0, False, "the 2 context sentences that share most words with it. The support of a"),
+        (0, 0, True, "If an example needs several windows, the contexts that share most words"
+                     " with question and response are read first, together. Window"),
+        (0, 3, False, "in the 3 ordinary windows that share most words with it. Window and"),
     ],
 )  # fmt: skip
 def test_the_card_says_which_windows_count(
-    info: BundleInfo, sentences: int, windows: int, said: str
+    info: BundleInfo, sentences: int, windows: int, sort: bool, said: str
 ) -> None:
-    update = {"evidence_sentences": sentences, "support_windows": windows}
+    update = {
+        "evidence_sentences": sentences,
+        "support_windows": windows,
+        "sort_contexts": sort,
+    }
     changed = info.model_copy(update={"window": info.window.model_copy(update=update)})
     assert said in render_card(changed)
 

@@ -13,15 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import make_tokenized
-from trivet.data.tokenization import FloatArray, IntArray, SpecialTokens, TokenizedExample
-from trivet.data.windows import (
-    FRAME,
-    Layout,
-    Windows,
-    WindowSettings,
-    collate,
-    lay_out,
-)
+from trivet.data.lexical_overlap import rank_contexts
+from trivet.data.tokenization import FloatArray, IntArray, Segment, SpecialTokens, TokenizedExample
+from trivet.data.windows import FRAME, Layout, Windows, WindowSettings, collate, lay_out
 from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
 from trivet.model.aggregate import gather_tokens, supported_anywhere
@@ -243,6 +237,51 @@ def test_pieces_taken_from_a_layout_join_to_the_whole(
     length = len(support)
     at = np.arange(len(groups) * length).reshape(1, len(groups), length).swapaxes(1, 2)
     np.testing.assert_array_equal(supported_anywhere(np.concatenate(copies), at)[0], support)
+
+
+@given(reads(), settings(), st.integers(0, 3), st.randoms(use_true_random=False))
+def test_sorted_contexts_are_cut_like_contexts_given_in_that_order(
+    read: TokenizedExample, window: WindowSettings, most: int, random: Random
+) -> None:
+    tokens = random.sample(range(len(read.context)), len(read.context) // 3)
+    shared = Segment(read.context.ids[tokens], read.context.offsets[tokens])
+    read, window = replace(read, question=shared), replace(window, support_windows=most)
+    sort = replace(window, sort_contexts=True)
+    layout, plain = lay_out(read, sort, SPECIAL), lay_out(read, window, SPECIAL)
+    if len(slices_of(plain)) == 1:
+        np.testing.assert_equal(asdict(layout), asdict(plain))
+        return
+    ranks = rank_contexts(read)[read.context_index]
+    order = np.argsort(ranks, kind="stable")
+    moved = replace(
+        read,
+        context=Segment(read.context.ids[order], read.context.offsets[order]),
+        context_index=ranks[order],
+        context_sentence=read.context_sentence[order],
+    )
+    expected = lay_out(moved, window, SPECIAL)
+    for name in ("rows", "segments", "response_row", "response_column", "row_columns"):
+        np.testing.assert_equal(getattr(layout, name), getattr(expected, name), err_msg=name)
+    for found, wanted in zip(layout.row_context, expected.row_context, strict=True):
+        np.testing.assert_array_equal(found, order[wanted])
+    for name in ("context_row", "context_column"):
+        np.testing.assert_array_equal(getattr(layout, name)[order], getattr(expected, name))
+
+
+@given(settings(), st.permutations(range(5)))
+def test_the_order_of_contexts_that_are_sorted_changes_no_window(
+    window: WindowSettings, order: list[int]
+) -> None:
+    # Each passage shares another number of words with the response.
+    passages = [[range(100 * n, 100 * n + 30), range(100 * n, 100 * n + 9)] for n in range(5)]
+    answer = [range(100 * n, 100 * n + 3 * n) for n in range(1, 5)]
+    sort = replace(window, sort_contexts=True)
+    given_order, shuffled = (
+        lay_out(make_tokenized([7], contexts, answer), sort, SPECIAL)
+        for contexts in (passages, [passages[n] for n in order])
+    )
+    assert len(given_order.rows) > 1
+    np.testing.assert_equal(shuffled.rows, given_order.rows)
 
 
 # By hand --------------------------------------------------------------------------------------

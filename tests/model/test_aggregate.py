@@ -38,15 +38,15 @@ def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
 
 
 def test_evidence_is_joined_by_the_mean_of_logits(make: Make) -> None:
-    ordinary, evidence = make([[2.0, 2.0, -4.0, 2.0]]), make([[-6.0, 4.0, 8.0, 100.0]])
-    gathered = make([[True, True, True, False]])
-    found = aggregate.join_evidence(ordinary, evidence, gathered)
+    ordinary, evidence = make([[2.0, 2.0, -4.0, 2.0, 2.0]]), make([[-6.0, 4.0, 8.0, 100.0, -6.0]])
+    gathered, windows = make([[True, True, True, False, True]]), make([[1, 2, 3, 1, 8]])
+    found = aggregate.join_evidence(ordinary, evidence, gathered, windows)
     # Neither the maximum nor the minimum decides; without an evidence window nothing changes.
-    assert found.tolist() == [[-2.0, 3.0, 2.0, 2.0]]
+    assert found.tolist() == [[-2.0, 3.0, 0.0, 2.0, 1.0]]
     # sqrt(.5 x .8) : sqrt(.5 x .2) is 2 : 1; equal opinions stay.
     ordinary, evidence = make([[0.5, 0.25, 0.3, 1.0]]), make([[0.8, 0.25, 0.9, 0.5]])
-    gathered = make([[True, True, False, True]])
-    found = aggregate.join_evidence_probs(ordinary, evidence, gathered)
+    gathered, windows = make([[True, True, False, True]]), make([[2, 5, 2, 2]])
+    found = aggregate.join_evidence_probs(ordinary, evidence, gathered, windows)
     assert found.tolist()[0][:3] == pytest.approx([2 / 3, 0.25, 0.3])
     assert 0.999 < float(found[0, 3]) < 1.0
 
@@ -54,7 +54,7 @@ def test_evidence_is_joined_by_the_mean_of_logits(make: Make) -> None:
 def test_no_evidence_window_leaves_every_probability_to_the_bit(make: Make) -> None:
     probs = make([[0.0, 1e-9, 0.1, 0.7, 1.0]])
     nothing = make([[float("nan")] * 5])
-    found = aggregate.join_evidence_probs(probs, nothing, make([[False] * 5]))
+    found = aggregate.join_evidence_probs(probs, nothing, make([[False] * 5]), make([[2] * 5]))
     assert found.tolist() == probs.tolist()
 
 
@@ -231,28 +231,34 @@ def test_another_window_can_only_add_support(case: Case) -> None:
 def test_joined_evidence_lies_between_its_two_opinions(case: Case) -> None:
     ordinary, evidence = (1e-6 + 0.999 * probs for probs in case.probs[:2])
     gathered = case.probs[2] > 0.5
-    joined = aggregate.join_evidence_probs(ordinary, evidence, gathered)
+    windows = case.random.integers(1, 9, gathered.shape)
+    joined = aggregate.join_evidence_probs(ordinary, evidence, gathered, windows)
     low, high = np.minimum(ordinary, evidence), np.maximum(ordinary, evidence)
     slack = 1e-5
     assert ((joined >= low - slack) & (joined <= high + slack))[gathered].all()
     np.testing.assert_array_equal(joined[~gathered], ordinary[~gathered])
-    # Which of the two is gathered makes no difference, and more support is never less.
-    swapped = aggregate.join_evidence_probs(evidence, ordinary, gathered)
-    np.testing.assert_allclose(swapped[gathered], joined[gathered], atol=1e-6)
-    more = aggregate.join_evidence_probs(high, evidence, gathered)
+    # Of up to two windows, which of the two is gathered makes no difference.
+    swapped = aggregate.join_evidence_probs(evidence, ordinary, gathered, windows)
+    few = gathered & (windows <= 2)
+    np.testing.assert_allclose(swapped[few], joined[few], atol=1e-6)
+    # More support is never less, and of more windows the evidence window decides less.
+    more = aggregate.join_evidence_probs(high, evidence, gathered, windows)
     assert (more >= joined - slack).all()
+    beside = aggregate.join_evidence_probs(ordinary, evidence, gathered, windows + 1)
+    assert (abs(beside - ordinary) <= abs(joined - ordinary) + slack).all()
 
 
 @given(cases)
 def test_logits_and_probabilities_of_evidence_join_alike_in_both_libraries(case: Case) -> None:
     logits, evidence = (8 * (probs - 0.5) for probs in case.probs[:2])
     gathered = case.probs[2] > 0.5
+    windows = case.random.integers(1, 9, gathered.shape)
 
     def sigmoid(values: Any) -> Any:
         return 1 / (1 + np.exp(-values))
 
-    joined = sigmoid(aggregate.join_evidence(logits, evidence, gathered))
-    probs = sigmoid(logits), sigmoid(evidence), gathered
+    joined = sigmoid(aggregate.join_evidence(logits, evidence, gathered, windows))
+    probs = sigmoid(logits), sigmoid(evidence), gathered, windows
     np.testing.assert_allclose(aggregate.join_evidence_probs(*probs), joined, atol=1e-5)
     by_torch = aggregate.join_evidence_probs(*map(torch.from_numpy, probs))
     np.testing.assert_allclose(by_torch.numpy(), joined, atol=1e-5)
@@ -268,7 +274,8 @@ def test_the_order_of_ordinary_copies_changes_nothing_beside_evidence(case: Case
     def joined() -> Any:
         kinds = aggregate.split_evidence(case.response_at, is_evidence)
         ordinary, evidence = (aggregate.supported_anywhere(support, at) for at in kinds)
-        return aggregate.join_evidence_probs(ordinary, evidence, kinds[1].max(-1) >= 0)
+        shown, windows = kinds[1].max(-1) >= 0, (kinds[0] >= 0).sum(-1)
+        return aggregate.join_evidence_probs(ordinary, evidence, shown, windows)
 
     before = joined()
     order = case.random.permutation(copies)

@@ -58,6 +58,11 @@ def _use(info: BundleInfo) -> str:
 
 def _evidence(info: BundleInfo) -> str:
     count, judged, said = info.window.evidence_sentences, info.window.support_windows, ""
+    if info.window.sort_contexts:
+        said += (
+            "If an example needs several windows, the contexts that share most words with question "
+            "and response are read first, together. "
+        )
     if count:
         several = " of several windows" if info.window.evidence_for == "several" else ""
         shown = (
@@ -76,7 +81,8 @@ def _evidence(info: BundleInfo) -> str:
     if count:
         said += (
             "The support of a token is the highest of its ordinary windows, or, with an evidence "
-            "window, the mean of that and of the evidence window's, as logits. "
+            "window, a mean of that and of the evidence window's, as logits; of n ordinary windows "
+            "the evidence window weighs 1/n, and at most one half. "
         )
     return said
 

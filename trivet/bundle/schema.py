@@ -75,6 +75,8 @@ class WindowInfo(_Part):
     evidence_for: EvidenceFor = "several"
     # ordinary windows in which a response sentence is judged; 0 for all
     support_windows: int = Field(default=0, ge=0)
+    # whether examples of several windows are cut with those contexts first that share most words
+    sort_contexts: bool = False
 
     def settings(self) -> WindowSettings:
         """Return the settings for ``data.windows``."""

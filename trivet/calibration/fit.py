@@ -302,7 +302,8 @@ def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Proba
             _highest(margins[some], head.token[some], count)
             for some in (~head.is_evidence, head.is_evidence)
         )
-        margins = join_evidence(ordinary, gathered, gathered > -torch.inf)
+        windows = torch.bincount(head.token[~head.is_evidence], minlength=count)
+        margins = join_evidence(ordinary, gathered, gathered > -torch.inf, windows)
     elif head.token is not None and len(margins) != count:
         margins = _highest(margins, head.token, count)
     tokens = margins.sigmoid()

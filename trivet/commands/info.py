@@ -117,6 +117,7 @@ def _evidence(window: WindowInfo) -> str:
     judged = (
         f"; judged in {window.support_windows} of the windows" if window.support_windows else ""
     )
+    judged += "; contexts sorted by shared words" if window.sort_contexts else ""
     if not window.evidence_sentences:
         return f"no evidence windows{judged}"
     some = "" if window.evidence_for == "all" else ", examples of several windows"

@@ -118,6 +118,9 @@ class WindowConfig:
     # Ordinary windows in which a response sentence is judged, those that share most words with it;
     # 0: all.
     support_windows: int = 0
+    # Examples of several windows are cut with those contexts first that share most words with
+    # question and response.
+    sort_contexts: bool = False
 
     def __post_init__(self) -> None:
         sizes = self.sizes

@@ -104,12 +104,32 @@ def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
     )
 
 
-def rank_slices(tokenized: TokenizedExample, slices: Sequence[tuple[int, int]]) -> IntArray:
+def rank_contexts(tokenized: TokenizedExample) -> IntArray:
+    """Rank the contexts by the words that they share with question and response.
+
+    A word weighs its rarity, divided by the number of contexts it occurs in; one of the response
+    counts twice as much as one of the question.
+
+    Returns:
+        The rank of each context, 0 for the one that shares most; of equals the first comes first.
+        *Shape:* [contexts up to the last with a token].
+    """
+    width = int(tokenized.context.ids.max(initial=0)) + 1
+    pairs = _distinct(tokenized.context_index * width + tokenized.context.ids)
+    context, ids = np.divmod(pairs, width)
+    weight = np.log1p(ids / _COMMON) / np.bincount(ids)[ids]
+    asked = np.isin(ids, tokenized.question.ids, kind="table")
+    answered = np.isin(ids, tokenized.response.ids, kind="table")
+    order = np.argsort(-np.bincount(context, weight * (2 * answered + asked)), kind="stable")
+    return np.argsort(order)
+
+
+def rank_slices(tokenized: TokenizedExample, slices: Sequence[IntArray]) -> IntArray:
     """Rank slices of the contexts by the words, weighted by rarity, shared with a sentence.
 
     Args:
         tokenized: The example.
-        slices: First and one-past-last context token of each slice.
+        slices: Numbers of the context tokens of each slice.
 
     Returns:
         The rank of each slice for each response sentence, 0 for the one that shares most; of
@@ -120,8 +140,8 @@ def rank_slices(tokenized: TokenizedExample, slices: Sequence[tuple[int, int]]) 
     sentence, ids = np.divmod(_distinct(tokenized.response_sentence * width + answer), width)
     rarity, count = np.log1p(ids / _COMMON), len(tokenized.response_sentence_spans)
     shared = np.zeros((count, len(slices)))
-    for number, (start, stop) in enumerate(slices):
-        found = np.isin(ids, tokenized.context.ids[start:stop], kind="table")
+    for number, own in enumerate(slices):
+        found = np.isin(ids, tokenized.context.ids[own], kind="table")
         shared[:, number] = np.bincount(sentence, rarity * found, minlength=count)
     order = np.argsort(-shared, axis=1, kind="stable")
     return np.argsort(order, axis=1)

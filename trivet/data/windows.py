@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from trivet.data.evidence import Evidence, choose_evidence
-from trivet.data.lexical_overlap import count_overlaps, rank_slices
+from trivet.data.lexical_overlap import count_overlaps, rank_contexts, rank_slices
 from trivet.data.tokenization import (
     BoolArray,
     FloatArray,
@@ -78,6 +78,10 @@ class WindowSettings:
         support_windows: Number of ordinary windows in which a response sentence is judged, those
             that share most words with it; 0 for all. Each window is another chance for a wrong
             sentence to look supported.
+        sort_contexts: Whether an example of several slices is cut with its contexts in another
+            order: those first that share most words with question and response, so that a slice
+            shows together what belongs together. Among many contexts the related ones would be
+            scattered.
     """
 
     size: int = 512
@@ -87,6 +91,7 @@ class WindowSettings:
     evidence_sentences: int = 0
     evidence_for: EvidenceFor = "several"
     support_windows: int = 0
+    sort_contexts: bool = False
 
     def __post_init__(self) -> None:
         for name in ("evidence_sentences", "support_windows"):
@@ -170,7 +175,7 @@ class Layout:
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
         context_sentence: Sentence of each context token. *Shape:* [C].
-        row_context: Numbers of the context tokens that each row shows, rising.
+        row_context: Numbers of the context tokens that each row shows, from left to right.
         row_columns: Columns of these tokens.
         row_is_evidence: Whether each row is an evidence window. It owns no context token, and has
             its own part in the joining (``model.aggregate``). *Shape:* [rows].
@@ -197,6 +202,12 @@ class Layout:
     row_is_evidence: BoolArray
     cut_question_tokens: int
     response_chunks: int
+
+    def ordinary_windows(self) -> IntArray:
+        """Return in how many ordinary windows each response token counts. *Shape:* [R]."""
+        ordinary = (self.response_row >= 0) & ~self.row_is_evidence[self.response_row]
+        counts: IntArray = ordinary.sum(axis=1)
+        return counts
 
 
 class Windows(NamedTuple):
@@ -236,10 +247,12 @@ def lay_out(
     chunks = plan.chunks
     question = tokenized.question.ids[: plan.size // QUESTION_SHARE]
     count, answer = len(tokenized.context.ids), len(tokenized.response.ids)
-    # Place of each context token in an endless row that has one separator between passages.
-    passage_ends = np.concatenate([[0], np.cumsum(np.diff(tokenized.context_index) != 0)])
-    place = np.arange(count) + passage_ends[:count]
-    slices = _cut(tokenized.context_sentence, place, plan.room, settings.stride_overlap)
+    order, place = np.arange(count), _places(tokenized.context_index)
+    if settings.sort_contexts and count and place[-1] >= plan.room:
+        order = np.argsort(rank_contexts(tokenized)[tokenized.context_index], kind="stable")
+        place = _places(tokenized.context_index[order])
+    sentence = tokenized.context_sentence[order]
+    slices = _cut(sentence, place, plan.room, settings.stride_overlap)
     overlaps = count_overlaps(tokenized, settings.evidence_sentences)
     evidence: list[Evidence] = []
     several = len(slices) > 1
@@ -263,9 +276,9 @@ def lay_out(
         distance = np.abs(np.arange(start, stop) - (start + stop - 1) / 2)
         owned = np.flatnonzero(distance < nearest[start:stop])
         nearest[start + owned] = distance[owned]
-        context_row[start + owned] = len(plans)
-        context_column[start + owned] = columns[owned]
-        plans += [(chunk, np.arange(start, stop), columns, number) for chunk in chunks]
+        context_row[order[start + owned]] = len(plans)
+        context_column[order[start + owned]] = columns[owned]
+        plans += [(chunk, order[start:stop], columns, number) for chunk in chunks]
     plans += [(*each, len(slices)) for each in evidence]
     for chunk, shown, columns, copy in plans:
         head = np.full(int(columns[-1]) + 1 if len(columns) else 1, special.sep, dtype=np.int64)
@@ -279,7 +292,8 @@ def lay_out(
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
     if 0 < settings.support_windows < len(slices):
-        ranks = rank_slices(tokenized, slices)[tokenized.response_sentence]
+        read = [order[start:stop] for start, stop in slices]
+        ranks = rank_slices(tokenized, read)[tokenized.response_sentence]
         response_row[:, : len(slices)][ranks >= settings.support_windows] = -1
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
@@ -305,6 +319,12 @@ def lay_out(
         cut_question_tokens=plan.cut,
         response_chunks=len(chunks),
     )
+
+
+def _places(passage: IntArray) -> IntArray:
+    """Return the places of tokens in an endless row with one separator between passages."""
+    ends: IntArray = np.concatenate([[0], np.cumsum(np.diff(passage) != 0)])[: len(passage)]
+    return ends + np.arange(len(passage))
 
 
 def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[tuple[int, int]]:

@@ -134,7 +134,8 @@ class WindowAccumulator:
             raise self.error
         support, gathered = self._support, ~np.isnan(self._evidence)
         if gathered.any():
-            support = join_evidence_probs(support, self._evidence, gathered)
+            windows = self.layout.ordinary_windows()
+            support = join_evidence_probs(support, self._evidence, gathered, windows)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
@@ -254,12 +255,7 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
     renumber[chosen] = np.arange(len(chosen))
     response_row = renumber[layout.response_row]
     shown = np.flatnonzero((response_row >= 0).any(axis=0))
-    # The counting copies are among the context tokens that the ordinary rows show, without gaps.
-    spans = [layout.row_context[row] for row in chosen[~layout.row_is_evidence[chosen]]]
-    spans = [span for span in spans if len(span)]
-    first = min((int(span[0]) for span in spans), default=0)
-    last = max((int(span[-1]) + 1 for span in spans), default=0)
-    held = first + np.flatnonzero(renumber[layout.context_row[first:last]] >= 0)
+    held = np.flatnonzero(renumber[layout.context_row] >= 0)
     part = dataclasses.replace(
         layout,
         rows=tuple(layout.rows[row] for row in chosen),

@@ -126,18 +126,26 @@ def split_evidence(response_at: Array, is_evidence: Array) -> tuple[Array, Array
     return xp.where(chosen, -1, response_at), xp.where(chosen, response_at, -1)
 
 
-def join_evidence(support_logits: Array, evidence_logits: Array, gathered: Array) -> Array:
+def join_evidence(
+    support_logits: Array, evidence_logits: Array, gathered: Array, windows: Array
+) -> Array:
     """Return each token's support by ordinary windows and by its evidence window, as logits.
 
-    It is the mean of the two: gathered evidence is a second opinion. Their maximum would make it
-    one more place where support may be. *Shapes:* any x 3; ``gathered`` is false without evidence
+    It is a mean: gathered evidence is a second opinion. Their maximum would make it one more place
+    where support may be. Of n ``windows`` that are ordinary and count for the token, the evidence
+    window weighs 1 / n, and at most one half: where more contexts are read, more sentences share
+    words with the response by chance. *Shapes:* any x 4; ``gathered`` is false without evidence
     window, which leaves the first as it is.
     """
     xp = _namespace(support_logits)
-    return xp.where(gathered, (support_logits + evidence_logits) / 2, support_logits)
+    opinions = xp.asarray(xp.where(windows > 2, windows, 2), dtype=support_logits.dtype)
+    moved = support_logits + (evidence_logits - support_logits) / opinions
+    return xp.where(gathered, moved, support_logits)
 
 
-def join_evidence_probs(support_probs: Array, evidence_probs: Array, gathered: Array) -> Array:
+def join_evidence_probs(
+    support_probs: Array, evidence_probs: Array, gathered: Array, windows: Array
+) -> Array:
     """Return the same as ``join_evidence`` for probabilities.
 
     Probabilities nearer to 0 or 1 than float32 can tell count as 1e-7 from it.
@@ -148,7 +156,7 @@ def join_evidence_probs(support_probs: Array, evidence_probs: Array, gathered: A
         inner = xp.clip(probs, _FINEST, 1 - _FINEST)
         return xp.log(inner) - xp.log1p(-inner)
 
-    joined = join_evidence(logits(support_probs), logits(evidence_probs), gathered)
+    joined = join_evidence(logits(support_probs), logits(evidence_probs), gathered, windows)
     return xp.where(gathered, 1 / (1 + xp.exp(-joined)), support_probs)
 
 

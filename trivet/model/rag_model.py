@@ -305,7 +305,8 @@ def join_support(
     ordinary, gathered = (
         calibrated(supported_anywhere(margins, at, nothing=_NOWHERE)) for at in kinds
     )
-    joined: Tensor = join_evidence(ordinary, gathered, kinds[1].amax(dim=-1) >= 0)
+    shown, windows = kinds[1].amax(dim=-1) >= 0, (kinds[0] >= 0).sum(dim=-1)
+    joined: Tensor = join_evidence(ordinary, gathered, shown, windows)
     return joined
 
 

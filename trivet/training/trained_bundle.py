@@ -105,7 +105,7 @@ def _adapted(config: TrainConfig) -> bool:
 
 def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
     """Return a bundle's windows, of which a new setting lets others count for a sentence."""
-    settings = ("evidence_sentences", "evidence_for", "support_windows")
+    settings = ("evidence_sentences", "evidence_for", "support_windows", "sort_contexts")
     window = old.model_copy(update={key: getattr(new, key) for key in settings})
     if window != old:
         logger.warning(
@@ -148,6 +148,7 @@ def write_trained(
             evidence_sentences=config.window.evidence_sentences,
             evidence_for=config.window.evidence_for.value,
             support_windows=config.window.support_windows,
+            sort_contexts=config.window.sort_contexts,
         ),
         faithfulness=model.faithfulness,
         heads=tuple(cast(Any, heads)),

@@ -44,6 +44,7 @@ def row_preparation(
         window.evidence_sentences,
         window.evidence_for.value,
         window.support_windows,
+        window.sort_contexts,
     )
     return partial(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
