@@ -4,7 +4,7 @@ python -m benchmarks.evidence_windows --data ragbench:data/ragbench --data ragtr
     [--split dev] [--bundle DIR] [--sentences 1 2 4] [--single-sentences 4] [--for several|all]
 
 Readings: ``today``, ordinary windows alone; ``alone``, evidence windows alone; and both joined by
-``max`` or ``mean`` of the token's logits. ``--single-sentences N`` also reads each response
+``max`` or by ``mean``, as the model joins them. ``--single-sentences N`` also reads each response
 sentence in a window of its own, with its N best context sentences. ``held whole`` is the share of
 supported response sentences with all annotated evidence in one ordinary window, in the evidence
 window, and in either.
@@ -122,7 +122,11 @@ def run_evidence(
     for number, layout in enumerate(layouts):
         if layout.row_is_evidence.any():
             part, _ = take_windows(layout, np.flatnonzero(layout.row_is_evidence).tolist())
-            parts.append(replace(part, row_is_evidence=np.zeros(len(part.rows), dtype=np.bool_)))
+            nothing = (np.zeros(0, dtype=np.int64),) * len(part.rows)  # the part owns no context
+            ordinary = np.zeros(len(part.rows), dtype=np.bool_)
+            parts.append(
+                replace(part, row_is_evidence=ordinary, row_context=nothing, row_columns=nothing)
+            )
             at.append(number)
     found, seconds = run(evaluator, parts)
     evidence = [np.full(len(layout.response_row), np.nan, np.float32) for layout in layouts]

@@ -50,6 +50,13 @@ def reads(draw: st.DrawFn) -> TokenizedExample:
     )
 
 
+def asking(read: TokenizedExample, random: Random) -> TokenizedExample:
+    """Return an example whose question consists of random context tokens."""
+    tokens = random.sample(range(len(read.context)), len(read.context) // 3)
+    shared = Segment(read.context.ids[tokens], read.context.offsets[tokens])
+    return replace(read, question=shared)
+
+
 @st.composite
 def settings(draw: st.DrawFn) -> WindowSettings:
     size = draw(st.integers(32, 96))
@@ -212,7 +219,8 @@ def formula(windows: Windows) -> FloatArray:
 def test_pieces_taken_from_a_layout_join_to_the_whole(
     read: TokenizedExample, window: WindowSettings, random: Random, pieces: int
 ) -> None:
-    layout = lay_out(read, window, SPECIAL)
+    sort = replace(window, sort_contexts=random.random() < 0.5)
+    layout = lay_out(asking(read, random), sort, SPECIAL)
     whole = collate([layout], SPECIAL.pad)
     support = supported_anywhere(formula(whole), whole.response_at)[0]
     context = gather_tokens(formula(whole), whole.context_at)[0]
@@ -243,9 +251,7 @@ def test_pieces_taken_from_a_layout_join_to_the_whole(
 def test_sorted_contexts_are_cut_like_contexts_given_in_that_order(
     read: TokenizedExample, window: WindowSettings, most: int, random: Random
 ) -> None:
-    tokens = random.sample(range(len(read.context)), len(read.context) // 3)
-    shared = Segment(read.context.ids[tokens], read.context.offsets[tokens])
-    read, window = replace(read, question=shared), replace(window, support_windows=most)
+    read, window = asking(read, random), replace(window, support_windows=most)
     sort = replace(window, sort_contexts=True)
     layout, plain = lay_out(read, sort, SPECIAL), lay_out(read, window, SPECIAL)
     if len(slices_of(plain)) == 1:

@@ -255,7 +255,10 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
     renumber[chosen] = np.arange(len(chosen))
     response_row = renumber[layout.response_row]
     shown = np.flatnonzero((response_row >= 0).any(axis=0))
-    held = np.flatnonzero(renumber[layout.context_row] >= 0)
+    # The counting copies are among the context tokens that the ordinary rows show.
+    read = [layout.row_context[row] for row in chosen[~layout.row_is_evidence[chosen]]]
+    held = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *read]))
+    held = held[renumber[layout.context_row[held]] >= 0]
     part = dataclasses.replace(
         layout,
         rows=tuple(layout.rows[row] for row in chosen),
