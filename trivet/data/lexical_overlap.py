@@ -64,7 +64,7 @@ def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
         return Overlaps(nothing, nothing, np.zeros(len(answer), dtype=np.float32), none)
     # The words of the contexts, each once per sentence.
     width = int(tokenized.context.ids.max()) + 1
-    sentence, ids = np.divmod(_distinct(sentence_of * width + tokenized.context.ids), width)
+    sentence, ids = np.divmod(distinct(sentence_of * width + tokenized.context.ids), width)
     rarity = np.log1p(ids / _COMMON)
     weight = rarity / np.bincount(ids)[ids]
     count = int(sentence[-1]) + 1
@@ -89,7 +89,7 @@ def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
             shared = np.bincount(sentence[at], weight[at], minlength=count)
             np.maximum(best, shared / max(shared.max(), _TINY), out=best)
             most = np.bincount(sentence[at], rarity[at], minlength=count).max()
-            found[number] = most / max(np.log1p(_distinct(own) / _COMMON).sum(), _TINY)
+            found[number] = most / max(np.log1p(distinct(own) / _COMMON).sum(), _TINY)
             if sources:
                 order = np.argsort(-(shared + _TIE * relative), kind="stable")
                 named[number] = order[:sources]
@@ -115,7 +115,7 @@ def rank_contexts(tokenized: TokenizedExample) -> IntArray:
         *Shape:* [contexts up to the last with a token].
     """
     width = int(tokenized.context.ids.max(initial=0)) + 1
-    pairs = _distinct(tokenized.context_index * width + tokenized.context.ids)
+    pairs = distinct(tokenized.context_index * width + tokenized.context.ids)
     context, ids = np.divmod(pairs, width)
     weight = np.log1p(ids / _COMMON) / np.bincount(ids)[ids]
     asked = np.isin(ids, tokenized.question.ids, kind="table")
@@ -137,7 +137,7 @@ def rank_slices(tokenized: TokenizedExample, slices: Sequence[IntArray]) -> IntA
     """
     answer = tokenized.response.ids
     width = int(answer.max(initial=0)) + 1
-    sentence, ids = np.divmod(_distinct(tokenized.response_sentence * width + answer), width)
+    sentence, ids = np.divmod(distinct(tokenized.response_sentence * width + answer), width)
     rarity, count = np.log1p(ids / _COMMON), len(tokenized.response_sentence_spans)
     shared = np.zeros((count, len(slices)))
     for number, own in enumerate(slices):
@@ -156,11 +156,11 @@ def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:
     sentence, ids = np.zeros((2, 0), dtype=np.int64)
     if count:
         width = int(tokenized.context.ids.max()) + 1
-        pairs = _distinct(tokenized.context_sentence * width + tokenized.context.ids)
+        pairs = distinct(tokenized.context_sentence * width + tokenized.context.ids)
         sentence, ids = np.divmod(pairs, width)
     own_sentence = tokenized.response_sentence
     for number in range(len(tokenized.response_sentence_spans)):
-        own = _distinct(tokenized.response.ids[own_sentence == number])
+        own = distinct(tokenized.response.ids[own_sentence == number])
         shared = np.flatnonzero(np.isin(ids, own, kind="table"))
         place = np.searchsorted(own, ids[shared])
         weight = np.log1p(count / np.maximum(np.bincount(place, minlength=len(own)), 1))
@@ -168,7 +168,7 @@ def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:
         yield (found / max(weight.sum(), _TINY)).astype(np.float32)
 
 
-def _distinct(numbers: IntArray) -> IntArray:
+def distinct(numbers: IntArray) -> IntArray:
     """Return the distinct numbers, sorted; much faster than numpy's ``unique``."""
     ordered = np.sort(numbers)
     differs = ordered[1:] != ordered[:-1]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.evidence_pairs import window_sentences
+from trivet.data.lexical_overlap import distinct
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate
 from trivet.errors import BackendError
@@ -257,8 +258,7 @@ def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]
     shown = np.flatnonzero((response_row >= 0).any(axis=0))
     # The counting copies are among the context tokens that the ordinary rows show.
     read = [layout.row_context[row] for row in chosen[~layout.row_is_evidence[chosen]]]
-    held = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *read]))
-    held = held[np.diff(held, prepend=-1) > 0]  # not numpy's unique, which imports more
+    held = distinct(np.concatenate([np.zeros(0, dtype=np.int64), *read]))
     held = held[renumber[layout.context_row[held]] >= 0]
     part = dataclasses.replace(
         layout,
