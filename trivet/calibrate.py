@@ -161,7 +161,8 @@ def calibrate(
     chosen = ChosenThresholds(None)
     if bundle.info.thresholds is not None:
         before, after = (
-            list(dev_scores(items, logits["support"], found["support"])) for found in (old, maps)
+            list(dev_scores(items, logits["support"], found["support"], bundle.info.faithfulness))
+            for found in (old, maps)
         )
         chosen = choose_or_keep(
             bundle.info.thresholds, before, after, choices.thresholds_from, choices.rule
@@ -233,7 +234,8 @@ def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevS
     """Return the support of an example's sentences and tokens, without its labels."""
     unlabelled = LabelledExample(one.example, Labels(), "", "")
     support = np.asarray(outputs.sentence_support)[0], np.asarray(outputs.support_probs)[0]
-    return DevScores.of(unlabelled, one.tokens, *support)
+    whole = float(np.asarray(outputs.faithfulness)[0])
+    return DevScores.of(unlabelled, one.tokens, *support, whole)
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:

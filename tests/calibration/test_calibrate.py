@@ -153,7 +153,7 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
             found = model.join(read_logits, *batch.windows[3:], batch.is_evidence)
         own = {name: one.row == place for name, one in logits.items()}
         means = [joined[name].sentences[own[name]].mean() for name in CONTEXT_HEADS]
-        wanted = [*means, joined["support"].weakest[place]]
+        wanted = [*means, joined["support"].faithfulness[place]]
         scores = (found.relevance, found.utilization, found.faithfulness)
         assert [float(one) for one in scores] == pytest.approx(list(map(float, wanted)), abs=2e-5)
         support = joined["support"].sentences[own["support"]].tolist()

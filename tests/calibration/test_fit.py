@@ -16,6 +16,7 @@ from scipy.special import expit as sigmoid
 from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, Method, fit, probabilities
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.errors import BundleError, DataError
+from trivet.model.aggregate import two_weakest
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 
 N = 20_000
@@ -132,9 +133,32 @@ def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentenc
     assert joined.tokens.tolist() == pytest.approx(token.tolist())
     means = [float(token[:2].mean()), float(token[2]), float(token[3])]
     assert joined.sentences.tolist() == pytest.approx(means)
-    assert joined.weakest.tolist() == pytest.approx([min(means[:2]), means[2]])
-    weakest = probabilities(one, LinearMap(), "weakest_token").weakest
-    assert weakest.tolist() == pytest.approx([float(token[:3].min()), float(token[3])])
+    assert joined.faithfulness.tolist() == pytest.approx([min(means[:2]), means[2]])
+    by_token = probabilities(one, LinearMap(), "weakest_token").faithfulness
+    assert by_token.tolist() == pytest.approx([float(token[:3].min()), float(token[3])])
+    by_two = probabilities(one, LinearMap(), "two_weakest_sentences").faithfulness
+    low, high = sorted(means[:2])
+    assert by_two.tolist() == pytest.approx([(2 * low + high) / 3, means[2]])
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=5), min_size=1))
+def test_the_two_weakest_sentences_are_those_of_the_model(rows: list[list[float]]) -> None:
+    support = [value for row in rows for value in row]
+    sizes = torch.tensor([len(row) for row in rows])
+    one = HeadLogits(
+        logits=torch.tensor(support).double().logit(),
+        token=None,
+        sentence=torch.arange(len(support)),
+        row=torch.arange(len(rows)).repeat_interleave(sizes),
+        truth=torch.full((len(support),), NAN).double(),
+        verdict=torch.full((len(rows),), NAN).double(),
+        weight=torch.ones(len(rows)).double(),
+    )
+    found = probabilities(one, LinearMap(), "two_weakest_sentences").faithfulness
+    probs = np.full((len(rows), 6), 0.125)  # of padding, which must not count
+    real = np.arange(6) < sizes.numpy()[:, None]
+    probs[real] = support
+    np.testing.assert_allclose(found.numpy(), two_weakest(probs, real))
 
 
 def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
@@ -246,7 +270,7 @@ def test_each_half_is_judged_by_the_map_of_the_other() -> None:
 
     found = cross_fitted(one, split, fit_rows, "weakest_sentence")
     assert found is not None
-    for values in (found.tokens, found.sentences, found.weakest):
+    for values in (found.tokens, found.sentences, found.faithfulness):
         assert (values > 0.5).tolist() == [False, False, True, True]
 
     def refuse(rows: npt.NDArray[np.bool_]) -> Map:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_windows_of_one_length_share_calls() -> None:
     assert pack([10, 512, 500, 20, 30], BatchLimits(1024)) == [[1, 2], [4, 3, 0]]
 
 
-@pytest.mark.parametrize("faithfulness", ["weakest_token", "weakest_sentence"])
+@pytest.mark.parametrize("faithfulness", get_args(Reduction))
 @pytest.mark.parametrize("positions", [1, 100, 300, 100_000])
 def test_packing_changes_no_number(
     rag_examples: tuple[RagExample, ...],

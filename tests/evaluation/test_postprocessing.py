@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import PreprocessedExample
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import Outputs, response_support
+from trivet.model.architecture import Reduction
 from trivet.records import RagExample
 
 # Every word and every full stop is one token of the tiny tokenizer.
@@ -89,6 +91,7 @@ WORDS = st.sampled_from(
 @given(
     st.lists(WORDS, min_size=1, max_size=12),
     st.sampled_from([". ", " ", "! "]),
+    st.sampled_from(get_args(Reduction)),
     *(st.floats(0, 1) for _ in range(2)),
     st.data(),
 )
@@ -96,6 +99,7 @@ def test_a_response_has_one_verdict(
     tokenizer: SegmentTokenizer,
     words: list[str],
     between: str,
+    reduction: Reduction,
     sentence: float,
     span: float,
     data: st.DataObject,
@@ -114,6 +118,13 @@ def test_a_response_has_one_verdict(
         relevance_probs=np.zeros((1, len(tokens.context))),
         utilization_probs=np.zeros((1, len(tokens.context))),
     )
+    parts = [
+        each
+        for one in (outputs.support_probs, outputs.sentence_support)
+        for each in (one, np.ones_like(one, dtype=np.bool_))
+    ]
+    if count:
+        outputs = outputs._replace(faithfulness=response_support(*parts, reduction))
     thresholds = Thresholds(sentence, span)
     verdict = to_evaluation(preprocessed, outputs, thresholds)
     if not count:
@@ -121,6 +132,7 @@ def test_a_response_has_one_verdict(
         return
     unsupported = [one for one in verdict.sentences if not one.supported]
     assert verdict.adherent is not bool(unsupported)
+    assert verdict.adherent is bool(max(outputs.faithfulness[0], min(means)) >= sentence)
     supported = len(verdict.sentences) - len(unsupported)
     assert verdict.supported_share == supported / len(verdict.sentences)
     homes = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,15 @@ def test_a_response_counts_by_its_weakest_sentence_and_words_in_unsupported_ones
     assert words.support[marked].tolist() == pytest.approx([0.2, 0.3])
     # Without a word below the span threshold, the whole sentence is marked.
     assert marked_words(words, sentence, 0.1).sum() == 4
+
+
+def test_nothing_is_marked_in_a_response_that_is_supported_as_a_whole() -> None:
+    # As a bundle with two_weakest_sentences finds it: its first sentence alone is below .5.
+    whole = replace(row_of("aa b.aa b.", [0.4, 0.9], (Span(0, 2),)), faithfulness=0.6)
+    columns = threshold_columns([whole])
+    assert columns["sentence"].support.tolist() == pytest.approx([0.6])
+    assert marked_words(columns["span"], 0.5, 0.5).sum() == 0
+    assert marked_words(columns["span"], 0.61, 0.5).sum() == 1
 
 
 def test_the_prior_changes_the_threshold_of_the_best_f1() -> None:

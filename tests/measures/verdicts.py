@@ -81,6 +81,7 @@ def dev_scores(
         token_sentence=np.array(
             [sum(start >= end for _, end, _ in sentences) for start, *_ in tokens], dtype=np.int64
         ),
+        faithfulness=min((support for *_, support in sentences), default=1.0),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -78,6 +78,36 @@ def test_weakest_is_the_minimum_of_what_is_real(make: Make) -> None:
     assert aggregate.weakest(probs, real).tolist() == [0.125, 0.5, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("probs", "real", "expected"),
+    [
+        ([0.75, 0.5, 0.125], [True, True, True], (2 * 0.125 + 0.5) / 3),
+        ([0.75, 0.5, 0.125], [True, True, False], (2 * 0.5 + 0.75) / 3),
+        ([0.75, 0.5, 0.125], [False, True, False], 0.5),
+        ([0.75, 0.5, 0.125], [False, False, False], 1.0),
+        ([0.25, 0.75, 0.25], [True, True, True], 0.25),
+        ([1.0, 1.0, 0.25], [True, True, False], 1.0),
+    ],
+)
+def test_of_the_two_weakest_the_lower_counts_twice(
+    make: Make, probs: list[float], real: list[bool], expected: float
+) -> None:
+    found = aggregate.two_weakest(make([probs]), make([real]))
+    assert found.tolist() == pytest.approx([expected])
+
+
+@given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=6), st.floats(0, 1))
+def test_a_response_is_below_a_threshold_exactly_if_a_sentence_decides_so(
+    support: list[float], threshold: float
+) -> None:
+    sentences = np.array([support], np.float32)
+    real = np.ones_like(sentences, np.bool_)
+    whole = aggregate.two_weakest(sentences, real)
+    assert sentences.min() - 1e-6 <= whole[0] <= sentences.max() + 1e-6
+    below = aggregate.deciding_support(sentences, whole) < threshold
+    assert below.any() == (max(whole[0], sentences.min()) < threshold)
+
+
 def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
     weight = make([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
     relevance = make([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
@@ -92,7 +122,12 @@ def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reduction", "faithfulness"), [("weakest_token", 0.25), ("weakest_sentence", 0.5)]
+    ("reduction", "faithfulness"),
+    [
+        ("weakest_token", 0.25),
+        ("weakest_sentence", 0.5),
+        ("two_weakest_sentences", (2 * 0.5 + 0.625) / 3),
+    ],
 )
 def test_join_by_hand(make: Make, reduction: Reduction, faithfulness: float) -> None:
     outputs = aggregate.join(
@@ -106,7 +141,7 @@ def test_join_by_hand(make: Make, reduction: Reduction, faithfulness: float) -> 
         faithfulness=reduction,
     )
     assert outputs.sentence_support.tolist() == [[0.625, 0.5, 0.0]]
-    assert outputs.faithfulness.tolist() == [faithfulness]
+    assert outputs.faithfulness.tolist() == pytest.approx([faithfulness])
     assert outputs.relevance.tolist() == [0.75]
     assert outputs.utilization.tolist() == [0.25]
     assert outputs.completeness.tolist() == pytest.approx([0.25 / 0.75])
@@ -130,7 +165,7 @@ class Case:
         home = random.integers(0, sentences, (self.b, tokens))
         pool = (home[:, None, :] == np.arange(sentences)[:, None]) & real[:, None, :]
         self.sentence_pool = (pool / np.maximum(pool.sum(-1, keepdims=True), 1)).astype(np.float32)
-        self.reduction: Reduction = "weakest_token" if seed % 2 else "weakest_sentence"
+        self.reduction: Reduction = get_args(Reduction)[seed % 3]
         self.random = random
 
     def join(self, convert: Make = np.asarray) -> Outputs:

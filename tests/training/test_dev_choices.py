@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +24,16 @@ def scores(adherent: bool | None, sentence: float, token: float, source: str = "
         token_offsets=np.array([[0, 1], [2, 3]]),
         token_support=np.array([token, 1.0]),
         token_sentence=np.array([0, 0]),
+        faithfulness=sentence,
     )
 
 
 SENTENCE_BETTER = [scores(True, 0.9, 0.1), scores(False, 0.2, 0.3)]
 TOKEN_BETTER = [scores(True, 0.2, 0.3, "b"), scores(False, 0.9, 0.1, "b")]
+TWO_BETTER = [
+    replace(scores(adherent, 0, 0), sentence_support=np.array(two), token_sentence=np.array([0, 1]))
+    for adherent, two in [(True, [0.3, 0.9]), (False, [0.4, 0.4])]
+]
 
 
 @pytest.mark.parametrize(
@@ -35,6 +41,7 @@ TOKEN_BETTER = [scores(True, 0.2, 0.3, "b"), scores(False, 0.9, 0.1, "b")]
     [
         (SENTENCE_BETTER, "weakest_sentence"),
         (TOKEN_BETTER, "weakest_token"),
+        (TWO_BETTER, "two_weakest_sentences"),
         # The mean over sources, not over rows; equal means keep the sentence.
         (SENTENCE_BETTER * 3 + TOKEN_BETTER, "weakest_sentence"),
         ([*SENTENCE_BETTER[:1], scores(None, 0.1, 0.9)], "weakest_sentence"),

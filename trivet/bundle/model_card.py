@@ -10,6 +10,8 @@ from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
 _WEAKEST = {
     "weakest_token": "the support of the least supported token of the response",
     "weakest_sentence": "the support of the least supported sentence of the response",
+    "two_weakest_sentences": "two thirds of the support of the least supported sentence of the "
+    "response and one third of the next one's",
 }
 
 _TRUNKS = {

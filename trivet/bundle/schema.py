@@ -239,7 +239,7 @@ LABELS: dict[str, str] = {
     "relevance_probs": "probability that this context token helps to answer the question",
     "utilization_probs": "probability that the response drew on this context token",
     "sentence_support": "mean support of the tokens of this response sentence",
-    "faithfulness": "support of the weakest part of the response",
+    "faithfulness": "support of the weakest part or parts of the response",
     "relevance": "expected share of the context sentences that help to answer the question",
     "utilization": "expected share of the context sentences that the response drew on",
     "completeness": "share of the relevant context that the response drew on",
@@ -252,7 +252,8 @@ class BundleInfo(_Part):
 
     Attributes:
         package_version: Version of the trivet that wrote the bundle.
-        faithfulness: Unit of the minimum: the weakest token or the weakest sentence.
+        faithfulness: Part of a response that decides: the weakest token or sentence, or the two
+            weakest sentences, of which the lower counts twice.
         thresholds, evidence: ``None`` without a support head, or an evidence head.
         outputs: Outputs of the heads.
         engines: TensorRT engines built from the graphs; the engines stay where they were built.

@@ -2,7 +2,7 @@
 
 A sentence's probability is the mean over its tokens, and labels are of sentences. So the map of the
 tokens is fitted to the likelihood of the sentences. Support can also be fitted on whole responses,
-whose probability is that of their weakest part.
+whose probability is that of their weakest part or parts.
 
 Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
 piecewise linear, at most 16 knots and one for 5 examples; a line with fewer than 15). Of the
@@ -87,11 +87,11 @@ class HeadLogits:
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Probabilities of tokens [T], sentences [S] and weakest parts [B] (1 without a token)."""
+    """Probabilities of tokens [T], sentences [S] and responses [B] (1 without a token)."""
 
     tokens: Tensor
     sentences: Tensor
-    weakest: Tensor
+    faithfulness: Tensor
 
 
 def probabilities(
@@ -180,13 +180,13 @@ def _terms(head: HeadLogits, level: Level, weighing: Weighing) -> list[tuple[str
     of_sentence = head.weight[head.row]
     if weighing == "example":
         of_sentence = of_sentence / torch.bincount(head.row).clamp(min=1)[head.row]
-    kinds = {"sentences": (head.truth, of_sentence), "weakest": (head.verdict, head.weight)}
+    kinds = {"sentences": (head.truth, of_sentence), "faithfulness": (head.verdict, head.weight)}
     found = {}
     for name, (truth, weight) in kinds.items():
         counts_too = ~truth.isnan() & (weight > 0)
         if len(truth[counts_too].unique()) == 2:
             found[name] = (name, truth == 1, weight * counts_too)
-    asked = {"sentence": ["sentences"], "response": ["weakest"], "both": list(kinds)}[level]
+    asked = {"sentence": ["sentences"], "response": ["faithfulness"], "both": list(kinds)}[level]
     return [found[name] for name in asked if name in found] or list(found.values())
 
 
@@ -313,8 +313,19 @@ def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Proba
     parts, place = sentences, head.row
     if faithfulness == "weakest_token":
         parts, place = tokens, head.row[head.sentence]
-    weakest = tokens.new_ones(len(head.weight)).scatter_reduce(0, place, parts, "amin")
-    return Probabilities(tokens, sentences, weakest)
+    whole = _lowest(parts, place, len(head.weight))
+    if faithfulness == "two_weakest_sentences":
+        at_lowest = parts <= whole[place]
+        lowest = torch.bincount(place[at_lowest], minlength=len(whole))
+        following = _lowest(parts[~at_lowest], place[~at_lowest], len(whole))
+        has_next = (lowest == 1) & (torch.bincount(place, minlength=len(whole)) > 1)
+        whole = (2 * whole + torch.where(has_next, following, whole)) / 3
+    return Probabilities(tokens, sentences, whole)
+
+
+def _lowest(parts: Tensor, place: Tensor, count: int) -> Tensor:
+    """Return the minimum of the parts of each response, 1 without any. *Shapes:* [P] x 2 -> [B]."""
+    return parts.new_ones(count).scatter_reduce(0, place, parts, "amin")
 
 
 def _highest(margins: Tensor, token: Tensor, count: int) -> Tensor:

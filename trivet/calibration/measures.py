@@ -80,8 +80,8 @@ def cross_fitted(
         first, second = (probabilities(head, fit(half), faithfulness) for half in split)
     except DataError:
         return None
-    rows = {"weakest": split[0]}
-    rows["sentences"] = rows["weakest"][head.row.numpy()]
+    rows = {"faithfulness": split[0]}
+    rows["sentences"] = rows["faithfulness"][head.row.numpy()]
     rows["tokens"] = rows["sentences"][head.sentence.numpy()]
     return Probabilities(
         **{
@@ -105,7 +105,7 @@ def head_report(
     The map was fitted on all rows, the probabilities after it are cross-fitted.
     """
     if name == "faithfulness":
-        unit, kind, truth = "responses", "weakest", head.verdict.numpy()
+        unit, kind, truth = "responses", "faithfulness", head.verdict.numpy()
     else:
         unit = "response sentences" if name == "support" else "context sentences"
         kind, truth = "sentences", head.truth.numpy()

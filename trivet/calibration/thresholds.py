@@ -33,6 +33,7 @@ from trivet.measures.thresholds import (
     marked_words,
     threshold_columns,
 )
+from trivet.model.architecture import Reduction
 from trivet.records import Labels
 
 _RESAMPLES = 500
@@ -165,13 +166,15 @@ def same_share(before: Column, threshold: float, after: Column) -> float:
     return float(middle if middle > ranked[flagged - 1] else above)
 
 
-def dev_scores(items: Sequence[Item], support: HeadLogits, found: Map) -> Iterator[DevScores]:
+def dev_scores(
+    items: Sequence[Item], support: HeadLogits, found: Map, faithfulness: Reduction
+) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
-    joined = probabilities(support, found)
+    joined = probabilities(support, found, faithfulness)
     tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
     first_token = first_sentence = 0
-    for item in items:
-        own = sentences[first_sentence:], tokens[first_token:]
+    for item, whole in zip(items, joined.faithfulness.tolist(), strict=True):
+        own = sentences[first_sentence:], tokens[first_token:], whole
         yield DevScores.of(item.labelled, item.tokenized, *own)
         first_token += len(item.tokenized.response)
         first_sentence += len(item.tokenized.response_sentence_spans)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
 
 from omegaconf import MISSING
 
 from trivet.errors import ConfigError
+from trivet.model.architecture import Reduction
 
 
 class Init(Enum):
@@ -27,7 +27,8 @@ class Faithfulness(Enum):
 
     weakest_token = "weakest_token"
     weakest_sentence = "weakest_sentence"
-    best_on_dev = "best_on_dev"  # trained as weakest_sentence; the higher AUROC on dev decides
+    two_weakest_sentences = "two_weakest_sentences"
+    best_on_dev = "best_on_dev"  # trained as weakest_sentence; the highest AUROC on dev decides
 
 
 class Trunk(Enum):
@@ -328,10 +329,12 @@ class TrainConfig:
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
 
     @property
-    def trained_reduction(self) -> Literal["weakest_token", "weakest_sentence"]:
+    def trained_reduction(self) -> Reduction:
         """Return the reduction that the verdict loss trains."""
-        weakest_token = self.faithfulness is Faithfulness.weakest_token
-        return "weakest_token" if weakest_token else "weakest_sentence"
+        if self.faithfulness is Faithfulness.best_on_dev:
+            return "weakest_sentence"
+        reduction: Reduction = self.faithfulness.value
+        return reduction
 
 
 def _check(holds: bool, key: str, value: object, must: str) -> None:

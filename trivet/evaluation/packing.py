@@ -23,7 +23,7 @@ from trivet.model.aggregate import (
     heads_of,
     join,
     join_evidence_probs,
-    weakest,
+    response_support,
 )
 from trivet.model.architecture import DEFAULT_HEADS, HeadName, Reduction
 
@@ -148,11 +148,15 @@ class WindowAccumulator:
         ]
         if "support" not in self._heads:
             return blocks[0]
-        weakest_of_each = np.stack([block.faithfulness for block in blocks], axis=-1)
+        sentences = np.concatenate([block.sentence_support for block in blocks], axis=-1)
+        if len(blocks) == 1:
+            return blocks[0]._replace(support_probs=support[None])
+        own = support[None], np.ones((1, len(support)), dtype=np.bool_)
+        real = np.ones_like(sentences, dtype=np.bool_)
         return blocks[0]._replace(
-            support_probs=support[None],
-            sentence_support=np.concatenate([block.sentence_support for block in blocks], axis=-1),
-            faithfulness=weakest(weakest_of_each, np.ones_like(weakest_of_each, dtype=np.bool_)),
+            support_probs=own[0],
+            sentence_support=sentences,
+            faithfulness=response_support(*own, sentences, real, faithfulness),
         )
 
     def _join_block(self, own: FloatArray, start: int, faithfulness: Reduction) -> Outputs:

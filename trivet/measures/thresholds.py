@@ -1,8 +1,8 @@
 """Thresholds on support, chosen on a dev split.
 
-The sentence threshold is chosen by whole responses: one is flagged if its weakest sentence is
-**below** it. The span threshold follows: the words below it are marked in the flagged sentences,
-or, where there are none, the whole sentence.
+The sentence threshold is chosen by whole responses: one is flagged if its faithfulness and a
+sentence's support are **below** it. The span threshold follows: the words below it are marked in
+the flagged sentences, or, where there are none, the whole sentence.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.measures.false_alarms import Faithful, conformal_threshold, too_small
 from trivet.measures.predictions import marked_characters
+from trivet.model.aggregate import deciding_support
 from trivet.records import LabelledExample, Span
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Column:
     example: npt.NDArray[np.int64]  # index of the item's example
     examples: int  # number of examples with known labels
     sentence: npt.NDArray[np.int64]  # index of a word's sentence, over all examples
-    sentence_support: FloatArray  # support of that sentence
+    sentence_support: FloatArray  # support of that sentence that decides
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class DevScores:
     token_offsets: npt.NDArray[np.integer]  # characters of the response tokens [R, 2]
     token_support: npt.NDArray[np.floating]  # in [0, 1] [R]
     token_sentence: npt.NDArray[np.integer]  # sentence of each token [R]
+    faithfulness: float  # in [0, 1]
 
     @classmethod
     def of(
@@ -67,11 +69,18 @@ class DevScores:
         tokens: TokenizedExample,
         sentences: npt.NDArray[np.floating],
         support: npt.NDArray[np.floating],
+        faithfulness: float,
     ) -> Self:
         """Return an example with its sentence and token support, which may be padded."""
         response, count = tokens.response, len(tokens.response_sentence_spans)
         own = sentences[:count], response.offsets, support[: len(response)]
-        return cls(example, *own, tokens.response_sentence)
+        return cls(example, *own, tokens.response_sentence, float(faithfulness))
+
+    def deciding(self) -> FloatArray:
+        """Return the support of each sentence that a threshold is compared with. *Shape:* [S]."""
+        whole = np.array([self.faithfulness], dtype=np.float64)
+        decides: FloatArray = deciding_support(self.sentence_support[None], whole)[0]
+        return decides
 
 
 @dataclass(frozen=True)
@@ -276,7 +285,7 @@ def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
     for place, one in enumerate(scores):
         labels = one.example.labels
         if labels.adherent is not None and len(one.token_support):
-            weakest = one.sentence_support[np.unique(one.token_sentence)].min()
+            weakest = one.deciding()[np.unique(one.token_sentence)].min()
             support, wrong = np.array([weakest], float), np.array([not labels.adherent], float)
             responses.append((place, (support, wrong, np.ones(1), np.zeros(1), support)))
         if labels.unsupported is not None:
@@ -312,7 +321,7 @@ def _words(one: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple
     sentence[home[real]] = one.token_sentence[real]
     read = sentence >= 0
     of_sentence = np.ones(len(words))
-    of_sentence[read] = one.sentence_support[sentence[read]]
+    of_sentence[read] = one.deciding()[sentence[read]]
     totals = np.concatenate([[0], np.cumsum(marked_characters(len(response), unsupported))])
     gold = (totals[words[:, 1]] - totals[words[:, 0]]).astype(float)
     size = (words[:, 1] - words[:, 0]).astype(float)

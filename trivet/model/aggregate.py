@@ -33,7 +33,7 @@ class Outputs(NamedTuple):
     relevance_probs: Array  # relevance of each context token, [B, C]
     utilization_probs: Array  # utilization of each context token, [B, C]
     sentence_support: Array  # mean support of each response sentence's tokens, [B, S]
-    faithfulness: Array  # support of the weakest part of the response, [B]
+    faithfulness: Array  # support of the weakest part or parts of the response, [B]
     relevance: Array  # expected share of relevant context sentences, [B]
     utilization: Array  # expected share of utilized context sentences, [B]
     completeness: Array  # utilized share of what is relevant, [B]
@@ -189,6 +189,51 @@ def weakest(probs: Array, real: Array) -> Array:
     return xp.min(xp.where(real, probs, 1.0), axis=-1)
 
 
+def two_weakest(probs: Array, real: Array) -> Array:
+    """Return two thirds of the minimum over real entries and one third of the next one.
+
+    The more sentences a response has, the lower its weakest is by chance; two low ones are less
+    often chance. It is the minimum if there is one entry, and 1 without any.
+    *Shapes:* [B, X], [B, X] -> [B].
+    """
+    xp = _namespace(probs)
+    lowest = weakest(probs, real)
+    at_lowest = real & (probs <= lowest[:, None])
+    above = real & ~at_lowest
+    has_next = (_count(at_lowest) == 1) & (_count(above) > 0)
+    return (2 * lowest + xp.where(has_next, weakest(probs, above), lowest)) / 3
+
+
+def _count(mask: Array) -> Array:
+    xp = _namespace(mask)
+    return xp.sum(xp.where(mask, 1, 0), axis=-1)
+
+
+def response_support(
+    support_probs: Array,
+    response_mask: Array,
+    sentence_support: Array,
+    sentence_mask: Array,
+    faithfulness: Reduction,
+) -> Array:
+    """Return the support of whole responses. *Shapes:* [B, R] x 2, [B, S] x 2 -> [B]."""
+    if faithfulness == "weakest_token":
+        return weakest(support_probs, response_mask)
+    if faithfulness == "weakest_sentence":
+        return weakest(sentence_support, sentence_mask)
+    return two_weakest(sentence_support, sentence_mask)
+
+
+def deciding_support(sentence_support: Array, faithfulness: Array) -> Array:
+    """Return the support of each sentence that is compared with the threshold.
+
+    A sentence is unsupported if both its own support and the whole response's are below it, so
+    that a response of which ``two_weakest`` is at the threshold has no unsupported sentence, and
+    any other has one. *Shapes:* [B, S], [B] -> [B, S].
+    """
+    return _namespace(sentence_support).maximum(sentence_support, faithfulness[:, None])
+
+
 def weighted_share(probs: Array, context_weight: Array) -> Array:
     """Return the expected share of sentences. *Shapes:* [B, C], [B, C] -> [B].
 
@@ -227,14 +272,11 @@ def join(
 
     *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R].
     """
-    sentence_support = weakest_part = both = None
+    sentence_support = whole = both = None
     if support_probs is not None:
         sentence_support = sentence_means(support_probs, sentence_pool)
-        if faithfulness == "weakest_token":
-            weakest_part = weakest(support_probs, response_mask)
-        else:
-            real = _namespace(sentence_pool).sum(sentence_pool, axis=-1) > 0
-            weakest_part = weakest(sentence_support, real)
+        real = _namespace(sentence_pool).sum(sentence_pool, axis=-1) > 0
+        whole = response_support(support_probs, response_mask, sentence_support, real, faithfulness)
     if relevance_probs is not None and utilization_probs is not None:
         both = completeness(relevance_probs, utilization_probs, context_weight)
 
@@ -246,7 +288,7 @@ def join(
         relevance_probs=relevance_probs,
         utilization_probs=utilization_probs,
         sentence_support=sentence_support,
-        faithfulness=weakest_part,
+        faithfulness=whole,
         relevance=share(relevance_probs),
         utilization=share(utilization_probs),
         completeness=both,

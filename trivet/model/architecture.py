@@ -11,4 +11,4 @@ EVIDENCE_STATES = 64  # width of the evidence head: a response's half, then a co
 TrunkKind = Literal["shared", "separate", "partial"]
 AnyTrunkKind = Literal["shared", "separate", "partial", "lora"]  # lora is for training alone
 Granularity = Literal["token", "example"]
-Reduction = Literal["weakest_token", "weakest_sentence"]
+Reduction = Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]

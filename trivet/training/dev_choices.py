@@ -15,13 +15,18 @@ from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
 from trivet.measures.thresholds import DevScores, choose_thresholds
+from trivet.model.aggregate import response_support
 from trivet.model.architecture import Reduction
 from trivet.model.rag_model import to_numpy
 from trivet.training.lightning_module import RagTraining
 
 logger = logging.getLogger(__name__)
 
-_REDUCTIONS: tuple[Reduction, ...] = ("weakest_sentence", "weakest_token")
+_REDUCTIONS: tuple[Reduction, ...] = (
+    "weakest_sentence",
+    "two_weakest_sentences",
+    "weakest_token",
+)
 
 
 def threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
@@ -49,7 +54,7 @@ def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thr
 def choose_reduction(scores: Sequence[DevScores]) -> Reduction:
     """Return the reduction with the higher hallucination AUROC, averaged over the sources.
 
-    It is the weakest sentence if both are equal or no source has responses of both kinds.
+    It is the first of ``_REDUCTIONS`` if all are equal or no source has responses of both kinds.
     """
     of_source: defaultdict[str, list[DevScores]] = defaultdict(list)
     for one in scores:
@@ -70,9 +75,9 @@ def choose_reduction(scores: Sequence[DevScores]) -> Reduction:
 
 
 def _faithfulness(row: DevScores, reduction: Reduction) -> float:
-    if reduction == "weakest_token":
-        return float(row.token_support.min())
-    return float(row.sentence_support[np.unique(row.token_sentence)].min())
+    sentences = row.sentence_support[np.unique(row.token_sentence)]
+    parts = [each for one in (row.token_support, sentences) for each in (one, one == one)]
+    return float(response_support(*(part[None] for part in parts), reduction)[0])
 
 
 def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
@@ -83,5 +88,5 @@ def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterat
         windows = Windows(*(array.to(device) for array in batch.windows))
         _, predicted = training.predict(windows, batch.is_evidence.to(device))
         outputs = to_numpy(predicted)
-        support = outputs.sentence_support[0], outputs.support_probs[0]
+        support = outputs.sentence_support[0], outputs.support_probs[0], outputs.faithfulness[0]
         yield DevScores.of(item.labelled, item.tokenized, *support)

@@ -175,6 +175,7 @@ def test_a_judge_is_less_sure_the_nearer_to_its_threshold(
     doubts = list(measure_uncertainty(evaluator, [*rows, *bare]))
     assert all(0 <= doubt <= 1 for doubt in doubts)
     (verdict,) = evaluator.evaluate_many([rows[0].example])
-    weakest = min(sentence.support for sentence in verdict.sentences)  # type: ignore[union-attr]
-    room = 0.3 if weakest > 0.7 else 0.7
-    assert doubts[0] == pytest.approx(1 - abs(weakest - 0.7) / room)
+    whole = verdict.faithfulness  # type: ignore[union-attr]
+    assert whole is not None
+    room = 0.3 if whole > 0.7 else 0.7
+    assert doubts[0] == pytest.approx(1 - abs(whole - 0.7) / room)

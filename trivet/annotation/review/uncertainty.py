@@ -13,7 +13,7 @@ from trivet.records import Evaluation, FailedEvaluation, LabelledExample
 def measure_uncertainty(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> Iterator[float]:
     """Yield the doubt of a judge on each row, in [0, 1]; 1 for a row that it cannot evaluate.
 
-    Of a response, it is how near the support of its weakest sentence is to the threshold; of a row
+    Of a response, it is how near its faithfulness is to the threshold; of a row
     without a response, the mean doubt on the relevance of the context sentences.
     """
     info = evaluator.bundle.info.thresholds
@@ -25,10 +25,10 @@ def measure_uncertainty(evaluator: Evaluator, rows: Sequence[LabelledExample]) -
 def _doubt(result: Evaluation | FailedEvaluation, threshold: float) -> float:
     if isinstance(result, FailedEvaluation):
         return 1.0
-    if result.sentences:
-        weakest = min(sentence.support for sentence in result.sentences)
-        room = 1 - threshold if weakest > threshold else threshold
-        return 1 - abs(weakest - threshold) / max(room, 1e-9)
+    if result.faithfulness is not None:
+        whole = result.faithfulness
+        room = 1 - threshold if whole > threshold else threshold
+        return 1 - abs(whole - threshold) / max(room, 1e-9)
     sentences = [one for context in result.contexts for one in context.sentences]
     known = [one.relevance for one in sentences if one.relevance is not None]
     return float(np.mean(1 - np.abs(2 * np.array(known) - 1))) if known else 1.0
