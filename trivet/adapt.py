@@ -134,7 +134,7 @@ def _configure(out: Path, overrides: Sequence[str]) -> TrainConfig:
     if any(one.startswith("window.size=") for one in overrides):
         del window["sizes"]  # of which it would no longer be the last
     same = [f"window.{key}={_plain(value)}" for key, value in window.items()]
-    same.append(f"heads={_plain(first.heads)}")
+    same += [f"heads={_plain(first.heads)}", f"faithfulness={first.faithfulness}"]
     config = load_config([Path("adapt.yaml")], [*same, *overrides])
     spec = f"jsonl:{out / ROWS}"
     config.data.train = [SourceConfig(spec=spec, split=TRAIN)]

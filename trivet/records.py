@@ -260,8 +260,8 @@ class Evaluation:
 
     Attributes:
         id: Name of the example.
-        faithfulness: Support of the weakest part of the response, in [0, 1]. ``None`` without a
-            response.
+        faithfulness: Support of the weakest part or parts of the response, in [0, 1]. ``None``
+            without a response.
         supported_share: Share of the response's sentences that are supported.
         relevance: Expected share of the context sentences that help to answer the question.
             ``None`` without contexts.
@@ -279,7 +279,8 @@ class Evaluation:
         response_chunks: Number of chunks in which the response was read (1: whole).
         replaced_characters: Number of characters that could not be encoded (lone surrogates) and
             were read as U+FFFD.
-        threshold: Support below which a sentence is unsupported: that of the bundle or the call.
+        threshold: Threshold of the bundle or the call. A response with a faithfulness below it is
+            not adherent; in it the sentences with a support below it are unsupported.
         language: Language of a response or contexts that are not English: ``de``, or ``und`` if
             it is unknown. The model reads English, so such a verdict says little.
         revision: Commit of a bundle from the hub; ``None`` for other bundles.

@@ -66,7 +66,7 @@ def test_a_model_is_trained_calibrated_exported_and_tested(
         adapt_module.adapt(tmp_path / "rows.jsonl", out, overrides)
 
 
-def test_heads_and_windows_are_those_of_the_first_bundle(
+def test_heads_windows_and_reduction_are_those_of_the_first_bundle(
     tmp_path: Path, tiny_bundle: Path, overrides: list[str]
 ) -> None:
     first = tmp_path / "first"
@@ -76,12 +76,14 @@ def test_heads_and_windows_are_those_of_the_first_bundle(
     window = info.window.model_copy(update=changed)
     sizes = {"size": 64, "sizes": (48, 64), "break_even": 100}  # not used with another size
     several = window.model_copy(update=sizes)
-    add_files(first, {}, info.model_copy(update={"window": several}))
+    update = {"window": several, "faithfulness": "two_weakest_sentences"}
+    add_files(first, {}, info.model_copy(update=update))
     settings = [f"encoder.name={first}", *overrides[1:]]
     found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), tmp_path / "mine", settings)
     adapted = read_bundle(found.bundle).info
     assert adapted.window == window.model_copy(update={"size": 48})
     assert adapted.heads == info.heads
+    assert adapted.faithfulness == "two_weakest_sentences"
 
 
 def test_an_output_that_is_a_file_is_refused_before_training(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def initial_model(
 
     The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
     other kind, and a bundle keeps its exact-match embedding, and with ``keeps_verdicts`` its
-    calibration. It gets an evidence head if it has none.
+    calibration and its reduction. It gets an evidence head if it has none.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
@@ -63,7 +63,7 @@ def initial_model(
         bundle = read_bundle(name)
         _check_trunk(bundle.info, name, trunk, shared_layers)
         changed: dict[str, Any] = {
-            "faithfulness": faithfulness,
+            "faithfulness": bundle.info.faithfulness if keeps_verdicts else faithfulness,
             "granularity": granularity,
             "dropout": head_dropout,
             "encoder": dropout_settings(
