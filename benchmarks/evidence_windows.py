@@ -37,7 +37,8 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import take_windows
 from trivet.measures.intervals import Draws, Estimate, auroc
-from trivet.model.aggregate import join_evidence_probs, weakest
+from trivet.model.aggregate import join_evidence_probs, response_support
+from trivet.model.architecture import Reduction
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--limit", type=int, help="rows of each source; all by default")
     given = flags.parse_args(arguments)
     evaluator = Evaluator(given.bundle)
+    reduction = evaluator.bundle.info.faithfulness
     settings = replace(
         evaluator.preprocessor.settings,
         evidence_sentences=0,
@@ -96,12 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         layouts = [lay_out(row.tokenized, cut, tokenizer.special) for row in rows]
         evidence, windows, seconds = run_evidence(evaluator, layouts)
         about = f"{number} context sentences a response sentence"
-        report(about, rows, subsets, support, evidence, windows, seconds)
+        report(about, rows, subsets, support, evidence, windows, seconds, reduction)
         print(f"held whole: {held_whole(rows, layouts)}\n")
     for number in given.single_sentences:
         evidence, windows, seconds = run_single(evaluator, rows, number, settings)
         about = f"each response sentence alone, with {number} context sentences"
-        report(about, rows, subsets, support, evidence, windows, seconds)
+        report(about, rows, subsets, support, evidence, windows, seconds, reduction)
 
 
 def run(evaluator: Evaluator, layouts: Sequence[Layout]) -> tuple[list[FloatArray], float]:
@@ -206,6 +208,7 @@ def report(
     evidence: Sequence[FloatArray],
     windows: int,
     seconds: float,
+    reduction: Reduction,
 ) -> None:
     """Print the AUROC of each reading on each subset, and its paired difference to ``today``."""
     names = [f"{name} (n {len(chosen)})" for name, chosen in subsets.items()]
@@ -218,7 +221,7 @@ def report(
             for row, ordinary, gathered in zip(rows, support, evidence, strict=True)
         ]
         scores = [
-            1 - faithfulness(one, row.tokenized.response_sentence)
+            1 - faithfulness(one, row.tokenized.response_sentence, reduction)
             for row, one in zip(rows, supports, strict=True)
         ]
         cells = []
@@ -240,10 +243,14 @@ def report(
     print()
 
 
-def faithfulness(support: FloatArray, sentence: IntArray) -> float:
-    """Return the support of the weakest sentence; 1 without a response."""
-    means = np.bincount(sentence, support) / np.maximum(np.bincount(sentence), 1)
-    return float(weakest(means[None], np.ones((1, len(means)), dtype=np.bool_))[0])
+def faithfulness(support: FloatArray, sentence: IntArray, reduction: Reduction) -> float:
+    """Return the support of a response of which each sentence has a token; 1 without any."""
+    if not len(support):
+        return 1.0
+    means = np.bincount(sentence, support) / np.bincount(sentence)
+    tokens, sentences = support[None], means[None]
+    every = (np.ones_like(each, dtype=np.bool_) for each in (tokens, sentences))
+    return float(response_support(tokens, next(every), sentences, next(every), reduction)[0])
 
 
 def held_whole(rows: Sequence[Row], layouts: Sequence[Layout]) -> str:

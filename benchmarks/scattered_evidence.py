@@ -142,15 +142,18 @@ def measured(
             name,
             windows,
             f"{cost:.0f}",
-            area(rows, probs),
+            area(evaluator, rows, probs),
             *of_sentences(evaluator, rows, probs, marks),
         )
 
 
-def area(rows: Sequence[Row], probs: Sequence[FloatArray]) -> str:
+def area(evaluator: Evaluator, rows: Sequence[Row], probs: Sequence[FloatArray]) -> str:
     """Return the AUROC of hallucinated responses with its interval by source document."""
-    pairs = zip(rows, probs, strict=True)
-    scores = [1 - faithfulness(each, row.tokenized.response_sentence) for row, each in pairs]
+    reduction = evaluator.bundle.info.faithfulness
+    scores = [
+        1 - faithfulness(each, row.tokenized.response_sentence, reduction)
+        for row, each in zip(rows, probs, strict=True)
+    ]
     wrong = np.array([not row.labelled.labels.adherent for row in rows])
     if wrong.all() or not wrong.any():
         return "one class"
@@ -167,14 +170,16 @@ def of_sentences(
     marks: Sequence[BoolArray] | None,
 ) -> tuple[str, ...]:
     """Return the F1 of unsupported sentences and, with ``marks``, how many of these are flagged."""
-    thresholds = evaluator.bundle.info.thresholds
-    assert thresholds is not None  # a verdict needs a support head
+    info = evaluator.bundle.info
+    assert info.thresholds is not None  # a verdict needs a support head
+    threshold = info.thresholds.sentence
     hits, flagged, gold, wrong, of = 0, 0, 0, 0, 0
     for place, (row, each) in enumerate(zip(rows, probs, strict=True)):
         numbers = row.tokenized.response_sentence
         counts = np.bincount(numbers, minlength=row.layout.sentences)
         means = np.bincount(numbers, each, row.layout.sentences) / np.maximum(counts, 1)
-        below = (means < thresholds.sentence) & (counts > 0)
+        whole = faithfulness(each, numbers, info.faithfulness)
+        below = (np.maximum(means, whole) < threshold) & (counts > 0)
         if row.labelled.labels.unsupported is not None:
             labels = unsupported(row)
             hits, flagged = hits + int((below & labels).sum()), flagged + int(below.sum())

@@ -44,6 +44,7 @@ class Judged(NamedTuple):
     start: int
     end: int
     support: float
+    supported: bool
     wrong: bool
 
 
@@ -120,7 +121,7 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
     wrong = np.array([bool(row.labels.unsupported) for row in rows])
     verdicts = run(evaluator, [row.example for row in rows])
     whole = [
-        Judged(n, s.start, s.end, s.support, is_wrong(row, s.start, s.end))
+        Judged(n, s.start, s.end, s.support, s.supported, is_wrong(row, s.start, s.end))
         for n, (row, verdict) in enumerate(zip(rows, verdicts, strict=True))
         for s in verdict.sentences
     ]
@@ -128,14 +129,14 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
     thresholds = evaluator.bundle.info.thresholds
     assert thresholds is not None, "the bundle has no support head"
     threshold = thresholds.sentence
-    ends = {each[:3]: each.support >= threshold for each in whole}
+    ends = {each[:3]: each.supported for each in whole}
     print(f"{len(rows)} answers, {wrong.sum()} with unsupported spans, {len(whole)} sentences\n")
     print("| read | same ends | other verdict | AUROC of sentences | of answers |", end="")
     print("".join(f" false halts at recall {recall} (threshold) |" for recall in RECALLS), end="")
     print(f" recall, false halts at {threshold:.2f} |\n|{'---|' * (6 + len(RECALLS))}")
     for name, found in read.items():
         known = [each for each in found if each[:3] in ends]
-        other = np.mean([(each.support >= threshold) != ends[each[:3]] for each in known])
+        other = np.mean([each.supported != ends[each[:3]] for each in known])
         support = np.array([each.support for each in found])
         weakest = np.ones(len(rows))
         np.minimum.at(weakest, [each.row for each in found], support)
@@ -145,10 +146,11 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
         for recall in RECALLS:
             limit = np.quantile(weakest[wrong], recall)
             cells.append(f"{np.mean(weakest[~wrong] <= limit):.3f} ({limit:.2f})")
-        halted = weakest < threshold
+        halted = np.zeros(len(rows), dtype=np.bool_)
+        halted[[each.row for each in found if not each.supported]] = True
         cells.append(f"{halted[wrong].mean():.3f}, {halted[~wrong].mean():.3f}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    one, two = ({e[:3]: e.support >= threshold for e in read[mode]} for mode in MODES)
+    one, two = ({e[:3]: e.supported for e in read[mode]} for mode in MODES)
     differ = np.mean([one[place] != two[place] for place in one])
     print(f"\nverdicts that differ between {' and '.join(MODES)}: {differ:.3f}\n")
     for mode in ("drop", "quote"):
@@ -207,7 +209,8 @@ def stream(
     for (number, each), verdict in zip(pending, verdicts, strict=True):
         event = each.event(verdict)
         wrong = is_wrong(rows[number], event.start, event.end)
-        found.append(Judged(number, event.start, event.end, event.support, wrong))
+        judged = event.start, event.end, event.support, event.supported
+        found.append(Judged(number, *judged, wrong))
     return found
 
 

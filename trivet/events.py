@@ -18,7 +18,8 @@ class SentenceEvent:
         end: One past the last character.
         text: The sentence.
         support: Mean support probability of its tokens.
-        supported: Whether ``support`` reaches the threshold.
+        supported: Whether ``support``, or the faithfulness of the text so far, reaches the
+            threshold.
         unsupported: Spans in it that no context supports, by characters of the text so far.
         source: Its best source by the evidence head, else the context sentence that shares most
             words with it; ``None`` without contexts.

@@ -279,8 +279,8 @@ class Evaluation:
         response_chunks: Number of chunks in which the response was read (1: whole).
         replaced_characters: Number of characters that could not be encoded (lone surrogates) and
             were read as U+FFFD.
-        threshold: Threshold of the bundle or the call. A response with a faithfulness below it is
-            not adherent; in it the sentences with a support below it are unsupported.
+        threshold: Threshold of the bundle or the call: a sentence is unsupported if its support
+            and ``faithfulness`` are both below it.
         language: Language of a response or contexts that are not English: ``de``, or ``und`` if
             it is unknown. The model reads English, so such a verdict says little.
         revision: Commit of a bundle from the hub; ``None`` for other bundles.

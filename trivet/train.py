@@ -161,7 +161,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
-        if config.faithfulness is Faithfulness.best_on_dev and "support" in model.heads:
+        chooses = config.faithfulness is Faithfulness.best_on_dev and "support" in model.heads
+        if chooses and not trained_bundle.keeps_verdicts(config):
             model.faithfulness = choose_reduction(
                 list(dev_scores(training, dev, tokenizer.special.pad))
             )

@@ -115,14 +115,16 @@ def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
             np.testing.assert_allclose(ours.faithfulness, support.min(), atol=2e-6)
 
 
+@pytest.mark.parametrize("faithfulness", get_args(Reduction))
 def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
-    tokenizer: SegmentTokenizer, formula: Any
+    tokenizer: SegmentTokenizer, formula: Any, faithfulness: Reduction
 ) -> None:
+    formula.faithfulness = faithfulness
     response = " ".join(f"The {n % 7} boat was red." for n in range(400))
     layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
     alone = formula.run(collate(layouts, 0))
     (answers,) = run(layouts, formula, 1024)
-    found = answers.join("weakest_sentence")
+    found = answers.join(faithfulness)
     assert found.sentence_support.shape == (1, 400)
     np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
     np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)

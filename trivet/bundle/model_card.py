@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trivet.bundle.openvino_info import MOST_LOSS, OpenVinoInfo
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
 
-_WEAKEST = {
+_REDUCTIONS = {
     "weakest_token": "the support of the least supported token of the response",
     "weakest_sentence": "the support of the least supported sentence of the response",
     "two_weakest_sentences": "two thirds of the support of the least supported sentence of the "
@@ -102,10 +102,11 @@ def _numbers(info: BundleInfo) -> str:
     )
     if thresholds is not None:
         verdict = (
-            f"Faithfulness is {_WEAKEST[info.faithfulness]}. A sentence with a support below "
-            f"{thresholds.sentence:.4g} is unsupported, and a response with such a sentence is not "
-            f"adherent. In it the words below {thresholds.span:.4g} are marked, or, if there are "
-            "none, all of it. "
+            f"Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported if its "
+            "support and the faithfulness of the response are both below "
+            f"{thresholds.sentence:.4g}, and a response with such a sentence is not adherent. In "
+            f"it the words below {thresholds.span:.4g} are marked, or, if there are none, all of "
+            "it. "
         )
     return (
         "## What the numbers mean\n\n"

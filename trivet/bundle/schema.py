@@ -39,7 +39,8 @@ class Thresholds:
     """Thresholds of verdicts, chosen on development data.
 
     Attributes:
-        sentence: Support below which a sentence is unsupported, and with it the response.
+        sentence: A sentence is unsupported if its support and the faithfulness of the response
+            are both below it; a response with such a sentence is not adherent.
         span: Support below which a word of an unsupported sentence is marked; if there is none,
             the whole sentence is.
     """

@@ -319,7 +319,7 @@ def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Proba
         lowest = torch.bincount(place[at_lowest], minlength=len(whole))
         following = _lowest(parts[~at_lowest], place[~at_lowest], len(whole))
         has_next = (lowest == 1) & (torch.bincount(place, minlength=len(whole)) > 1)
-        whole = (2 * whole + torch.where(has_next, following, whole)) / 3
+        whole = whole + (torch.where(has_next, following, whole) - whole) / 3
     return Probabilities(tokens, sentences, whole)
 
 

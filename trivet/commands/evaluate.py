@@ -144,7 +144,7 @@ def evaluate(
             min=0,
             max=1,
             metavar="SUPPORT",
-            help="Sentences below this support are unsupported; default: that of the bundle.",
+            help="Threshold of support for the verdict; default: that of the bundle.",
         ),
     ] = None,
     bundle: BundleOption = None,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from omegaconf import MISSING
 
 from trivet.errors import ConfigError
-from trivet.model.architecture import Reduction
 
 
 class Init(Enum):
@@ -329,12 +329,15 @@ class TrainConfig:
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
 
     @property
-    def trained_reduction(self) -> Reduction:
+    def trained_reduction(
+        self,
+    ) -> Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]:
         """Return the reduction that the verdict loss trains."""
-        if self.faithfulness is Faithfulness.best_on_dev:
-            return "weakest_sentence"
-        reduction: Reduction = self.faithfulness.value
-        return reduction
+        if self.faithfulness is Faithfulness.weakest_token:
+            return "weakest_token"
+        if self.faithfulness is Faithfulness.two_weakest_sentences:
+            return "two_weakest_sentences"
+        return "weakest_sentence"
 
 
 def _check(holds: bool, key: str, value: object, must: str) -> None:

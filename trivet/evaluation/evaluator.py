@@ -143,9 +143,9 @@ class Evaluator:
             id: Name of the example, repeated in the verdict.
             allow_empty_contexts: Evaluate an example without contexts instead of refusing it; the
                 context scores are then ``None``.
-            threshold: Support below which a response, and in it a sentence, is unsupported, in
-                [0, 1]; ``None`` means that of the bundle. Higher ones find more and raise more
-                false alarms.
+            threshold: A sentence is unsupported if its support and the faithfulness of the
+                response are both below it, in [0, 1]; ``None`` means that of the bundle. Higher
+                ones find more and raise more false alarms.
 
         Returns:
             The verdict.

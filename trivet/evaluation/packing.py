@@ -148,16 +148,17 @@ class WindowAccumulator:
         ]
         if "support" not in self._heads:
             return blocks[0]
-        sentences = np.concatenate([block.sentence_support for block in blocks], axis=-1)
+        joined = blocks[0]._replace(support_probs=support[None])
         if len(blocks) == 1:
-            return blocks[0]._replace(support_probs=support[None])
-        own = support[None], np.ones((1, len(support)), dtype=np.bool_)
-        real = np.ones_like(sentences, dtype=np.bool_)
-        return blocks[0]._replace(
-            support_probs=own[0],
-            sentence_support=sentences,
-            faithfulness=response_support(*own, sentences, real, faithfulness),
+            return joined
+        sentences = np.concatenate([block.sentence_support for block in blocks], axis=-1)
+        every_token, every_sentence = (
+            np.ones_like(each, dtype=np.bool_) for each in (joined.support_probs, sentences)
         )
+        whole = response_support(
+            joined.support_probs, every_token, sentences, every_sentence, faithfulness
+        )
+        return joined._replace(sentence_support=sentences, faithfulness=whole)
 
     def _join_block(self, own: FloatArray, start: int, faithfulness: Reduction) -> Outputs:
         """Join the response tokens of some whole sentences; ``own`` is their support."""

@@ -17,7 +17,7 @@ from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 from trivet.errors import BackendError, WindowError
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
-from trivet.model.aggregate import Outputs, deciding_support
+from trivet.model.aggregate import Outputs
 from trivet.records import (
     ContextSentence,
     ContextVerdict,
@@ -164,12 +164,11 @@ def _sentences(
     """Return the verdict on each sentence of the response that has a token."""
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
-    deciding = _deciding(outputs)
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
         span, value = tokens.response_sentence_spans[number], float(support[number])
         text = response[span.start : span.end]
-        supported = deciding[number] >= thresholds.sentence
+        supported = not _is_unsupported(outputs, number, thresholds.sentence)
         verdicts.append(SentenceVerdict(span.start, span.end, text, value, supported))
     return tuple(verdicts)
 
@@ -181,10 +180,9 @@ def _unsupported(
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.support_probs, "support_probs")[0]
     sentence_support = probabilities(outputs.sentence_support, "sentence_support")[0]
-    deciding = _deciding(outputs)
     found: list[UnsupportedSpan] = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
-        if deciding[number] >= thresholds.sentence:
+        if not _is_unsupported(outputs, number, thresholds.sentence):
             continue
         value = float(sentence_support[number])
         sentence = tokens.response_sentence_spans[number]
@@ -200,13 +198,15 @@ def _unsupported(
     return tuple(found)
 
 
-def _deciding(outputs: Outputs) -> list[float]:
-    """Return the support of each sentence that the threshold is compared with. *Shape:* [S]."""
-    sentences = probabilities(outputs.sentence_support, "sentence_support")
-    whole = probabilities(outputs.faithfulness, "faithfulness")
+def _is_unsupported(outputs: Outputs, sentence: int, threshold: float) -> bool:
+    """Return whether the support of a sentence and that of the whole response are too low.
+
+    So a response whose two weakest sentences reach the threshold has no unsupported sentence.
+    """
+    supports = probabilities(outputs.sentence_support, "sentence_support")[0, sentence]
+    whole = probabilities(outputs.faithfulness, "faithfulness")[0]
     # A comparison with a number of float32 would round the threshold to it.
-    decides: list[float] = deciding_support(sentences, whole)[0].tolist()
-    return decides
+    return float(supports) < threshold and float(whole) < threshold
 
 
 def _contexts(

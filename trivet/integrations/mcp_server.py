@@ -32,7 +32,7 @@ _Contexts = Annotated[list[str], Field(description="Retrieved passages.")]
 _Response = Annotated[str, Field(description="Answer to judge.")]
 _Threshold = Annotated[
     float | None,
-    Field(ge=0, le=1, description="Support below which a sentence is unsupported."),
+    Field(ge=0, le=1, description="Threshold of support, in place of the bundle's."),
 ]
 
 
@@ -102,7 +102,7 @@ def explanation(verdict: Evaluation) -> str:
     )
     unsupported = sum(not sentence.supported for sentence in verdict.sentences)
     lines = [
-        f"{unsupported} of {len(verdict.sentences)} sentences are unsupported (support below "
+        f"{unsupported} of {len(verdict.sentences)} sentences are unsupported (threshold "
         f"{threshold:.2f}); {named}."
     ]
     if verdict.language is not None:

@@ -20,7 +20,6 @@ from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.measures.false_alarms import Faithful, conformal_threshold, too_small
 from trivet.measures.predictions import marked_characters
-from trivet.model.aggregate import deciding_support
 from trivet.records import LabelledExample, Span
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class Column:
     example: npt.NDArray[np.int64]  # index of the item's example
     examples: int  # number of examples with known labels
     sentence: npt.NDArray[np.int64]  # index of a word's sentence, over all examples
-    sentence_support: FloatArray  # support of that sentence that decides
+    deciding_support: FloatArray  # that of the sentence, as of ``DevScores``
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,12 @@ class DevScores:
         own = sentences[:count], response.offsets, support[: len(response)]
         return cls(example, *own, tokens.response_sentence, float(faithfulness))
 
-    def deciding(self) -> FloatArray:
-        """Return the support of each sentence that a threshold is compared with. *Shape:* [S]."""
-        whole = np.array([self.faithfulness], dtype=np.float64)
-        decides: FloatArray = deciding_support(self.sentence_support[None], whole)[0]
-        return decides
+    def deciding_support(self) -> FloatArray:
+        """Return the support of each sentence that a threshold is compared with. *Shape:* [S].
+
+        A sentence is unsupported if its own support and the faithfulness of the response are below.
+        """
+        return np.maximum(self.sentence_support.astype(np.float64), self.faithfulness)
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def choose_sentence_threshold(
 
 def choose_span_threshold(words: Column, sentence: float) -> float | None:
     """Return the span threshold of the best F1 of marked characters, given that of sentences."""
-    below = words.sentence_support < sentence
+    below = words.deciding_support < sentence
     if not (words.unsupported[below] > 0).any():
         return None
     values = np.unique(np.quantile(words.support[below], np.linspace(0, 1, _CANDIDATES)))
@@ -242,7 +242,7 @@ def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.
     weakest = np.ones(count)
     np.minimum.at(weakest, words.sentence, words.support)
     weak = (words.support < span) | (weakest[words.sentence] >= span)
-    return weak & (words.sentence_support < sentence)
+    return weak & (words.deciding_support < sentence)
 
 
 def choose_thresholds(scores: Sequence[DevScores], rule: Rule = Rule()) -> tuple[float, float]:
@@ -285,7 +285,7 @@ def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
     for place, one in enumerate(scores):
         labels = one.example.labels
         if labels.adherent is not None and len(one.token_support):
-            weakest = one.deciding()[np.unique(one.token_sentence)].min()
+            weakest = one.deciding_support()[np.unique(one.token_sentence)].min()
             support, wrong = np.array([weakest], float), np.array([not labels.adherent], float)
             responses.append((place, (support, wrong, np.ones(1), np.zeros(1), support)))
         if labels.unsupported is not None:
@@ -321,7 +321,7 @@ def _words(one: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple
     sentence[home[real]] = one.token_sentence[real]
     read = sentence >= 0
     of_sentence = np.ones(len(words))
-    of_sentence[read] = one.deciding()[sentence[read]]
+    of_sentence[read] = one.deciding_support()[sentence[read]]
     totals = np.concatenate([[0], np.cumsum(marked_characters(len(response), unsupported))])
     gold = (totals[words[:, 1]] - totals[words[:, 0]]).astype(float)
     size = (words[:, 1] - words[:, 0]).astype(float)

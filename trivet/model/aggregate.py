@@ -201,7 +201,8 @@ def two_weakest(probs: Array, real: Array) -> Array:
     at_lowest = real & (probs <= lowest[:, None])
     above = real & ~at_lowest
     has_next = (_count(at_lowest) == 1) & (_count(above) > 0)
-    return (2 * lowest + xp.where(has_next, weakest(probs, above), lowest)) / 3
+    following = xp.where(has_next, weakest(probs, above), lowest)
+    return lowest + (following - lowest) / 3  # exact if both are equal
 
 
 def _count(mask: Array) -> Array:
@@ -222,16 +223,6 @@ def response_support(
     if faithfulness == "weakest_sentence":
         return weakest(sentence_support, sentence_mask)
     return two_weakest(sentence_support, sentence_mask)
-
-
-def deciding_support(sentence_support: Array, faithfulness: Array) -> Array:
-    """Return the support of each sentence that is compared with the threshold.
-
-    A sentence is unsupported if both its own support and the whole response's are below it, so
-    that a response of which ``two_weakest`` is at the threshold has no unsupported sentence, and
-    any other has one. *Shapes:* [B, S], [B] -> [B, S].
-    """
-    return _namespace(sentence_support).maximum(sentence_support, faithfulness[:, None])
 
 
 def weighted_share(probs: Array, context_weight: Array) -> Array:

@@ -59,8 +59,8 @@ class WordOverlap(EvaluatorPeer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Return the overlap of the sentence that shares least."""
-        verdict = self._evaluate(example)
-        return PeerScore(verdict.faithfulness, sentences=_sentences(verdict))
+        sentences = _sentences(self._evaluate(example))
+        return PeerScore(min(one.faithfulness for one in sentences), sentences=sentences)
 
 
 class OverlapBackend:

@@ -52,7 +52,7 @@ def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thr
 
 
 def choose_reduction(scores: Sequence[DevScores]) -> Reduction:
-    """Return the reduction with the higher hallucination AUROC, averaged over the sources.
+    """Return the reduction with the highest hallucination AUROC, averaged over the sources.
 
     It is the first of ``_REDUCTIONS`` if all are equal or no source has responses of both kinds.
     """
@@ -75,9 +75,10 @@ def choose_reduction(scores: Sequence[DevScores]) -> Reduction:
 
 
 def _faithfulness(row: DevScores, reduction: Reduction) -> float:
-    sentences = row.sentence_support[np.unique(row.token_sentence)]
-    parts = [each for one in (row.token_support, sentences) for each in (one, one == one)]
-    return float(response_support(*(part[None] for part in parts), reduction)[0])
+    tokens, sentences = row.token_support[None], row.sentence_support[None]
+    real = np.isin(np.arange(len(row.sentence_support)), row.token_sentence)[None]
+    every = np.ones_like(tokens, dtype=np.bool_)
+    return float(response_support(tokens, every, sentences, real, reduction)[0])
 
 
 def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:

@@ -13,8 +13,9 @@ from trivet.records import Evaluation, FailedEvaluation, LabelledExample
 def measure_uncertainty(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> Iterator[float]:
     """Yield the doubt of a judge on each row, in [0, 1]; 1 for a row that it cannot evaluate.
 
-    Of a response, it is how near its faithfulness is to the threshold; of a row
-    without a response, the mean doubt on the relevance of the context sentences.
+    Of a response, it is how near what decides on it is to the threshold: its faithfulness, or the
+    support of its weakest sentence where that is higher. Of a row without a response, it is the
+    mean doubt on the relevance of the context sentences.
     """
     info = evaluator.bundle.info.thresholds
     threshold = 0.5 if info is None else info.sentence
@@ -26,7 +27,7 @@ def _doubt(result: Evaluation | FailedEvaluation, threshold: float) -> float:
     if isinstance(result, FailedEvaluation):
         return 1.0
     if result.faithfulness is not None:
-        whole = result.faithfulness
+        whole = max(result.faithfulness, min(one.support for one in result.sentences))
         room = 1 - threshold if whole > threshold else threshold
         return 1 - abs(whole - threshold) / max(room, 1e-9)
     sentences = [one for context in result.contexts for one in context.sentences]

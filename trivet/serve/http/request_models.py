@@ -131,7 +131,7 @@ AllowEmpty: TypeAlias = Annotated[
 ]
 Threshold: TypeAlias = Annotated[
     float | None,
-    Field(ge=0, le=1, description="Support below which a sentence is unsupported."),
+    Field(ge=0, le=1, description="Threshold of support, in place of the bundle's."),
 ]
 ExampleId: TypeAlias = Annotated[
     str | None,
