@@ -84,6 +84,7 @@ def test_base_is_the_bundle_of_a_package(
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     assert read_bundle("base").folder == package / "bundle"
+    assert locate("base").read_only and locate(package / "bundle").read_only
 
 
 def damage(snapshot: Path) -> None:

@@ -44,11 +44,17 @@ def locate(name: str | os.PathLike[str]) -> Located:
         BundleError: The package or the repository cannot be found, or it holds no bundle.
     """
     folder, text = Path(name), os.fspath(name)
-    embedded = folder.exists() and folder.resolve() == EMBEDDED_BUNDLE.resolve()
-    if text == EMBEDDED_BUNDLE.name or embedded:
+    if text == EMBEDDED_BUNDLE.name or _is_same(folder, EMBEDDED_BUNDLE):
         return Located(EMBEDDED_BUNDLE, None, True)
+    base = _base_folder()
     if text == "base" and not folder.exists():
-        return Located(_base_folder(), None, True)
+        if base is None:
+            raise BundleError(
+                f"base: the package {BASE_PACKAGE} is not installed; it holds the bundle `base`"
+            )
+        return Located(base, None, True)
+    if base is not None and _is_same(folder, base):
+        return Located(base, None, True)
     if not folder.exists() and (found := HUB_NAME.fullmatch(text)):
         folder = _download(text, found[1], found[2])
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
@@ -110,12 +116,15 @@ def explain_hub_error(name: str, error: Exception) -> BundleError:
     return BundleError(f"{name}: the hub cannot be used: {said[0]}")
 
 
-def _base_folder() -> Path:
+def _is_same(folder: Path, other: Path) -> bool:
+    return folder.exists() and folder.resolve() == other.resolve()
+
+
+def _base_folder() -> Path | None:
+    """Return the bundle's folder in the package that holds `base`; None without the package."""
     found = importlib.util.find_spec(BASE_PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise BundleError(
-            f"base: the package {BASE_PACKAGE} is not installed; it holds the bundle `base`"
-        )
+        return None
     return Path(found.submodule_search_locations[0]) / "bundle"
 
 
