@@ -104,7 +104,7 @@ def test_rows_that_are_said_to_be_taught_are_named_so_and_must_be(
         )
 
     assert [test.label for test in grid("fit").test] == ["own (trained on)"]
-    assert len(begun(grid("fit"), monkeypatch)) == 6
+    assert len(begun(grid("fit"), monkeypatch)) == 9
     with pytest.raises(ConfigError, match=r"(\d+) of \1 test rows are not trained on, though"):
         ablate(grid("dev"))
     some = "data.train=[{spec: 'ragbench:data/ragbench', limit: 9}]"

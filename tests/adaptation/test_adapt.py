@@ -77,7 +77,11 @@ def test_heads_windows_and_reduction_are_those_of_the_first_bundle(
     sizes = {"size": 64, "sizes": (48, 64), "break_even": 100}  # not used with another size
     several = window.model_copy(update=sizes)
     update = {"window": several, "faithfulness": "two_weakest_sentences"}
-    add_files(first, {}, info.model_copy(update=update))
+    encoder = json.loads((first / "encoder.json").read_bytes()) | {
+        "faithfulness": update["faithfulness"]
+    }
+    files = {"encoder.json": json.dumps(encoder).encode()}
+    add_files(first, files, info.model_copy(update=update))
     settings = [f"encoder.name={first}", *overrides[1:]]
     found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), tmp_path / "mine", settings)
     adapted = read_bundle(found.bundle).info

@@ -339,7 +339,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
         "1,200",
         "0.750",
         "0.700 to 0.800",
-        "below 0.4 is unsupported",
+        "are both below 0.4, and a response with such a sentence is not adherent",
         "least supported sentence",
     ):
         assert text in card, text

@@ -118,13 +118,11 @@ def test_a_response_has_one_verdict(
         relevance_probs=np.zeros((1, len(tokens.context))),
         utilization_probs=np.zeros((1, len(tokens.context))),
     )
-    parts = [
-        each
-        for one in (outputs.support_probs, outputs.sentence_support)
-        for each in (one, np.ones_like(one, dtype=np.bool_))
-    ]
+    token, part = outputs.support_probs, outputs.sentence_support
+    every_token, every_part = (np.ones_like(each, dtype=np.bool_) for each in (token, part))
     if count:
-        outputs = outputs._replace(faithfulness=response_support(*parts, reduction))
+        whole = response_support(token, every_token, part, every_part, reduction)
+        outputs = outputs._replace(faithfulness=whole)
     thresholds = Thresholds(sentence, span)
     verdict = to_evaluation(preprocessed, outputs, thresholds)
     if not count:

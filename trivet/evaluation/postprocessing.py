@@ -161,14 +161,19 @@ def lettucedetect_spans(
 def _sentences(
     preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
 ) -> tuple[SentenceVerdict, ...]:
-    """Return the verdict on each sentence of the response that has a token."""
+    """Return the verdict on each sentence of the response that has a token.
+
+    One is unsupported if its support and that of the whole response are below the threshold, so a
+    response whose two weakest sentences reach it has none.
+    """
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
+    whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
         span, value = tokens.response_sentence_spans[number], float(support[number])
         text = response[span.start : span.end]
-        supported = not _is_unsupported(outputs, number, thresholds.sentence)
+        supported = max(value, whole) >= thresholds.sentence
         verdicts.append(SentenceVerdict(span.start, span.end, text, value, supported))
     return tuple(verdicts)
 
@@ -180,11 +185,12 @@ def _unsupported(
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.support_probs, "support_probs")[0]
     sentence_support = probabilities(outputs.sentence_support, "sentence_support")[0]
+    whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
     found: list[UnsupportedSpan] = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
-        if not _is_unsupported(outputs, number, thresholds.sentence):
-            continue
         value = float(sentence_support[number])
+        if max(value, whole) >= thresholds.sentence:
+            continue
         sentence = tokens.response_sentence_spans[number]
         text = response[sentence.start : sentence.end]
         inside = np.flatnonzero(tokens.response_sentence == number)
@@ -196,17 +202,6 @@ def _unsupported(
             for span in spans or [UnsupportedSpan(0, len(text), text, 1 - value)]
         ]
     return tuple(found)
-
-
-def _is_unsupported(outputs: Outputs, sentence: int, threshold: float) -> bool:
-    """Return whether the support of a sentence and that of the whole response are too low.
-
-    So a response whose two weakest sentences reach the threshold has no unsupported sentence.
-    """
-    supports = probabilities(outputs.sentence_support, "sentence_support")[0, sentence]
-    whole = probabilities(outputs.faithfulness, "faithfulness")[0]
-    # A comparison with a number of float32 would round the threshold to it.
-    return float(supports) < threshold and float(whole) < threshold
 
 
 def _contexts(

@@ -200,14 +200,9 @@ def two_weakest(probs: Array, real: Array) -> Array:
     lowest = weakest(probs, real)
     at_lowest = real & (probs <= lowest[:, None])
     above = real & ~at_lowest
-    has_next = (_count(at_lowest) == 1) & (_count(above) > 0)
+    has_next = (xp.sum(at_lowest, axis=-1) == 1) & (xp.sum(above, axis=-1) > 0)
     following = xp.where(has_next, weakest(probs, above), lowest)
     return lowest + (following - lowest) / 3  # exact if both are equal
-
-
-def _count(mask: Array) -> Array:
-    xp = _namespace(mask)
-    return xp.sum(xp.where(mask, 1, 0), axis=-1)
 
 
 def response_support(
