@@ -58,8 +58,10 @@ def to_evaluation(
     example, tokens, layout = preprocessed.example, preprocessed.tokens, preprocessed.layout
     has_response, has_context = len(tokens.response) > 0, len(tokens.context) > 0
     sentences: tuple[SentenceVerdict, ...] = ()
+    unsupported: tuple[UnsupportedSpan, ...] = ()
     if has_response and thresholds is not None:
         sentences = _sentences(preprocessed, outputs, thresholds)
+        unsupported = _unsupported(preprocessed, outputs, sentences, thresholds)
     scores: dict[str, float | None] = {}
     for name, known in (
         ("faithfulness", has_response),
@@ -77,7 +79,7 @@ def to_evaluation(
         utilization=scores["utilization"],
         completeness=scores["completeness"],
         adherent=all(s.supported for s in sentences) if sentences else None,
-        unsupported=_unsupported(preprocessed, outputs, thresholds) if thresholds else (),
+        unsupported=unsupported,
         sentences=sentences,
         contexts=_contexts(example.contexts, tokens, outputs, has_response),
         windows=len(layout.rows),
@@ -103,7 +105,8 @@ def to_token_verdicts(
     thresholds = with_support(thresholds, "tokens")
     response, text = preprocessed.tokens.response, preprocessed.example.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
-    spans = _unsupported(preprocessed, outputs, thresholds)
+    sentences = _sentences(preprocessed, outputs, thresholds)
+    spans = _unsupported(preprocessed, outputs, sentences, thresholds)
     marked = mark_tokens(response.offsets, [Span(span.start, span.end) for span in spans])
     return tuple(
         TokenVerdict(start, end, text[start:end], value, not unsupported)
@@ -179,27 +182,27 @@ def _sentences(
 
 
 def _unsupported(
-    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
+    preprocessed: PreprocessedExample,
+    outputs: Outputs,
+    sentences: Sequence[SentenceVerdict],
+    thresholds: Thresholds,
 ) -> tuple[UnsupportedSpan, ...]:
     """Return the spans of each unsupported sentence: its weakest words, or all of it."""
-    response, tokens = preprocessed.example.response, preprocessed.tokens
+    tokens = preprocessed.tokens
     support = probabilities(outputs.support_probs, "support_probs")[0]
-    sentence_support = probabilities(outputs.sentence_support, "sentence_support")[0]
-    whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
     found: list[UnsupportedSpan] = []
-    for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
-        value = float(sentence_support[number])
-        if max(value, whole) >= thresholds.sentence:
+    numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
+    for number, sentence in zip(numbers, sentences, strict=True):
+        if sentence.supported:
             continue
-        sentence = tokens.response_sentence_spans[number]
-        text = response[sentence.start : sentence.end]
+        text = sentence.text
         inside = np.flatnonzero(tokens.response_sentence == number)
         # Some tokens begin at the space before their word, which is before the sentence.
         offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
         spans = unsupported_spans(text, offsets, support[inside], thresholds.span)
         found += [
             replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
-            for span in spans or [UnsupportedSpan(0, len(text), text, 1 - value)]
+            for span in spans or [UnsupportedSpan(0, len(text), text, 1 - sentence.support)]
         ]
     return tuple(found)
 
