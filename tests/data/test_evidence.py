@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -49,11 +50,12 @@ def settings(draw: st.DrawFn) -> WindowSettings:
         draw(st.integers(0, least_room // 4)),
         evidence_sentences=draw(st.integers(1, 4)),
         evidence_for=draw(st.sampled_from(["several", "all"])),
+        sort_contexts=draw(st.booleans()),
     )
 
 
 def ordinary(window: WindowSettings) -> WindowSettings:
-    return WindowSettings(window.size, window.stride_overlap)
+    return replace(window, evidence_sentences=0)
 
 
 def evidence_rows(layout: Layout) -> list[int]:

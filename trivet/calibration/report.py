@@ -27,12 +27,13 @@ _EXPLAINED = (
 
 
 def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
-    """Return one line for each head, threshold, bound, data set without one, and source."""
+    """Return one line for each head, rule, threshold, bound, data set without one, and source."""
     found = []
     for report in reports:
         every = report.errors[0]
         words = f"{report.name}: {_map_words(report)}; ECE of {every.n} {report.unit} "
         found.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
+    found += [] if chosen.rule is None else [chosen.rule.words()]
     found += [use.words() for use in chosen.uses]
     found += [bound.words() for bound in chosen.bounds]
     found += [small.words() for small in chosen.too_few]
@@ -69,6 +70,7 @@ def write_report(
     record: dict[str, Any] = {
         "calibration": info.model_dump(),
         "heads": [dataclasses.asdict(report) for report in reports],
+        "rule": None if chosen.rule is None else dataclasses.asdict(chosen.rule),
         "thresholds": [dataclasses.asdict(use) for use in chosen.uses],
         "false_alarms": [dataclasses.asdict(bound) for bound in chosen.bounds],
         "too_few_documents": [dataclasses.asdict(one) for one in chosen.too_few],

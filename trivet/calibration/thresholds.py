@@ -96,6 +96,7 @@ class ChosenThresholds:
     bounds: tuple[AlarmBound, ...] = ()  # of the data sets that chose, for a rate of false alarms
     too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
     sources: tuple[SourceAlarms, ...] = ()  # of all rows
+    rule: Rule | None = None  # that chose
 
 
 def justified_thresholds(
@@ -222,6 +223,7 @@ def choose_or_keep(
         tuple(bounds),
         tuple(too_small(faithful, rate)),
         _by_source(after, thresholds.sentence),
+        rule,
     )
 
 

