@@ -15,7 +15,8 @@ _FREQUENT = re.compile(
     r"they|were|their|can|been|will|would|about|when|there|if|into|than|his|her|he|she|we|your|"
     r"what|how|who|are|is|was|in|on)\b"
 )
-# The same for German, French, Spanish, Italian, Portuguese and Dutch; no word that English has too.
+# The same for German, French, Spanish, Italian, Portuguese and Dutch. English has some of them too
+# ("do", "per"), so they are counted only where its own are rare.
 _FREQUENT_ELSEWHERE = re.compile(
     r"\b(?:der|das|und|ist|nicht|ein|eine|einen|wurde|von|mit|auf|für|den|dem|le|la|les|des|du|et|"
     r"est|une|dans|pour|que|qui|par|sur|el|los|las|del|en|un|una|por|con|fue|il|che|di|della|è|"
