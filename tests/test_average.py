@@ -1,0 +1,147 @@
+"""The average of bundles: weights, overlap and record, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from trivet.__main__ import app
+from trivet.average import average
+from trivet.bundle.bundle import read_bundle, write_bundle
+from trivet.bundle.schema import (
+    BundleInfo,
+    CalibrationInfo,
+    DataInfo,
+    KnotsInfo,
+    PlattInfo,
+    outputs_of,
+)
+from trivet.bundle.weights import load_rag_model
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import BundleError
+from trivet.model.architecture import DEFAULT_HEADS, HeadName
+from trivet.model.calibration import PiecewiseLinear
+from trivet.model.rag_model import RagModel
+from trivet.training.initialization import initial_model
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(
+    tmp_path: Path,
+    bert_checkpoint: Path,
+    tiny_info: Callable[[SegmentTokenizer], BundleInfo],
+) -> Write:
+    """Write a bundle of a two-layer model whose weights follow from a seed."""
+
+    def write(
+        name: str,
+        seed: int,
+        overlap: float = 0.0,
+        rows: int = 1,
+        heads: Sequence[HeadName] = tuple(DEFAULT_HEADS),
+        texts: bytes | None = None,
+        isotonic: bool = False,
+    ) -> Path:
+        torch.manual_seed(seed)
+        model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight)
+        model.keep_heads(heads)
+        info = tiny_info(tokenizer)
+        calibration = CalibrationInfo()
+        if overlap:
+            model.lexical_overlap |= dict.fromkeys(DEFAULT_HEADS, overlap)
+            linear = PlattInfo(scale=2.0, shift=0.5, lexical_overlap=overlap)
+            calibration = CalibrationInfo(heads=dict.fromkeys(DEFAULT_HEADS, linear))
+        if isotonic:
+            model.calibration["support"] = PiecewiseLinear((0.0, 1.0), (0.0, 2.0))
+            calibration = CalibrationInfo(knots={"support": KnotsInfo(x=(0.0, 1.0), y=(0.0, 2.0))})
+        data = (DataInfo(name="rows", licence="MIT", rows=rows),)
+        training = info.training.model_copy(update={"data": data, "command": f"train {name}"})
+        changed = {"training": training, "calibration": calibration}
+        changed |= {"heads": tuple(heads), "outputs": outputs_of(heads)}
+        write_bundle(
+            tmp_path / name,
+            info.model_copy(update=changed),
+            tokenizer.to_json(),
+            weights=model.state_dict(),
+            encoder_config=model.architecture(),
+            extra=None if texts is None else {"training_texts.txt": texts},
+        )
+        return tmp_path / name
+
+    return write
+
+
+def loaded(folder: Path) -> RagModel:
+    return load_rag_model(read_bundle(folder))
+
+
+def test_every_weight_is_the_mean_by_the_shares(write: Write, tmp_path: Path) -> None:
+    first, second = write("first", 1, overlap=1.0), write("second", 2, overlap=3.0)
+    average([(first, 1), (second, 3)], tmp_path / "out")
+    one, two, found = map(loaded, (first, second, tmp_path / "out"))
+    for name, values in found.state_dict().items():
+        wanted = one.state_dict()[name] * 0.25 + two.state_dict()[name] * 0.75
+        torch.testing.assert_close(values, wanted)
+    assert found.lexical_overlap == dict.fromkeys(DEFAULT_HEADS, 2.5)
+
+
+def test_the_average_of_equal_models_is_the_model(write: Write, tmp_path: Path) -> None:
+    first, again = write("first", 1), write("again", 1)
+    average([(first, 0.3), (again, 0.9)], tmp_path / "out")
+    found = loaded(tmp_path / "out")
+    for name, values in loaded(first).state_dict().items():
+        torch.testing.assert_close(found.state_dict()[name], values)
+    assert not any(found.lexical_overlap.values())
+
+
+def test_the_record_names_shares_data_and_texts_of_all(write: Write, tmp_path: Path) -> None:
+    one, two = (f"{letter * 64}\n".encode() for letter in "ab")
+    first = write("first", 1, rows=2, texts=one)
+    second = write("second", 2, rows=5, texts=two)
+    average([(first, 2), (second, 2)], tmp_path / "out")
+    bundle = read_bundle(tmp_path / "out")
+    training = bundle.info.training
+    assert training.command == "train first && trivet average first=0.5 second=0.5"
+    assert [each.rows for each in training.data] == [5]
+    assert bundle.training_texts() == frozenset({"a" * 64, "b" * 64})
+    third = write("third", 3)
+    average([(first, 1), (third, 1)], tmp_path / "unknown")
+    assert read_bundle(tmp_path / "unknown").training_texts() is None
+
+
+def test_what_cannot_be_averaged_is_refused(write: Write, tmp_path: Path) -> None:
+    first = write("first", 1)
+    with pytest.raises(BundleError, match="1 bundle cannot be averaged"):
+        average([(first, 1)], tmp_path / "out")
+    for share in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(BundleError, match=r"first: its share \(.*\) must be above 0"):
+            average([(first, share), (write("second", 2), 1)], tmp_path / "out")
+    with pytest.raises(BundleError, match=r"differs from .*first in heads;"):
+        average([(first, 1), (write("fewer", 2, heads=["support"]), 1)], tmp_path / "out")
+    with pytest.raises(BundleError, match="isotonic: has an isotonic calibration"):
+        average([(first, 1), (write("isotonic", 2, isotonic=True), 1)], tmp_path / "out")
+    other = tmp_path / "notes"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(BundleError, match=r"notes\.txt"):
+        average([(first, 1), (write("third", 3), 1)], other)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_takes_shares_after_the_names(write: Write, tmp_path: Path) -> None:
+    first, second, out = write("first", 1), write("second", 2), tmp_path / "out"
+    done = CliRunner().invoke(app, ["average", str(first), f"{second}=3", "--out", str(out)])
+    assert (done.exit_code, done.stdout.strip()) == (0, str(out))
+    assert read_bundle(out).info.training.command.endswith("first=0.25 second=0.75")
+    for given in ([f"{first}=much", str(second)], [f"{first}=0", str(second)], [str(first)]):
+        done = CliRunner().invoke(app, ["average", *given, "--out", str(tmp_path / "other")])
+        assert done.exit_code != 0
+        assert not (tmp_path / "other").exists()
