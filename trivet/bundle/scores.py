@@ -14,6 +14,8 @@ IN_CARD = frozenset(
     {
         "hallucination_auroc",
         "hallucination_f1",
+        "hallucination_fpr_at_recall_90",
+        "hallucination_fpr_at_recall_95",
         "span_f1",
         "relevance_rmse",
         "utilization_rmse",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.augmentation.removed_sentences import remove_evidence, remove_sentences
@@ -258,3 +261,57 @@ def test_a_row_without_a_twin_has_none() -> None:
     plain = replace(row().example, contexts=("Nothing.",), response="No idea.")
     unknown = replace(row(), example=plain, labels=Labels(relevant=()))
     assert make_twin(unknown, np.random.default_rng(0)) is None
+
+
+SAID = (
+    "The tower is 330 metres tall.",
+    "It opened on March 31, 1889.",
+    "Gustave Eiffel did not design it.",
+    "The mast near Lyon weighs 1,200 kg.",
+    "Its last owner sold it in May 1952.",
+    "Ten people can climb 71 steps an hour.",
+)
+WRONG = ("number", "date", "entity", "digit", "unit", "negation")
+sentences = st.lists(st.sampled_from(SAID), min_size=1, max_size=4)
+
+
+@given(
+    contexts=st.lists(sentences, min_size=1, max_size=3),
+    response=sentences,
+    unsupported=st.lists(st.booleans(), min_size=4, max_size=4),
+    kind=st.sampled_from(WRONG),
+    seed=st.integers(0, 99),
+)
+def test_a_wrong_twin_differs_in_its_marked_characters_alone(
+    contexts: list[list[str]],
+    response: list[str],
+    unsupported: list[bool],
+    kind: str,
+    seed: int,
+) -> None:
+    starts = [sum(len(one) + 1 for one in response[:place]) for place in range(len(response))]
+    spans = [Span(a, a + len(one)) for a, one in zip(starts, response, strict=True)]
+    wrong = tuple(span for span, bad in zip(spans, unsupported, strict=False) if bad)
+    before = said(" ".join(response), *(" ".join(one) for one in contexts))
+    labels = Labels(unsupported=wrong, adherent=not wrong)
+    twin = TWINS[kind](replace(before, labels=labels), np.random.default_rng(seed))
+    if twin is None:
+        return
+    old, new = before.example.response, twin.example.response
+    assert (twin.example.contexts, twin.labels.adherent) == (before.example.contexts, False)
+    found = twin.labels.unsupported or ()
+    assert len(found) == len(wrong) + 1
+    assert all(a.end <= b.start for a, b in itertools.pairwise(found))
+    # One of the spans is new; what the others mark is what was marked.
+    texts = [old[span.start : span.end] for span in wrong]
+    (place,) = [
+        at
+        for at in range(len(found))
+        if [*texts[:at], *texts[at:]]
+        == [new[s.start : s.end] for n, s in enumerate(found) if n != at]
+    ][:1]
+    changed = found[place]
+    assert old.startswith(new[: changed.start])
+    assert old.endswith(new[changed.end :])
+    assert new != old
+    assert not any(span.start <= changed.start < span.end for span in wrong)
