@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ def write(
             calibration = CalibrationInfo(knots={"support": KnotsInfo(x=(0.0, 1.0), y=(0.0, 2.0))})
         data = (DataInfo(name="rows", licence="MIT", rows=rows),)
         training = info.training.model_copy(update={"data": data, "command": f"train {name}"})
-        changed = {"training": training, "calibration": calibration}
+        changed: dict[str, Any] = {"training": training, "calibration": calibration}
         changed |= {"heads": tuple(heads), "outputs": outputs_of(heads)}
         write_bundle(
             tmp_path / name,

@@ -65,8 +65,8 @@ def test_an_example_has_about_the_requested_tokens(context: int, other: int) -> 
     assert sample["context_tokens"] == pytest.approx(context, rel=0.03)
     assert sample["other_tokens"] == pytest.approx(other, rel=0.06)
     ordinary = windows_of(context, other, 512)
-    gathered = ordinary > 1 and read_bundle(EMBEDDED_BUNDLE).info.window.evidence_sentences > 0
-    assert sample["windows"] == ordinary + gathered
+    assert read_bundle(EMBEDDED_BUNDLE).info.window.evidence_for == "all"
+    assert sample["windows"] == ordinary + 1
     assert 0 < sample["backend"] < sample["total"]
 
 

@@ -302,7 +302,7 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
                " judged in the 1 ordinary window that shares most words with it and in its evidence"
                " window. The support of a token is the highest of its ordinary windows, or, with"
                " an evidence window, a mean of that and of the evidence window's, as logits; of n"
-               " ordinary windows the evidence window weighs 1/n, and at most one half. W"),
+               " ordinary windows the evidence window weighs 1/n, and at most one half; one third"),
         (2, 0, False, "the 2 context sentences that share most words with it. The support of a"),
         (0, 0, True, "If an example needs several windows, the contexts that share most words"
                      " with question and response are read first, together. Window"),

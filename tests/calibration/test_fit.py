@@ -181,7 +181,8 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
 def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: Method) -> None:
     random = np.random.default_rng(0)
     ordinary, evidence = random.normal(size=(2, N)) * 2
-    marks = drawn(sigmoid(0.5 * (ordinary + evidence) / 2 - 1))
+    wanted = sigmoid(0.5 * (2 * ordinary + evidence) / 3 - 1)  # beside one ordinary window
+    marks = drawn(wanted)
     one = dataclasses.replace(
         head(np.stack([ordinary, evidence], axis=1).ravel(), marks),
         token=torch.arange(N).repeat_interleave(2),
@@ -190,7 +191,6 @@ def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: M
     found = fit(one, method, what="support")
     if isinstance(found, LinearMap):
         assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
-    wanted = sigmoid(0.5 * (ordinary + evidence) / 2 - 1)
     assert np.abs(probabilities(one, found).tokens.numpy() - wanted).mean() < 0.02
 
 

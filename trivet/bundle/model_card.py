@@ -84,7 +84,7 @@ def _evidence(info: BundleInfo) -> str:
         said += (
             "The support of a token is the highest of its ordinary windows, or, with an evidence "
             "window, a mean of that and of the evidence window's, as logits; of n ordinary windows "
-            "the evidence window weighs 1/n, and at most one half. "
+            "the evidence window weighs 1/n, and at most one half; one third beside a single one. "
         )
     return said
 

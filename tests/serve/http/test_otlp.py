@@ -43,7 +43,8 @@ def rag_spans(documents: bool = True) -> tuple[ReadableSpan, ...]:
     tracer = provider.get_tracer("app")
     found = [{"id": "a", "score": 0.9, "content": "The lighthouse has had no keeper since 1931."}]
     question = [{"role": "user", "parts": [{"type": "text", "content": "Who keeps it?"}]}]
-    answer = [{"role": "assistant", "parts": [{"type": "text", "content": "Jonas keeps it."}]}]
+    said = {"type": "text", "content": "Jonas lives there with two dogs."}
+    answer = [{"role": "assistant", "parts": [said]}]
     with tracer.start_as_current_span("invoke_agent guide") as root:
         root.set_attribute("gen_ai.operation.name", "invoke_agent")
         root.set_attribute("gen_ai.input.messages", json.dumps(question))

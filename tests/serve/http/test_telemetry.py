@@ -29,7 +29,7 @@ EXAMPLE = {
     "response": "A keeper of the name of Jonas lives there with two dogs.",
     "id": "q7",
 }
-TEXTS = ("lighthouse", "Jonas", "1931")
+TEXTS = ("lighthouse", "Jonas", "since 1931")  # a score may hold these digits
 
 
 class Told(Asked):

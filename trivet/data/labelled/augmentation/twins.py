@@ -256,7 +256,7 @@ TWINS: dict[str, MakeTwin] = {
 # Values are rare, while nearly every row can be negated: those that are rare are tried first.
 _WEIGHTS = dict.fromkeys(TWINS, 1) | {
     **{"number": 6, "date": 6, "digit": 6, "unit": 3},
-    **{"entity": 2, "rewrite": 3},
+    **{"entity": 6, "rewrite": 3},
 }
 
 
