@@ -25,11 +25,12 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import CalibrationInfo, DataInfo, PlattInfo, TrainingInfo
+from trivet.bundle.schema import CalibrationInfo, PlattInfo, TrainingInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError
 from trivet.model.architecture import DEFAULT_HEADS
 from trivet.model.rag_model import RagModel
+from trivet.training.trained_bundle import merge_data, to_lines
 
 # Parts of an architecture that no weight depends on.
 _MAY_DIFFER = ("dropout", "faithfulness", "lexical_overlap")
@@ -66,7 +67,7 @@ def average(shares: Sequence[tuple[str | os.PathLike[str], float]], out: Path) -
     state: dict[str, Tensor] = {}
     overlaps = dict.fromkeys(model.lexical_overlap, 0.0)
     for bundle, part in zip(bundles, parts, strict=True):
-        other = load_rag_model(bundle)
+        other = model if bundle is first else load_rag_model(bundle)
         _check_alike(first, wanted, bundle, _compared(bundle, other))
         for name, values in other.state_dict().items():
             if values.is_floating_point():
@@ -134,14 +135,12 @@ def _calibration(overlaps: Mapping[str, float]) -> CalibrationInfo:
 
 def _record(bundles: Sequence[Bundle], parts: Sequence[float]) -> TrainingInfo:
     """Return the training record of the first bundle, with the data of all."""
-    data: dict[str, DataInfo] = {}
-    for each in (each for bundle in bundles for each in bundle.info.training.data):
-        data[each.name] = max(data.get(each.name, each), each, key=lambda one: one.rows)
+    data = merge_data(each for bundle in bundles for each in bundle.info.training.data)
     named = shlex.join(
         f"{bundle.folder.name}={part:g}" for bundle, part in zip(bundles, parts, strict=True)
     )
     before = bundles[0].info.training
-    changed: dict[str, Any] = {"data": tuple(data.values()), "date": date.today().isoformat()}
+    changed: dict[str, Any] = {"data": data, "date": date.today().isoformat()}
     changed["command"] = f"{before.command} && trivet average {named}"
     return before.model_copy(update=changed)
 
@@ -150,5 +149,4 @@ def _texts(bundles: Sequence[Bundle]) -> dict[str, bytes]:
     """Return the record of all training texts; none if a bundle lacks it."""
     known = [bundle.training_texts() for bundle in bundles]
     texts = frozenset[str]().union(*(each for each in known if each is not None))
-    lines = "".join(f"{digest}\n" for digest in sorted(texts))
-    return {} if None in known else {TEXTS_NAME: lines.encode()}
+    return {} if None in known else {TEXTS_NAME: to_lines(texts).encode()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -42,7 +42,6 @@ def provenance(
     steps: int,
 ) -> TrainingInfo:
     """Return the training record, including the data of its first bundle and of its teacher."""
-    data: dict[str, DataInfo] = {}
     teacher = config.distill.teacher and read_bundle(config.distill.teacher).info
     if teacher:
         used = [*teacher.training.data, *used]
@@ -50,12 +49,10 @@ def provenance(
         before = read_bundle(config.encoder.name).info.training
         command = f"{before.command} && {command}"
         used = [*before.data, *used]
-    for info in used:  # steps repeat the rows of a set: keep the largest number
-        data[info.name] = max(data.get(info.name, info), info, key=lambda one: one.rows)
     return TrainingInfo(
         command=command,
         date=date.today().isoformat(),
-        data=tuple(data.values()),
+        data=merge_data(used),
         settings={
             "seed": config.run.seed,
             "epochs": config.optim.epochs,
@@ -89,6 +86,19 @@ def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
             logger.info("%s has no record of its training texts, so the new bundle has none", name)
             return None
         digests = digests | before
+    return to_lines(digests)
+
+
+def merge_data(used: Iterable[DataInfo]) -> tuple[DataInfo, ...]:
+    """Return each data set once: steps repeat its rows, so the largest number counts."""
+    data: dict[str, DataInfo] = {}
+    for info in used:
+        data[info.name] = max(data.get(info.name, info), info, key=lambda one: one.rows)
+    return tuple(data.values())
+
+
+def to_lines(digests: Set[str]) -> str:
+    """Return the record of training texts with these digests."""
     return "".join(f"{digest}\n" for digest in sorted(digests))
 
 

@@ -304,13 +304,11 @@ def test_a_wrong_twin_differs_in_its_marked_characters_alone(
     assert all(a.end <= b.start for a, b in itertools.pairwise(found))
     # One of the spans is new; what the others mark is what was marked.
     texts = [old[span.start : span.end] for span in wrong]
-    (place,) = [
-        at
-        for at in range(len(found))
-        if [*texts[:at], *texts[at:]]
-        == [new[s.start : s.end] for n, s in enumerate(found) if n != at]
-    ][:1]
-    changed = found[place]
+    changed = next(
+        each
+        for each in found
+        if texts == [new[span.start : span.end] for span in found if span != each]
+    )
     assert old.startswith(new[: changed.start])
     assert old.endswith(new[changed.end :])
     assert new != old
