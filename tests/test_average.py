@@ -18,6 +18,7 @@ from trivet.bundle.schema import (
     CalibrationInfo,
     DataInfo,
     KnotsInfo,
+    LeftOutInfo,
     PlattInfo,
     outputs_of,
 )
@@ -48,6 +49,7 @@ def write(
         heads: Sequence[HeadName] = tuple(DEFAULT_HEADS),
         texts: bytes | None = None,
         isotonic: bool = False,
+        left: LeftOutInfo | None = None,
     ) -> Path:
         torch.manual_seed(seed)
         model, tokenizer = initial_model(str(bert_checkpoint), "plain", "weakest_sentence")
@@ -64,7 +66,9 @@ def write(
             model.calibration["support"] = PiecewiseLinear((0.0, 1.0), (0.0, 2.0))
             calibration = CalibrationInfo(knots={"support": KnotsInfo(x=(0.0, 1.0), y=(0.0, 2.0))})
         data = (DataInfo(name="rows", licence="MIT", rows=rows),)
-        training = info.training.model_copy(update={"data": data, "command": f"train {name}"})
+        training = info.training.model_copy(
+            update={"data": data, "command": f"train {name}", "left_out": left}
+        )
         changed: dict[str, Any] = {"training": training, "calibration": calibration}
         changed |= {"heads": tuple(heads), "outputs": outputs_of(heads)}
         write_bundle(
@@ -110,12 +114,34 @@ def test_the_record_names_shares_data_and_texts_of_all(write: Write, tmp_path: P
     average([(first, 2), (second, 2)], tmp_path / "out")
     bundle = read_bundle(tmp_path / "out")
     training = bundle.info.training
-    assert training.command == "train first && trivet average first=0.5 second=0.5"
+    assert training.command == (
+        f"train first && train second && trivet average {first}=2 {second}=2"
+    )
     assert [each.rows for each in training.data] == [5]
     assert bundle.training_texts() == frozenset({"a" * 64, "b" * 64})
     third = write("third", 3)
     average([(first, 1), (third, 1)], tmp_path / "unknown")
     assert read_bundle(tmp_path / "unknown").training_texts() is None
+
+
+def test_the_card_calls_the_calibration_averaged(write: Write, tmp_path: Path) -> None:
+    heads: tuple[HeadName, ...] = ("support", "relevance")
+    first, second = (write(f"overlap {n}", n, overlap=n, heads=heads) for n in (1, 2))
+    average([(first, 1), (second, 1)], tmp_path / "out")
+    bundle = read_bundle(tmp_path / "out")
+    assert sorted(bundle.info.calibration.heads) == ["relevance", "support"]
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "lexical overlap 1.500); averaged over bundles and not fitted again." in card
+    assert "utilization (scale" not in card
+
+
+def test_what_one_bundle_left_out_is_not_claimed_for_all(write: Write, tmp_path: Path) -> None:
+    left = LeftOutInfo(tests=("test",), rows=3, same_groups=1, passage_groups=1, question_groups=1)
+    careful, other = write("careful", 1, left=left), write("other", 2)
+    average([(careful, 1), (other, 1)], tmp_path / "some")
+    assert read_bundle(tmp_path / "some").info.training.left_out is None
+    average([(careful, 1), (write("too", 3, left=left), 1)], tmp_path / "all")
+    assert read_bundle(tmp_path / "all").info.training.left_out == left
 
 
 def test_what_cannot_be_averaged_is_refused(write: Write, tmp_path: Path) -> None:
@@ -141,8 +167,13 @@ def test_the_command_takes_shares_after_the_names(write: Write, tmp_path: Path) 
     first, second, out = write("first", 1), write("second", 2), tmp_path / "out"
     done = CliRunner().invoke(app, ["average", str(first), f"{second}=3", "--out", str(out)])
     assert (done.exit_code, done.stdout.strip()) == (0, str(out))
-    assert read_bundle(out).info.training.command.endswith("first=0.25 second=0.75")
-    for given in ([f"{first}=much", str(second)], [f"{first}=0", str(second)], [str(first)]):
+    assert read_bundle(out).info.training.command.endswith(f"average {first}=1 {second}=3")
+    for given, said in (
+        ([f"{first}=much", str(second)], "the share 'much' is not a number"),
+        ([f"{first}=0", str(second)], "its share (0.0) must be above 0"),
+        ([str(first)], "1 bundle cannot be averaged"),
+    ):
         done = CliRunner().invoke(app, ["average", *given, "--out", str(tmp_path / "other")])
         assert done.exit_code != 0
+        assert said in " ".join(done.output.replace("\u2502", " ").split()) + str(done.exception)
         assert not (tmp_path / "other").exists()

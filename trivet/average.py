@@ -34,14 +34,18 @@ from trivet.training.trained_bundle import merge_data, to_lines
 
 # Parts of an architecture that no weight depends on.
 _MAY_DIFFER = ("dropout", "faithfulness", "lexical_overlap")
-_DROPOUTS = ("attention_probs_dropout_prob", "hidden_dropout_prob")
+_DROPOUTS = {
+    *("attention_probs_dropout_prob", "hidden_dropout_prob"),
+    *("attention_dropout", "mlp_dropout"),  # of ModernBERT
+}
 
 
 def average(shares: Sequence[tuple[str | os.PathLike[str], float]], out: Path) -> None:
     """Write a bundle whose weights are the weighted mean of those of other bundles.
 
     All but weights and training record are those of the first bundle: windows, reduction,
-    thresholds. Linear calibrations are in the weights, and so are averaged; calibrate the result.
+    thresholds, and the map of the probabilities of sources. Linear calibrations of the other heads
+    are in the weights, and so are averaged. Calibrate the result.
 
     Args:
         shares: Folder or name of each bundle, and its share, above 0. The shares are scaled to a
@@ -78,9 +82,12 @@ def average(shares: Sequence[tuple[str | os.PathLike[str], float]], out: Path) -
     model.lexical_overlap = overlaps
     info = first.info.model_copy(
         update={
-            "calibration": _calibration(overlaps),
-            "training": _record(bundles, parts),
+            "calibration": _calibration(
+                {name: overlaps[name] for name in overlaps if name in model.heads}
+            ),
+            "training": _record(bundles, shares),
             "scores": (),
+            "notes": (),
             "graphs": (),
             "engines": (),
             "openvino": None,
@@ -129,20 +136,27 @@ def _calibration(overlaps: Mapping[str, float]) -> CalibrationInfo:
     heads = {
         name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=overlaps[name])
         for name in DEFAULT_HEADS
+        if name in overlaps
     }
     return CalibrationInfo(method="platt", heads=heads)
 
 
-def _record(bundles: Sequence[Bundle], parts: Sequence[float]) -> TrainingInfo:
-    """Return the training record of the first bundle, with the data of all."""
-    data = merge_data(each for bundle in bundles for each in bundle.info.training.data)
-    named = shlex.join(
-        f"{bundle.folder.name}={part:g}" for bundle, part in zip(bundles, parts, strict=True)
-    )
-    before = bundles[0].info.training
-    changed: dict[str, Any] = {"data": data, "date": date.today().isoformat()}
-    changed["command"] = f"{before.command} && trivet average {named}"
-    return before.model_copy(update=changed)
+def _record(
+    bundles: Sequence[Bundle], shares: Sequence[tuple[str | os.PathLike[str], float]]
+) -> TrainingInfo:
+    """Return the training record of the first bundle, with the data and commands of all."""
+    records = [bundle.info.training for bundle in bundles]
+    first, *others = records
+    named = shlex.join(f"{os.fspath(name)}={share:g}" for name, share in shares)
+    commands = dict.fromkeys([*(each.command for each in records), f"trivet average {named}"])
+    changed: dict[str, Any] = {
+        "data": merge_data(each for record in records for each in record.data),
+        "date": date.today().isoformat(),
+        "command": " && ".join(commands),
+    }
+    if any(each.left_out != first.left_out for each in others):
+        changed["left_out"] = None  # what one run left out another may have read
+    return first.model_copy(update=changed)
 
 
 def _texts(bundles: Sequence[Bundle]) -> dict[str, bytes]:

@@ -152,6 +152,8 @@ def _calibration(calibration: CalibrationInfo) -> str:
         for name, error in sorted(calibration.errors.items())
         if error.before is not None and error.after is not None
     )
+    if calibration.split is None:
+        return f"{' and '.join(parts)}; averaged over bundles and not fitted again"
     return (
         f"{' and '.join(parts)}; fitted on {calibration.split} of {', '.join(calibration.data)}"
         f"{errors}"

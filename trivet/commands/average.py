@@ -23,8 +23,8 @@ def average(
 ) -> None:
     """Average the weights of bundles: of a model and the same trained further, or of several runs.
 
-    Windows, reduction and thresholds are those of the first bundle. Run `trivet calibrate` and
-    `trivet export onnx` on the result.
+    Windows, reduction, thresholds and the map of sources are those of the first bundle. Run
+    `trivet calibrate` and `trivet export onnx` on the result.
     """
     shares: list[tuple[str | PathLike[str], float]] = []
     for given in bundles:
