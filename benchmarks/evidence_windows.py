@@ -42,13 +42,13 @@ from trivet.model.architecture import Reduction
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
-# Of support by ordinary windows, by the evidence window, and the number of ordinary windows.
-READINGS: Mapping[str, Callable[[FloatArray, FloatArray, IntArray], FloatArray]] = {
-    "today": lambda support, evidence, windows: support,
-    "alone": lambda support, evidence, windows: np.where(np.isnan(evidence), support, evidence),
-    "max": lambda support, evidence, windows: np.fmax(support, evidence),
-    "mean": lambda support, evidence, windows: join_evidence_probs(
-        support, evidence, ~np.isnan(evidence), windows
+# Of support by ordinary windows, by the evidence window, and the layout of the ordinary windows.
+READINGS: Mapping[str, Callable[[FloatArray, FloatArray, Layout], FloatArray]] = {
+    "today": lambda support, evidence, layout: support,
+    "alone": lambda support, evidence, layout: np.where(np.isnan(evidence), support, evidence),
+    "max": lambda support, evidence, layout: np.fmax(support, evidence),
+    "mean": lambda support, evidence, layout: join_evidence_probs(
+        support, evidence, ~np.isnan(evidence), layout.ordinary_windows(), layout.context_overlap
     ),
 }
 
@@ -217,7 +217,7 @@ def report(
     before: dict[str, Estimate] = {}
     for reading, read in READINGS.items():
         supports = [
-            read(ordinary, gathered, row.layout.ordinary_windows())
+            read(ordinary, gathered, row.layout)
             for row, ordinary, gathered in zip(rows, support, evidence, strict=True)
         ]
         scores = [

@@ -131,8 +131,7 @@ def measured(
     support, seconds = run(evaluator, layouts)
     both = [lay_out(row.tokenized, cut, special) for row in rows]
     evidence, gathered, more = run_evidence(evaluator, both)
-    counts = [layout.ordinary_windows() for layout in layouts]
-    joined = [READINGS["mean"](*each) for each in zip(support, evidence, counts, strict=True)]
+    joined = [READINGS["mean"](*each) for each in zip(support, evidence, layouts, strict=True)]
     for name, windows, cost, probs in (
         ("without", ordinary, seconds, support),
         ("with", ordinary + gathered, seconds + more, joined),

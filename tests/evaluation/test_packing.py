@@ -109,7 +109,9 @@ def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
             alone = formula.run(collate([take_windows(layout, rows)[0]], 0)).support_probs
             gathered = layout.response_row[None, :, -1] >= 0
             alone, windows = alone[:, : support.shape[1]], layout.ordinary_windows()[None]
-            support = join_evidence_probs(support, alone, gathered, windows)
+            support = join_evidence_probs(
+                support, alone, gathered, windows, layout.context_overlap[None]
+            )
         np.testing.assert_allclose(ours.support_probs, support, atol=2e-6)
         if support.size:
             np.testing.assert_allclose(ours.faithfulness, support.min(), atol=2e-6)

@@ -85,6 +85,8 @@ def _evidence(info: BundleInfo) -> str:
             "The support of a token is the highest of its ordinary windows, or, with an evidence "
             "window, a mean of that and of the evidence window's, as logits; of n ordinary windows "
             "the evidence window weighs 1/n, and at most one half; one third beside a single one. "
+            "The more of a response's words single context sentences contain, the more it weighs; "
+            "in a copied response it alone decides. "
         )
     return said
 

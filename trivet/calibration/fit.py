@@ -303,7 +303,10 @@ def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Proba
             for some in (~head.is_evidence, head.is_evidence)
         )
         windows = torch.bincount(head.token[~head.is_evidence], minlength=count)
-        margins = join_evidence(ordinary, gathered, gathered > -torch.inf, windows)
+        shared = margins.new_zeros(count)
+        if head.lexical_overlap is not None:
+            shared = shared.index_copy(0, head.token, head.lexical_overlap)  # equal for all copies
+        margins = join_evidence(ordinary, gathered, gathered > -torch.inf, windows, shared)
     elif head.token is not None and len(margins) != count:
         margins = _highest(margins, head.token, count)
     tokens = margins.sigmoid()

@@ -136,7 +136,8 @@ class WindowAccumulator:
         support, gathered = self._support, ~np.isnan(self._evidence)
         if gathered.any():
             windows = self.layout.ordinary_windows()
-            support = join_evidence_probs(support, self._evidence, gathered, windows)
+            overlap = self.layout.context_overlap
+            support = join_evidence_probs(support, self._evidence, gathered, windows, overlap)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:

@@ -20,6 +20,7 @@ from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, HeadName, Red
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
 _FINEST = 1e-7
+_COPIED = 12  # power of the overlap; chosen on development rows (docs/experiments.md)
 
 
 class Outputs(NamedTuple):
@@ -127,26 +128,38 @@ def split_evidence(response_at: Array, is_evidence: Array) -> tuple[Array, Array
 
 
 def join_evidence(
-    support_logits: Array, evidence_logits: Array, gathered: Array, windows: Array
+    support_logits: Array,
+    evidence_logits: Array,
+    gathered: Array,
+    windows: Array,
+    context_overlap: Array,
 ) -> Array:
     """Return each token's support by ordinary windows and by its evidence window, as logits.
 
     It is a mean: gathered evidence is a second opinion. Their maximum would make it one more place
     where support may be. Of n ``windows`` that are ordinary and count for the token, the evidence
-    window weighs 1 / n, and at most one half: where more contexts are read, more sentences share
-    words with the response by chance. Beside a single one it weighs one third, since that one
-    shows everything that it shows. *Shapes:* any x 4; ``gathered`` is false without evidence
+    window weighs w = 1 / n, and at most one half: where more contexts are read, more sentences
+    share words with the response by chance. Beside a single one w is one third, since that one
+    shows everything that it shows. The more of a response's words single context sentences
+    contain (``context_overlap`` o, in [0, 1]), the more the evidence window decides: it weighs
+    w + (1 - w) o^12, since a copied response has no other evidence, and a wrong value in it is seen
+    best where nothing else is shown. *Shapes:* any x 5; ``gathered`` is false without evidence
     window, which leaves the first as it is.
     """
     xp = _namespace(support_logits)
     opinions = xp.where(windows == 1, 3, xp.where(windows > 2, windows, 2))
-    opinions = xp.asarray(opinions, dtype=support_logits.dtype)
-    moved = support_logits + (evidence_logits - support_logits) / opinions
+    least = 1 / xp.asarray(opinions, dtype=support_logits.dtype)
+    copied = xp.asarray(context_overlap, dtype=support_logits.dtype) ** _COPIED
+    moved = support_logits + (evidence_logits - support_logits) * (least + (1 - least) * copied)
     return xp.where(gathered, moved, support_logits)
 
 
 def join_evidence_probs(
-    support_probs: Array, evidence_probs: Array, gathered: Array, windows: Array
+    support_probs: Array,
+    evidence_probs: Array,
+    gathered: Array,
+    windows: Array,
+    context_overlap: Array,
 ) -> Array:
     """Return the same as ``join_evidence`` for probabilities.
 
@@ -158,7 +171,8 @@ def join_evidence_probs(
         inner = xp.clip(probs, _FINEST, 1 - _FINEST)
         return xp.log(inner) - xp.log1p(-inner)
 
-    joined = join_evidence(logits(support_probs), logits(evidence_probs), gathered, windows)
+    opinions = logits(support_probs), logits(evidence_probs)
+    joined = join_evidence(*opinions, gathered, windows, context_overlap)
     return xp.where(gathered, 1 / (1 + xp.exp(-joined)), support_probs)
 
 

@@ -228,7 +228,9 @@ class RagModel(nn.Module):
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         probs: dict[str, Tensor | None] = dict.fromkeys(DEFAULT_HEADS)
         if "support" in logits:
-            support = join_support(logits["support"], response_at, is_evidence, calibrated)
+            support = join_support(
+                logits["support"], response_at, context_overlap, is_evidence, calibrated
+            )
             probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
         overlaps = {"relevance": question_overlap, "utilization": response_overlap}
         for name in (each for each in overlaps if each in logits):
@@ -286,6 +288,7 @@ class RagModel(nn.Module):
 def join_support(
     support: Tensor,
     response_at: Tensor,
+    context_overlap: Tensor,
     is_evidence: Tensor | None,
     calibrated: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> Tensor:
@@ -294,6 +297,7 @@ def join_support(
     Args:
         support: Logits of the support head. *Shape:* [N, L, 3].
         response_at: As in ``Windows``. *Shape:* [B, R, K].
+        context_overlap: As in ``Windows``. *Shape:* [B, R].
         is_evidence: Copies in evidence windows, if there are any. *Shape:* [B, K].
         calibrated: Rising map of the logits before ordinary and evidence windows are joined.
     """
@@ -306,7 +310,7 @@ def join_support(
         calibrated(supported_anywhere(margins, at, nothing=_NOWHERE)) for at in kinds
     )
     shown, windows = kinds[1].amax(dim=-1) >= 0, (kinds[0] >= 0).sum(dim=-1)
-    joined: Tensor = join_evidence(ordinary, gathered, shown, windows)
+    joined: Tensor = join_evidence(ordinary, gathered, shown, windows, context_overlap)
     return joined
 
 

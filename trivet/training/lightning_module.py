@@ -159,7 +159,7 @@ class RagTraining(lightning.LightningModule):
                 loss = window_loss(support, targets.window_class, weight, heavier)
                 found["window"] = weights.window * loss
             if weights.token:
-                joined = join_support(logits, at, batch.is_evidence)
+                joined = join_support(logits, at, windows.context_overlap, batch.is_evidence)
                 loss = token_loss(support, at, joined, targets.token_supported, weight, heavier)
                 found["token"] = weights.token * loss
         if weights.verdict:
