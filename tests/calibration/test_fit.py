@@ -171,6 +171,10 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
     joined = probabilities(one, LinearMap(2.0, -1.0)).tokens
     # The maximum of the ordinary copies, .5, becomes 0 and evidence 3; the mean is 1.5.
     assert joined.tolist() == pytest.approx(sigmoid(np.array([1.5, 1.0])).tolist())
+    # Over a copied response the evidence window decides alone; the map adds nothing for overlap.
+    copied = dataclasses.replace(one, lexical_overlap=torch.ones(4).double())
+    joined = probabilities(copied, LinearMap(2.0, -1.0)).tokens
+    assert joined.tolist() == pytest.approx(sigmoid(np.array([3.0, 1.0])).tolist())
     bent = KnotMap((0.0, 1.0, 2.0), (0.0, 1.0, 5.0))
     assert probabilities(one, bent).tokens.tolist() == pytest.approx(
         sigmoid(np.array([(0.5 + 5.0) / 2, 1.0])).tolist()

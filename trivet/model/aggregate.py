@@ -140,11 +140,11 @@ def join_evidence(
     where support may be. Of n ``windows`` that are ordinary and count for the token, the evidence
     window weighs w = 1 / n, and at most one half: where more contexts are read, more sentences
     share words with the response by chance. Beside a single one w is one third, since that one
-    shows everything that it shows. The more of a response's words single context sentences
-    contain (``context_overlap`` o, in [0, 1]), the more the evidence window decides: it weighs
-    w + (1 - w) o^12, since a copied response has no other evidence, and a wrong value in it is seen
-    best where nothing else is shown. *Shapes:* any x 5; ``gathered`` is false without evidence
-    window, which leaves the first as it is.
+    shows everything that it shows. The more words a sentence and the whole response share with
+    single context sentences, in any order (``context_overlap`` o, in [0, 1]), the more the evidence
+    window decides: it weighs w + (1 - w) o^12, since it shows the source of a copied sentence, and
+    a wrong value is seen best where nothing else is shown. *Shapes:* any x 5; ``gathered`` is false
+    without evidence window, which leaves the first as it is.
     """
     xp = _namespace(support_logits)
     opinions = xp.where(windows == 1, 3, xp.where(windows > 2, windows, 2))
