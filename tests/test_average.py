@@ -131,8 +131,7 @@ def test_the_card_calls_the_calibration_averaged(write: Write, tmp_path: Path) -
     bundle = read_bundle(tmp_path / "out")
     assert sorted(bundle.info.calibration.heads) == ["relevance", "support"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "lexical overlap 1.500); averaged over bundles and not fitted again." in card
-    assert "utilization (scale" not in card
+    assert "lexical overlap of relevance 1.500, support 1.500); not fitted again." in card
 
 
 def test_what_one_bundle_left_out_is_not_claimed_for_all(write: Write, tmp_path: Path) -> None:

@@ -136,6 +136,14 @@ def _sources(info: BundleInfo) -> str:
 def _calibration(calibration: CalibrationInfo) -> str:
     if calibration.method == "identity":
         return "none"
+    if calibration.split is None:
+        overlaps = ", ".join(
+            f"{name} {head.lexical_overlap:.3f}" for name, head in sorted(calibration.heads.items())
+        )
+        return (
+            f"that of the averaged bundles, in the weights (lexical overlap of {overlaps}); not "
+            "fitted again"
+        )
     parts = []
     if calibration.heads:
         fitted = ", ".join(
@@ -154,8 +162,6 @@ def _calibration(calibration: CalibrationInfo) -> str:
         for name, error in sorted(calibration.errors.items())
         if error.before is not None and error.after is not None
     )
-    if calibration.split is None:
-        return f"{' and '.join(parts)}; averaged over bundles and not fitted again"
     return (
         f"{' and '.join(parts)}; fitted on {calibration.split} of {', '.join(calibration.data)}"
         f"{errors}"
