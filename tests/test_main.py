@@ -319,12 +319,12 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
     fake.export_onnx.assert_called_once_with(
-        Path("in"), Path("out"), keep=("fp32",), form="portable", threads=2
+        Path("in"), Path("out"), keep=("fp32",), form="portable", examples=[], threads=2
     )
     # An engine is compared with fp32, so a graph for one is never written alone.
     assert call("export", "onnx", "in", "--precision", "bf16", "--form", "attention")[0] == 0
     fake.export_onnx.assert_called_with(
-        Path("in"), None, keep=("fp32", "int8", "bf16"), form="attention", threads=None
+        Path("in"), None, keep=("fp32", "int8", "bf16"), form="attention", examples=[], threads=None
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -53,12 +53,14 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.graph_files import ATTENTION_OPSET, save_graph
-from trivet.exporting.int8 import quantize
+from trivet.exporting.int8 import matmul_inputs, quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed
+from trivet.exporting.rounding import measure_products
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
+from trivet.records import RagExample
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +94,7 @@ def export_onnx(
     *,
     keep: tuple[Precision, ...] | None = None,
     form: Literal["portable", "attention"] = "portable",
+    examples: Sequence[RagExample] = (),
     threads: int | None = None,
 ) -> ParityReport:
     """Write a bundle's graphs and compare them with its weights.
@@ -103,9 +106,12 @@ def export_onnx(
             ``out``. Both are always made and compared; other graphs of ``folder`` are removed.
             ``bf16`` and ``fp16`` are compared in emulation (``precision.emulated``).
         form: ``attention`` also writes ``model.attention.onnx`` and derives bf16 and fp16 from it.
+        examples: Typical examples that the weights in int8 are rounded for; without any, each
+            weight is rounded to the nearest integer.
         threads: Threads of ONNX Runtime; ``None`` uses one per core.
 
     Raises:
+        DataError: There are ``examples``, and none of them can be evaluated.
         BundleError: The bundle is refused, ``out`` is ``folder`` or holds other files, or the
             bundle is read only and there is no ``out``.
         BackendError: The fp32 graph differs from the weights by more than 1e-4, or an output is not
@@ -124,7 +130,10 @@ def export_onnx(
     model = load_rag_model(bundle)
     with tempfile.TemporaryDirectory() as scratch:
         extra = ("attention",) if form == "attention" else ()
-        paths = _write_graphs(model, bundle.info.window.size, Path(scratch), *extra)
+        paths = {
+            name: _write_graph(model, bundle, _KINDS[name], Path(scratch), examples, threads)
+            for name in ("fp32", "int8", *extra)
+        }
         kinds = dict(_KINDS)
         for half in _HALVES.keys() & set(keep or ()):
             source = extra[0] if extra else "fp32"
@@ -167,18 +176,28 @@ def export_onnx(
     return report
 
 
-def _write_graphs(model: RagModel, window: int, folder: Path, *extra: str) -> dict[str, Path]:
-    """Trace and write the fp32 graph, the int8 graph and every extra kind."""
+def _write_graph(
+    model: RagModel,
+    bundle: Bundle,
+    kind: _Kind,
+    folder: Path,
+    examples: Sequence[RagExample],
+    threads: int | None,
+) -> Path:
+    """Trace and write one graph."""
+    inference = inference_model(model, bundle.info.window.size, kind.form)
     vocab = int(model.trunk.config.vocab_size)
-    paths = {}
-    for name in ("fp32", "int8", *extra):
-        kind = _KINDS[name]
-        inference = inference_model(model, window, kind.form)
-        graph = trace(inference, vocab, kind.opset, heads=list(model.heads))
-        paths[name] = folder / kind.file
-        written = save_graph(quantize(graph) if kind.precision == "int8" else graph, paths[name])
-        logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)
-    return paths
+    graph = trace(inference, vocab, kind.opset, heads=list(model.heads))
+    if kind.precision == "int8":
+        products = None
+        if examples:
+            tensors = matmul_inputs(graph)
+            products = measure_products(graph, tensors, bundle, examples, folder, threads)
+        graph = quantize(graph, products)
+    path = folder / kind.file
+    written = save_graph(graph, path)
+    logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)
+    return path
 
 
 def _check_parity(model: RagModel, runs: Mapping[str, Run], window: int) -> ParityReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ import typer
 from trivet.commands.shared import Precision, ThreadsOption, needs_extra
 
 if TYPE_CHECKING:
-    from trivet.records import LabelledExample
+    from trivet.records import LabelledExample, RagExample
 
 export = typer.Typer(
     name="export",
@@ -56,13 +56,26 @@ def onnx(
         ),
     ] = None,
     form: FormOption = "portable",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Rows that the int8 weights are rounded for: "
+            "jsonl:train.jsonl. Labels are not read. Repeatable.",
+        ),
+    ] = None,
+    split: SplitOption = "fit",
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Rows of each --data, drawn at random.")
+    ] = 150,
     threads: ThreadsOption = None,
 ) -> None:
     """Write ONNX graphs and compare them with the weights."""
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision)  # an engine may be compared with fp32
-    _write_graphs(bundle, out, keep, form, threads)
+    examples = [row.example for spec in data or () for row in _draw_rows(spec, split, limit)]
+    _write_graphs(bundle, out, keep, form, threads, examples)
     print(out or bundle)
 
 
@@ -177,10 +190,11 @@ def _write_graphs(
     keep: tuple[Precision, ...] | None,
     form: Literal["portable", "attention"],
     threads: int | None,
+    examples: Sequence[RagExample] = (),
 ) -> None:
     with needs_extra("export"):
         from trivet.export import export_onnx
-    report = export_onnx(bundle, out, keep=keep, form=form, threads=threads)
+    report = export_onnx(bundle, out, keep=keep, form=form, examples=examples, threads=threads)
     for file, worst in report.worst.items():
         print(f"{file}: largest difference from the weights {worst:.2g}")
 
@@ -227,3 +241,9 @@ def _load_rows(data: str, split: str) -> list[LabelledExample]:
     with needs_extra("train"):
         from trivet.data.labelled.sources import load_source
     return load_source(data, split)[0]
+
+
+def _draw_rows(data: str, split: str, limit: int) -> list[LabelledExample]:
+    with needs_extra("train"):
+        from trivet.data.labelled.sources import choose_rows, load_source
+    return choose_rows(load_source(data, split, labelled=False)[0], (), limit, seed=0)
