@@ -53,10 +53,10 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.graph_files import ATTENTION_OPSET, save_graph
+from trivet.exporting.input_moments import measure_moments
 from trivet.exporting.int8 import matmul_inputs, quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed
-from trivet.exporting.rounding import measure_products
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
@@ -94,7 +94,7 @@ def export_onnx(
     *,
     keep: tuple[Precision, ...] | None = None,
     form: Literal["portable", "attention"] = "portable",
-    examples: Sequence[RagExample] = (),
+    examples: Sequence[RagExample] | None = None,
     threads: int | None = None,
 ) -> ParityReport:
     """Write a bundle's graphs and compare them with its weights.
@@ -106,12 +106,12 @@ def export_onnx(
             ``out``. Both are always made and compared; other graphs of ``folder`` are removed.
             ``bf16`` and ``fp16`` are compared in emulation (``precision.emulated``).
         form: ``attention`` also writes ``model.attention.onnx`` and derives bf16 and fp16 from it.
-        examples: Typical examples that the weights in int8 are rounded for; without any, each
-            weight is rounded to the nearest integer.
+        examples: Typical examples whose inputs the weights in int8 are rounded for; ``None`` rounds
+            each weight to the nearest integer.
         threads: Threads of ONNX Runtime; ``None`` uses one per core.
 
     Raises:
-        DataError: There are ``examples``, and none of them can be evaluated.
+        DataError: None of ``examples`` can be evaluated.
         BundleError: The bundle is refused, ``out`` is ``folder`` or holds other files, or the
             bundle is read only and there is no ``out``.
         BackendError: The fp32 graph differs from the weights by more than 1e-4, or an output is not
@@ -181,7 +181,7 @@ def _write_graph(
     bundle: Bundle,
     kind: _Kind,
     folder: Path,
-    examples: Sequence[RagExample],
+    examples: Sequence[RagExample] | None,
     threads: int | None,
 ) -> Path:
     """Trace and write one graph."""
@@ -189,11 +189,11 @@ def _write_graph(
     vocab = int(model.trunk.config.vocab_size)
     graph = trace(inference, vocab, kind.opset, heads=list(model.heads))
     if kind.precision == "int8":
-        products = None
-        if examples:
+        moments = None
+        if examples is not None:
             tensors = matmul_inputs(graph)
-            products = measure_products(graph, tensors, bundle, examples, folder, threads)
-        graph = quantize(graph, products)
+            moments = measure_moments(graph, tensors, bundle, examples, folder, threads)
+        graph = quantize(graph, moments)
     path = folder / kind.file
     written = save_graph(graph, path)
     logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)

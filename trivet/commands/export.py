@@ -56,17 +56,17 @@ def onnx(
         ),
     ] = None,
     form: FormOption = "portable",
-    data: Annotated[
+    round_for: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SPEC",
-            help="Rows that the int8 weights are rounded for: "
-            "jsonl:train.jsonl. Labels are not read. Repeatable.",
+            help="Rows like those to evaluate, such as jsonl:train.jsonl, whose inputs the int8 "
+            "weights are rounded for; default: nearest integers. Labels are not read. Repeatable.",
         ),
     ] = None,
-    split: SplitOption = "fit",
+    split: Annotated[str, typer.Option(help="Split of the rows of --round-for.")] = "fit",
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rows of each --data, drawn at random.")
+        int, typer.Option(min=1, metavar="N", help="Rows drawn from each --round-for.")
     ] = 150,
     threads: ThreadsOption = None,
 ) -> None:
@@ -74,7 +74,11 @@ def onnx(
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision)  # an engine may be compared with fp32
-    examples = [row.example for spec in data or () for row in _draw_rows(spec, split, limit)]
+    examples = None
+    if round_for:
+        if keep == ("fp32",):
+            raise typer.BadParameter("--round-for is for int8 weights, and --precision is fp32")
+        examples = [each for spec in round_for for each in _draw_examples(spec, split, limit)]
     _write_graphs(bundle, out, keep, form, threads, examples)
     print(out or bundle)
 
@@ -190,7 +194,7 @@ def _write_graphs(
     keep: tuple[Precision, ...] | None,
     form: Literal["portable", "attention"],
     threads: int | None,
-    examples: Sequence[RagExample] = (),
+    examples: Sequence[RagExample] | None = None,
 ) -> None:
     with needs_extra("export"):
         from trivet.export import export_onnx
@@ -243,7 +247,12 @@ def _load_rows(data: str, split: str) -> list[LabelledExample]:
     return load_source(data, split)[0]
 
 
-def _draw_rows(data: str, split: str, limit: int) -> list[LabelledExample]:
+def _draw_examples(data: str, split: str, limit: int) -> list[RagExample]:
+    from trivet.errors import DataError
+
     with needs_extra("train"):
         from trivet.data.labelled.sources import choose_rows, load_source
-    return choose_rows(load_source(data, split, labelled=False)[0], (), limit, seed=0)
+    rows = choose_rows(load_source(data, split, labelled=False)[0], (), limit, seed=0)
+    if not rows:
+        raise DataError(f"{data}: no row in split {split!r} to round for; try --split all")
+    return [row.example for row in rows]

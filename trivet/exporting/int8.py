@@ -20,7 +20,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from trivet.exporting.graph_files import replace_nodes
-from trivet.exporting.rounding import Products, round_for
+from trivet.exporting.rounding import Moments, round_for_inputs
 
 # Embedding tables with fewer rows stay in fp32.
 _FEWEST_ROWS = 1000
@@ -34,19 +34,19 @@ _LARGEST_FACTOR = 64
 _LARGEST_ENTRY = 127
 
 
-def quantize(graph: onnx.ModelProto, products: Products | None = None) -> onnx.ModelProto:
+def quantize(graph: onnx.ModelProto, moments: Moments | None = None) -> onnx.ModelProto:
     """Return the graph in dynamic int8 for ONNX Runtime; ``graph`` itself is not changed.
 
     Args:
         graph: Graph in fp32.
-        products: Mean products of typical inputs of every matmul (``matmul_inputs``), which its
-            weights are rounded for; without them each weight is rounded to the nearest integer.
+        moments: Second moments of typical inputs of matmuls (``matmul_inputs``), which their
+            weights are rounded for; without those of an input, to the nearest integers.
     """
     copied = onnx.ModelProto()
     copied.CopyFrom(graph)
     if _RUNTIME_DOMAIN not in {opset.domain for opset in copied.opset_import}:
         copied.opset_import.append(helper.make_opsetid(_RUNTIME_DOMAIN, 1))
-    _Rewriter(copied.graph, products or {}).rewrite()
+    _Rewriter(copied.graph, moments or {}).rewrite()
     return copied
 
 
@@ -60,9 +60,9 @@ def matmul_inputs(graph: onnx.ModelProto) -> tuple[str, ...]:
 class _Rewriter:
     """Replaces matmuls and look-ups of one graph, keeping the order of its nodes."""
 
-    def __init__(self, graph: onnx.GraphProto, products: Products) -> None:
+    def __init__(self, graph: onnx.GraphProto, moments: Moments) -> None:
         self.graph = graph
-        self.products = products
+        self.moments = moments
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.made_by = {name: node for node in graph.node for name in node.output}
 
@@ -99,8 +99,8 @@ class _Rewriter:
         given, out = node.input[0], node.output[0]
         matrix = numpy_helper.to_array(self.constants[node.input[1]])
         rounded, scale = _round(matrix, axis=0, largest=_LARGEST_FACTOR)
-        if given in self.products:
-            rounded = round_for(matrix, scale, self.products[given], _LARGEST_FACTOR)
+        if given in self.moments:
+            rounded = round_for_inputs(matrix, scale, self.moments[given], _LARGEST_FACTOR)
         weight = self._constant(f"{out}_int8", rounded)
         columns = self._constant(f"{out}_scale", scale.reshape(-1))
         after_gelu = given in self.made_by and self.made_by[given].op_type == "Gelu"
