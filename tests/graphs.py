@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
 import transformers
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.conftest import MODERN, RELATIVE, TINY, bundle_info
 from tests.judges import write_model
@@ -59,6 +60,12 @@ def graph_of(kind: str, form: Form = "portable") -> onnx.ModelProto:
 @functools.cache
 def _trace(kind: str, form: Form) -> onnx.ModelProto:
     return trace(inference_model(model_of(kind), WINDOW, form), VOCAB, OPSETS[form])
+
+
+def integers(graph: onnx.ModelProto) -> list[np.ndarray]:
+    """Return the constants of a graph that are stored in int8."""
+    stored = (one for one in graph.graph.initializer if one.data_type == onnx.TensorProto.INT8)
+    return [numpy_helper.to_array(one) for one in stored]
 
 
 @contextlib.contextmanager

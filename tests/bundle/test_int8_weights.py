@@ -9,9 +9,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import numpy_helper
 
-from tests.graphs import WINDOW, model_of, shared_graphs, write_tiny
+from tests.graphs import WINDOW, integers, model_of, shared_graphs, write_tiny
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import read_bundle
@@ -23,11 +22,6 @@ from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.int8 import quantize
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
-
-
-def integers(graph: onnx.ModelProto) -> list[np.ndarray]:
-    stored = (one for one in graph.graph.initializer if one.data_type == onnx.TensorProto.INT8)
-    return [numpy_helper.to_array(one) for one in stored]
 
 
 @pytest.mark.parametrize(("exact_match", "digits"), [(False, []), (True, []), (True, [*range(10)])])

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from typer.testing import CliRunner
 
 from tests.conftest import TINY
-from tests.graphs import graph_of, model_of, shared_graphs, write_tiny
+from tests.graphs import graph_of, integers, model_of, shared_graphs, write_tiny
 from trivet import export
 from trivet.__main__ import app
 from trivet.bundle.bundle import Bundle, read_bundle
@@ -80,11 +80,6 @@ def test_independent_inputs_and_columns_of_zeros_are_rounded_to_the_nearest() ->
     for squares in (rng.uniform(0.1, 2, size=9), np.zeros(9)):
         rounded = round_for_inputs(matrix, scale, np.diag(squares), LARGEST)
         np.testing.assert_array_equal(rounded, nearest)
-
-
-def integers(graph: onnx.ModelProto) -> list[np.ndarray]:
-    stored = (one for one in graph.graph.initializer if one.data_type == onnx.TensorProto.INT8)
-    return [numpy_helper.to_array(one) for one in stored]
 
 
 @pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])

@@ -241,18 +241,17 @@ def _with_graphs(
     return out or bundle
 
 
-def _load_rows(data: str, split: str) -> list[LabelledExample]:
+def _load_rows(data: str, split: str, labelled: bool = True) -> list[LabelledExample]:
     with needs_extra("train"):
         from trivet.data.labelled.sources import load_source
-    return load_source(data, split)[0]
+    return load_source(data, split, labelled)[0]
 
 
 def _draw_examples(data: str, split: str, limit: int) -> list[RagExample]:
+    rows = _load_rows(data, split, labelled=False)
+    from trivet.data.labelled.sources import choose_rows
     from trivet.errors import DataError
 
-    with needs_extra("train"):
-        from trivet.data.labelled.sources import choose_rows, load_source
-    rows = choose_rows(load_source(data, split, labelled=False)[0], (), limit, seed=0)
     if not rows:
         raise DataError(f"{data}: no row in split {split!r} to round for; try --split all")
-    return [row.example for row in rows]
+    return [row.example for row in choose_rows(rows, (), limit, seed=0)]

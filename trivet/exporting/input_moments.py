@@ -108,7 +108,7 @@ class _WatchedGraph:
         return outputs_from(answer)
 
     def moments(self) -> Moments:
-        """Return the moments over all calls so far; errors as of ``measure_moments``."""
+        """Turn the sums of all calls into their means, once; errors as of ``measure_moments``."""
         for name, sums in self._sums.items():
             if not np.isfinite(sums).all():
                 raise BackendError(f"{name}: not finite on the examples to round for")
