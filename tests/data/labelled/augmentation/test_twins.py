@@ -213,6 +213,21 @@ def test_unsupported_text_is_not_changed() -> None:
         assert TWINS[kind](wrong, np.random.default_rng(0)) is None
 
 
+def test_a_sentence_may_begin_within_the_old_value() -> None:
+    inside = RESPONSE.index("Eiffel")  # of "Gustave Eiffel", which becomes "Lyon"
+    parts = (Span(0, inside), Span(inside, inside + 6), Span(inside + 6, len(RESPONSE)))
+    example = replace(row().example, response_sentences=parts)
+    both = tuple(Evidence(part, ()) for part in parts)
+    twin = TWINS["entity"](replace(row(evidence=both), example=example), np.random.default_rng(0))
+    assert twin is not None and marked(twin) == ["Lyon"]
+    texts = [twin.example.response[s.start : s.end] for s in twin.example.response_sentences or ()]
+    assert "".join(texts) == twin.example.response
+    assert all(
+        "Lyon" not in twin.example.response[e.response.start : e.response.end]
+        for e in twin.labels.evidence or ()
+    )
+
+
 def test_values_and_positions() -> None:
     text = "1. Heat 250 g for two hours (passage 3).\n2. In May 2014 Anna Ray paid 1,000.50."
     found = [(value.kind, value.normal) for value in find_values(text)]

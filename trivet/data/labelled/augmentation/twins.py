@@ -307,9 +307,12 @@ def replace_words(
     example, labels = labelled.example, labelled.labels
     shift = len(new) - (span.end - span.start)
 
+    def moved(place: int) -> int:
+        # What began or ended within the old words, as a sentence may, does so within the new ones.
+        return place + shift if place >= span.end else min(place, span.start + len(new))
+
     def move(old: Span) -> Span:
-        start = old.start + shift if old.start >= span.end else old.start
-        return Span(start, old.end + shift if old.end >= span.end else old.end)
+        return Span(moved(old.start), moved(old.end))
 
     def move_all(spans: tuple[Span, ...]) -> tuple[Span, ...]:
         return tuple(move(old) for old in spans)
