@@ -181,6 +181,31 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
     )
 
 
+def test_copies_are_doubted_by_a_map_that_weighs_overlap_and_never_while_it_is_fitted() -> None:
+    # Support has three logits; of each pair the first sentence is copied.
+    margins = np.tile([2.0, 2.0], N // 2)
+    logits = np.stack([margins, np.full(N, -30.0), np.zeros(N)], axis=-1)
+    overlap = torch.from_numpy(np.tile([1.0, 0.5], N // 2))
+    one = dataclasses.replace(head(logits, np.ones(N)), lexical_overlap=overlap)
+    plain = probabilities(one, LinearMap()).sentences
+    assert plain.tolist() == pytest.approx(sigmoid(margins).tolist())
+    weighed = probabilities(one, LinearMap(1.0, 0.0, 0.2)).sentences[:2]
+    assert weighed.tolist() == pytest.approx(sigmoid(np.array([2.2 - 6 * 0.8, 2.1])).tolist())
+    already = probabilities(dataclasses.replace(one, weighs_overlap=True), LinearMap()).sentences
+    assert already[:2].tolist() == pytest.approx(sigmoid(np.array([2.0 - 6.0, 2.0])).tolist())
+    # Doubted, right copies would be fitted a higher weight of overlap.
+    margins = 2 + np.random.default_rng(0).normal(size=N)
+    logits[:, 0] = margins
+    varied = dataclasses.replace(
+        one, logits=torch.from_numpy(logits), truth=torch.from_numpy(drawn(sigmoid(margins)))
+    )
+    fits = [
+        fitted(dataclasses.replace(varied, weighs_overlap=weighs), lexical_overlap=True)
+        for weighs in (False, True)
+    ]
+    assert fits[0] == fits[1]
+
+
 @pytest.mark.parametrize("method", ["platt", "isotonic"])
 def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: Method) -> None:
     random = np.random.default_rng(0)

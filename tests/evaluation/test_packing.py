@@ -24,7 +24,7 @@ from trivet.evaluation.packing import (
     probabilities,
     take_windows,
 )
-from trivet.model.aggregate import Outputs, join_evidence_probs
+from trivet.model.aggregate import Outputs, doubt_copies, join_evidence_probs
 from trivet.model.architecture import Reduction
 from trivet.records import RagExample
 
@@ -130,6 +130,11 @@ def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
     assert found.sentence_support.shape == (1, 400)
     np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
     np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
+    sentence = layouts[0].response_sentence
+    overlap = np.bincount(sentence, layouts[0].context_overlap) / np.bincount(sentence)
+    doubted = answers.join(faithfulness, weighs_overlap=True).sentence_support
+    wanted = doubt_copies(found.sentence_support, overlap[None])
+    np.testing.assert_allclose(doubted, wanted, atol=2e-6)
 
 
 @pytest.mark.parametrize(

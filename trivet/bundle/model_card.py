@@ -103,7 +103,11 @@ def _numbers(info: BundleInfo) -> str:
         info.thresholds,
     )
     if thresholds is not None:
+        copies = (
+            "What the logit of a copied sentence's support lacks to that of .95 counts sevenfold. "
+        )
         verdict = (
+            f"{copies * info.calibration.weighs_overlap}"
             f"Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported if its "
             "support and the faithfulness of the response are both below "
             f"{thresholds.sentence:.4g}, and a response with such a sentence is not adherent. In "

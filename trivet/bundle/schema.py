@@ -203,6 +203,11 @@ class CalibrationInfo(_Part):
     data: tuple[str, ...] = ()
     split: str | None = None
 
+    @property
+    def weighs_overlap(self) -> bool:
+        """Whether the support head is calibrated with lexical overlap."""
+        return "support" in self.heads and self.heads["support"].lexical_overlap != 0
+
 
 INPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="input_ids", dtype="int64", dims=("N", "L")),

@@ -57,8 +57,9 @@ def read_heads(
     weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
     verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
     unknown = torch.full_like(verdict, torch.nan)
+    weighed = model.lexical_overlap["support"] != 0
     return {
-        name: _together(found, verdict if name == "support" else unknown, weight)
+        name: _together(found, verdict if name == "support" else unknown, weight, weighed)
         for name, found in rows.items()
     }
 
@@ -147,7 +148,9 @@ def read_logits(
         return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}
 
 
-def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogits:
+def _together(
+    rows: Sequence[_Row], verdict: Tensor, weight: Tensor, weighs_overlap: bool
+) -> HeadLogits:
     sentences = np.array([len(row.truth) for row in rows])
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
@@ -165,6 +168,7 @@ def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogi
         weight=weight,
         lexical_overlap=torch.from_numpy(np.concatenate([row.lexical_overlap for row in rows])),
         is_evidence=torch.from_numpy(is_evidence) if is_evidence.any() else None,
+        weighs_overlap=weighs_overlap,
     )
 
 

@@ -344,6 +344,7 @@ class Evaluator:
             threshold: As in ``evaluate``.
         """
         info, answers = self.bundle.info, iter(accumulators)
+        joined_as = info.faithfulness, info.calibration.weighs_overlap
         thresholds = info.thresholds
         if threshold is not None and thresholds is not None:
             thresholds = replace(thresholds, sentence=threshold)
@@ -354,7 +355,7 @@ class Evaluator:
                 continue
             try:
                 answer = next(answers)
-                outcome = reading(each, answer.join(info.faithfulness), thresholds)
+                outcome = reading(each, answer.join(*joined_as), thresholds)
                 if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
                 sourced = info.evidence is not None or "[" in each.example.response

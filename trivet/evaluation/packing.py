@@ -126,10 +126,11 @@ class WindowAccumulator:
             except BackendError as error:
                 self.error = error
 
-    def join(self, faithfulness: Reduction) -> Outputs:
+    def join(self, faithfulness: Reduction, weighs_overlap: bool = False) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
 
-        The outputs of heads that no answer had are None.
+        The outputs of heads that no answer had are None. ``weighs_overlap`` tells whether support
+        is calibrated with lexical overlap.
         """
         if self.error is not None:
             raise self.error
@@ -144,7 +145,7 @@ class WindowAccumulator:
             if end - cuts[-1] >= _BLOCK:
                 cuts.append(int(end))
         blocks = [
-            self._join_block(support[start:stop], start, faithfulness)
+            self._join_block(support[start:stop], start, faithfulness, weighs_overlap)
             for start, stop in zip(cuts, [*cuts[1:], len(support)], strict=True)
         ]
         if "support" not in self._heads:
@@ -161,11 +162,14 @@ class WindowAccumulator:
         )
         return joined._replace(sentence_support=sentences, faithfulness=whole)
 
-    def _join_block(self, own: FloatArray, start: int, faithfulness: Reduction) -> Outputs:
+    def _join_block(
+        self, own: FloatArray, start: int, faithfulness: Reduction, weighs_overlap: bool
+    ) -> Outputs:
         """Join the response tokens of some whole sentences; ``own`` is their support."""
         real, tokens = len(own), max(1, len(own))  # no tokens: one of padding
-        support = np.zeros((1, tokens), dtype=np.float32)
+        support, overlap = np.zeros((2, 1, tokens), dtype=np.float32)
         support[0, :real] = own
+        overlap[0, :real] = self.layout.context_overlap[start : start + real]
         sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
@@ -177,7 +181,8 @@ class WindowAccumulator:
         )
         mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
         own_support = support if "support" in self._heads else None
-        return join(own_support, *shares, mask, weight, pool, faithfulness)
+        shared = overlap if weighs_overlap else None
+        return join(own_support, *shares, mask, weight, pool, faithfulness, shared)
 
 
 class BackendCall:

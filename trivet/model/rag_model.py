@@ -245,6 +245,7 @@ class RagModel(nn.Module):
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
+            context_overlap=context_overlap if self.lexical_overlap["support"] else None,
         )._replace(evidence_states=logits.get("evidence"))
 
     def with_overlap(

@@ -14,6 +14,8 @@ from trivet.model.aggregate import Outputs, join
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.records import Evaluation, RagExample, Span
 
+_SUREST = 0.96  # support above which copied sentences are not doubted
+
 
 class EvaluatorPeer(Peer):
     """A bundle on a backend, at the bundle's threshold.
@@ -59,19 +61,24 @@ class WordOverlap(EvaluatorPeer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Return the overlap of the sentence that shares least."""
-        sentences = _sentences(self._evaluate(example))
+        found = self._evaluate(example).sentences
+        shares = [(one.support - _SUREST) / (1 - _SUREST) for one in found]
+        sentences = tuple(
+            SentenceScore(one.text, min(1.0, max(0.0, share)))
+            for one, share in zip(found, shares, strict=True)
+        )
         return PeerScore(min(one.faithfulness for one in sentences), sentences=sentences)
 
 
 class OverlapBackend:
-    """Returns lexical overlaps as probabilities."""
+    """Returns lexical overlaps as probabilities, raised to where copied sentences are sure."""
 
     name = "shared words"
 
     def run(self, windows: Windows) -> Outputs:
         """Join the overlaps as a model's probabilities are joined."""
         return join(
-            support_probs=windows.context_overlap,
+            support_probs=_SUREST + (1 - _SUREST) * windows.context_overlap,
             relevance_probs=windows.question_overlap,
             utilization_probs=windows.response_overlap,
             response_mask=windows.response_at.max(axis=-1) >= 0,
