@@ -4,7 +4,8 @@ python -m benchmarks.twins --data ragbench:data/ragbench [--split dev] [--bundle
 
 ``benchmarks.twin_pairs`` has the rules. "Overlap" is the AUROC of counting words instead of a
 model: the share of the answer's words that the contexts do not hold. Where it is far above .5, the
-kind can be told without reading. Intervals are of 95 % and by source document.
+kind can be told without reading. "Flagged" are the shares of the right answers and of the copies
+that are not adherent, at the bundle's threshold. Intervals are of 95 % and by source document.
 """
 
 from __future__ import annotations
@@ -18,14 +19,24 @@ from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
 from benchmarks.twin_pairs import KINDS, Pair, pairs, share_held
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.intervals import Draws, FloatArray, auroc
+from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc
 
 RESAMPLES = 1000
-COLUMNS = ("answer", "error", "pairs", "documents", "AUROC", "in the right order", "overlap")
+COLUMNS = (
+    "answer",
+    "error",
+    "pairs",
+    "documents",
+    "AUROC",
+    "in the right order",
+    "right flagged",
+    "wrong flagged",
+    "overlap",
+)
 
 
 def table_row(
-    answer: str, kind: str, made: Sequence[Pair], scores: FloatArray
+    answer: str, kind: str, made: Sequence[Pair], scores: FloatArray, flagged: BoolArray
 ) -> tuple[str | int, ...]:
     """Return the figures of one kind.
 
@@ -34,9 +45,10 @@ def table_row(
         kind: Kind of error.
         made: P pairs.
         scores: Probabilities of hallucination of each answer and its copy. *Shape:* [2P].
+        flagged: Whether each is not adherent. *Shape:* [2P].
     """
     if not made:
-        return (answer, kind, 0, 0, "-", "-", "-")
+        return (answer, kind, 0, 0, *"-----")
     draws = Draws([pair.group for pair in made for _ in range(2)], kind, RESAMPLES)
     rows = np.arange(len(scores))
     changed = rows % 2 == 1
@@ -46,8 +58,9 @@ def table_row(
         found = draws.estimate(auroc(values, changed), rows)
         at = found.interval()
         cells.append(f"{found.value:.3f}" + (f" [{at[0]:.3f}, {at[1]:.3f}]" if at else ""))
-    right = np.mean(scores[1::2] > scores[::2])
-    return (answer, kind, len(made), draws.count(rows), cells[0], f"{right:.2f}", cells[1])
+    shares = np.mean(scores[1::2] > scores[::2]), flagged[::2].mean(), flagged[1::2].mean()
+    ordered = (f"{share:.2f}" for share in shares)
+    return (answer, kind, len(made), draws.count(rows), cells[0], *ordered, cells[1])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,9 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             made = pairs(rows, kind, copied, given.pairs)
             inputs = [(x.question, x.contexts, x.response) for pair in made for x in pair[1:]]
             # A sentence is never empty, so every verdict has a faithfulness.
-            scores = np.array([1 - (evaluator.evaluate(*one).faithfulness or 0) for one in inputs])
+            verdicts = [evaluator.evaluate(*one) for one in inputs]
+            scores = np.array([1 - (verdict.faithfulness or 0) for verdict in verdicts])
+            flagged = np.array([not verdict.adherent for verdict in verdicts])
             answer = "copied" if copied else "answered"
-            table.rows.append(table_row(answer, kind, made, scores))
+            table.rows.append(table_row(answer, kind, made, scores, flagged))
     print(table.to_markdown())
 
 

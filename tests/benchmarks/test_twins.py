@@ -171,14 +171,17 @@ def test_the_table_has_the_figures_of_the_pairs() -> None:
     examples = [RagExample("", ("The mill is old.",), text) for text in ("old", "new")]
     made = [Pair(str(number % 6), *examples) for number in range(12)]
     scores = np.array([0.1, 0.2] * 9 + [0.2, 0.1] * 3)
-    line = twins.table_row("copied", "number", made, scores)
+    flagged = np.array([False, True] * 6 + [True, True] * 3 + [False, False] * 3)
+    line = twins.table_row("copied", "number", made, scores, flagged)
     assert line[:4] == ("copied", "number", 12, 6)
     # Of 144 pairs of an answer and a copy 81 are right and 9 wrong, 54 are ties.
     assert str(line[4]).startswith("0.750 [") and line[5] == "0.75"
-    assert line[6] == "1.000 [1.000, 1.000]"
-    alone = twins.table_row("copied", "number", made[:1], scores[:2])
+    assert line[6:8] == ("0.25", "0.75")
+    assert line[8] == "1.000 [1.000, 1.000]"
+    alone = twins.table_row("copied", "number", made[:1], scores[:2], flagged[:2])
     assert alone[4] == "1.000"
-    assert twins.table_row("copied", "unit", [], np.zeros(0))[2:] == (0, 0, "-", "-", "-")
+    nothing = twins.table_row("copied", "unit", [], np.zeros(0), np.zeros(0, bool))
+    assert nothing[2:] == (0, 0, "-", "-", "-", "-", "-")
 
 
 def test_the_command_prints_every_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,4 +203,4 @@ def test_the_command_prints_every_kind(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     numbers = [one for one in cells if one[1] == "number"]
     assert [one[2:4] for one in numbers] == [("1", "1")] * 2
-    assert [one[6] for one in numbers] == ["0.500"] * 2
+    assert [one[8] for one in numbers] == ["0.500"] * 2

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from trivet.errors import ConfigError
-from trivet.heads.support import copy_nli_head, token_loss, verdict_loss, window_loss
+from trivet.heads.support import (
+    copy_nli_head,
+    sentence_loss,
+    token_loss,
+    verdict_loss,
+    window_loss,
+)
 from trivet.heads.token_head import TokenHead
 from trivet.model.calibration import entailment_logit
 
@@ -91,6 +97,28 @@ def test_unknown_tokens_and_padding_have_no_gradient() -> None:
     loss.backward()
     assert leaf.grad is not None
     assert leaf.grad.abs().sum() == 0
+
+
+def test_sentence_loss_by_hand() -> None:
+    # Sentences of two tokens: one token is wrong; all are right, by its label and by the class in
+    # a window; one token is unknown; and a sentence of padding.
+    support = torch.tensor([[0.75, 0.25, 0.5, 0.5]])
+    pool = torch.zeros(1, 4, 6)
+    for sentence in range(3):
+        pool[0, sentence, 2 * sentence : 2 * sentence + 2] = 0.5
+    labels = torch.tensor([[1, 0, 1, -1, 1, -1]])
+    classes = torch.full((1, 6, 2), -1)
+    classes[0, 3] = torch.tensor([1, 0])
+    given = support, pool, classes, labels
+    wrong, right = -math.log(0.25), -math.log(0.25)
+    found = sentence_loss(*given, ONE, unsupported_weight=1.0)
+    assert found.item() == pytest.approx((wrong + right) / 2)
+    support[0, 0] = 0.5
+    found = sentence_loss(*given, 2 * ONE, unsupported_weight=3.0)
+    assert found.item() == pytest.approx(2 * (3 * math.log(2) + right) / 4)
+    classes[0, 3, 1] = 2  # contradicted in a window
+    found = sentence_loss(*given, ONE, unsupported_weight=1.0)
+    assert found.item() == pytest.approx((math.log(2) - math.log(0.75)) / 2)
 
 
 def test_verdict_loss_by_hand() -> None:

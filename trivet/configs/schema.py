@@ -200,6 +200,7 @@ class LossConfig:
 
     window: float = 1.0  # support, evidence known
     token: float = 1.0  # support, tokens known
+    sentence: float = 0.0  # support of sentences, tokens known
     verdict: float = 1.0  # joined faithfulness
     verdict_always: bool = False  # verdict loss also where tokens are known
     relevance: float = 1.0
@@ -220,7 +221,7 @@ class LossConfig:
     def of_head(self, name: str) -> float:
         """Return the sum of the weights of a head's losses."""
         if name == "support":
-            return self.window + self.token + self.verdict
+            return self.window + self.token + self.sentence + self.verdict
         return float(getattr(self, name)) + (0 if name == "evidence" else self.share)
 
 

@@ -17,7 +17,7 @@ from trivet.errors import ConfigError
 from trivet.heads.token_head import TokenHead, sum_of_means
 
 CLASSES = ("entailment", "neutral", "contradiction")
-_CONTRADICTION = 2
+_ENTAILMENT, _CONTRADICTION = 0, 2
 _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 
 
@@ -59,6 +59,30 @@ def token_loss(
     log_likelihood = torch.where(token_supported == 1, nn.functional.logsigmoid(joined), nowhere)
     loss = -log_likelihood.masked_fill(~known, 0.0)
     counts = known * torch.where(token_supported == 0, unsupported_weight, 1.0)
+    return sum_of_means(loss, counts, weight)
+
+
+def sentence_loss(
+    sentence_support: Tensor,
+    sentence_pool: Tensor,
+    window_class: Tensor,
+    token_supported: Tensor,
+    weight: Tensor,
+    unsupported_weight: float,
+) -> Tensor:
+    """Return the binary cross-entropy of the support of sentences, which the verdict goes by.
+
+    A sentence is unsupported if a token of it is, supported if all are, and else unknown.
+    *Shapes:* [B, S], [B, S, R], [B, R, K], [B, R], [B] -> [].
+    """
+    unsupported = (token_supported == 0) | (window_class == _CONTRADICTION).any(-1)
+    supported = (token_supported == 1) | (window_class == _ENTAILMENT).any(-1)
+    own = sentence_pool > 0
+    wrong = (own & unsupported[:, None]).any(-1)
+    right = own.any(-1) & ~(own & ~supported[:, None]).any(-1)
+    probs = sentence_support.float().clamp(_SMALLEST, 1 - _SMALLEST)
+    loss = -torch.where(wrong, 1 - probs, probs).log()
+    counts = torch.where(wrong, unsupported_weight, right.float())
     return sum_of_means(loss, counts, weight)
 
 

@@ -23,7 +23,7 @@ from trivet.heads.context_loss import (
 )
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
-from trivet.heads.support import token_loss, verdict_loss, window_loss
+from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window_loss
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
@@ -35,7 +35,7 @@ from trivet.training.validation import ValidationMeasures
 
 # Losses of each head.
 HEAD_LOSSES = {
-    "support": ("window", "token", "verdict"),
+    "support": ("window", "token", "sentence", "verdict"),
     "relevance": ("relevance", "relevance_share"),
     "utilization": ("utilization", "utilization_share"),
     "evidence": ("evidence",),
@@ -125,7 +125,7 @@ class RagTraining(lightning.LightningModule):
         """
         found: dict[str, Tensor] = {}
         if "support" in logits:
-            found |= self._support_losses(batch, logits["support"], outputs.faithfulness)
+            found |= self._support_losses(batch, logits["support"], outputs)
         shares = {"relevance": outputs.relevance, "utilization": outputs.utilization}
         for head in (each for each in shares if each in logits):
             found |= self._context_losses(head, batch, logits[head], shares[head])
@@ -140,9 +140,7 @@ class RagTraining(lightning.LightningModule):
             if name in found
         }
 
-    def _support_losses(
-        self, batch: Batch, logits: Tensor, faithfulness: Tensor
-    ) -> dict[str, Tensor]:
+    def _support_losses(self, batch: Batch, logits: Tensor, outputs: Outputs) -> dict[str, Tensor]:
         """Return the sums over examples of the support head's weighted losses, by name."""
         windows, targets, weights = batch.windows, batch.targets, self._loss
         # One decision per window implies no labels of single tokens: only the verdict remains.
@@ -162,13 +160,25 @@ class RagTraining(lightning.LightningModule):
                 joined = join_support(logits, at, windows.context_overlap, batch.is_evidence)
                 loss = token_loss(support, at, joined, targets.token_supported, weight, heavier)
                 found["token"] = weights.token * loss
+        if each_token and weights.sentence:
+            loss = sentence_loss(
+                outputs.sentence_support,
+                windows.sentence_pool,
+                targets.window_class,
+                targets.token_supported,
+                weight,
+                heavier,
+            )
+            found["sentence"] = weights.sentence * loss
         if weights.verdict:
             adherent = targets.adherent
             if not weights.verdict_always:
                 adherent = adherent.masked_fill(tokens_known, -1)
             # An empty response has no faithfulness.
             adherent = adherent.masked_fill((at < 0).flatten(1).all(-1), -1)
-            found["verdict"] = weights.verdict * verdict_loss(faithfulness, adherent, weight)
+            found["verdict"] = weights.verdict * verdict_loss(
+                outputs.faithfulness, adherent, weight
+            )
         return found
 
     def _context_losses(
@@ -370,7 +380,7 @@ class RagTraining(lightning.LightningModule):
 def trained_heads(model: RagModel, loss: LossConfig) -> tuple[HeadName, ...]:
     """Return the heads of a model with a loss of a weight above 0."""
     if model.granularity == "example":
-        loss = replace(loss, window=0.0, token=0.0)
+        loss = replace(loss, window=0.0, token=0.0, sentence=0.0)
     return tuple(name for name in HEAD_NAMES if name in model.heads and loss.of_head(name) > 0)
 
 
