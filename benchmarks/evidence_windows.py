@@ -21,11 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
+from trivet.bundle.schema import BundleInfo
 from trivet.data.evidence import keep_evidence
 from trivet.data.labelled.sources import load_source
 from trivet.data.lexical_overlap import count_overlaps
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import (
+    BoolArray,
     FloatArray,
     IntArray,
     Segment,
@@ -37,8 +39,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import take_windows
 from trivet.measures.intervals import Draws, Estimate, auroc
-from trivet.model.aggregate import join_evidence_probs, response_support
-from trivet.model.architecture import Reduction
+from trivet.model.aggregate import doubt_copies, join_evidence_probs, response_support
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
@@ -74,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--limit", type=int, help="rows of each source; all by default")
     given = flags.parse_args(arguments)
     evaluator = Evaluator(given.bundle)
-    reduction = evaluator.bundle.info.faithfulness
     settings = replace(
         evaluator.preprocessor.settings,
         evidence_sentences=0,
@@ -92,18 +92,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ordinary = sum(len(row.layout.rows) for row in rows)
     each = f"{ordinary / len(rows):.2f} ordinary windows a row"
     print(f"{len(rows)} rows, {each}, {seconds:.1f} CPU seconds\n")
-    subsets = named_subsets(rows)
+    subsets, info = named_subsets(rows), evaluator.bundle.info
     for number in given.sentences:
         cut = replace(settings, evidence_sentences=number)
         layouts = [lay_out(row.tokenized, cut, tokenizer.special) for row in rows]
         evidence, windows, seconds = run_evidence(evaluator, layouts)
         about = f"{number} context sentences a response sentence"
-        report(about, rows, subsets, support, evidence, windows, seconds, reduction)
+        report(about, rows, subsets, support, evidence, windows, seconds, info)
         print(f"held whole: {held_whole(rows, layouts)}\n")
     for number in given.single_sentences:
         evidence, windows, seconds = run_single(evaluator, rows, number, settings)
         about = f"each response sentence alone, with {number} context sentences"
-        report(about, rows, subsets, support, evidence, windows, seconds, reduction)
+        report(about, rows, subsets, support, evidence, windows, seconds, info)
 
 
 def run(evaluator: Evaluator, layouts: Sequence[Layout]) -> tuple[list[FloatArray], float]:
@@ -111,7 +111,8 @@ def run(evaluator: Evaluator, layouts: Sequence[Layout]) -> tuple[list[FloatArra
     started = time.process_time()
     pool = WorkerPool(evaluator.workers)
     job = InferenceJob(layouts, evaluator.backend, pool, evaluator.pad, evaluator.limits)
-    joined = [each.join(evaluator.bundle.info.faithfulness) for each in job.wait()]
+    # Tokens alone are read.
+    joined = [each.join("weakest_token", weighs_overlap=False) for each in job.wait()]
     seconds = time.process_time() - started
     return [outputs.support_probs[0] for outputs in joined], seconds
 
@@ -208,7 +209,7 @@ def report(
     evidence: Sequence[FloatArray],
     windows: int,
     seconds: float,
-    reduction: Reduction,
+    info: BundleInfo,
 ) -> None:
     """Print the AUROC of each reading on each subset, and its paired difference to ``today``."""
     names = [f"{name} (n {len(chosen)})" for name, chosen in subsets.items()]
@@ -221,8 +222,8 @@ def report(
             for row, ordinary, gathered in zip(rows, support, evidence, strict=True)
         ]
         scores = [
-            1 - faithfulness(one, row.tokenized.response_sentence, reduction)
-            for row, one in zip(rows, supports, strict=True)
+            1 - faithfulness(one, row, info, reading == "mean" and not np.isnan(gathered).all())
+            for row, one, gathered in zip(rows, supports, evidence, strict=True)
         ]
         cells = []
         for name, chosen in subsets.items():
@@ -243,14 +244,30 @@ def report(
     print()
 
 
-def faithfulness(support: FloatArray, sentence: IntArray, reduction: Reduction) -> float:
-    """Return the support of a response of which each sentence has a token; 1 without any."""
-    if not len(support):
-        return 1.0
-    means = np.bincount(sentence, support) / np.bincount(sentence)
-    tokens, sentences = support[None], means[None]
-    every = (np.ones_like(each, dtype=np.bool_) for each in (tokens, sentences))
-    return float(response_support(tokens, next(every), sentences, next(every), reduction)[0])
+def sentences_of(
+    support: FloatArray, row: Row, info: BundleInfo, gathered: bool
+) -> tuple[FloatArray, BoolArray]:
+    """Return the support of a row's sentences, joined as by the bundle, and which have a token.
+
+    ``gathered`` tells whether evidence windows were joined.
+    """
+    numbers, count = row.tokenized.response_sentence, row.layout.sentences
+    tokens = np.bincount(numbers, minlength=count)
+    means, overlaps = (
+        np.bincount(numbers, values, count) / np.maximum(tokens, 1)
+        for values in (support, row.layout.context_overlap)
+    )
+    if gathered and info.calibration.weighs_overlap:
+        means = doubt_copies(means, overlaps)
+    return means.astype(np.float32), tokens > 0
+
+
+def faithfulness(support: FloatArray, row: Row, info: BundleInfo, gathered: bool) -> float:
+    """Return the support of a response, joined as by the bundle; 1 without any token."""
+    sentences, real = sentences_of(support, row, info, gathered)
+    every = np.ones((1, len(support)), dtype=np.bool_)
+    joined = response_support(support[None], every, sentences[None], real[None], info.faithfulness)
+    return float(joined[0]) if len(support) else 1.0
 
 
 def held_whole(rows: Sequence[Row], layouts: Sequence[Layout]) -> str:

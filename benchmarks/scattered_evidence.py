@@ -22,7 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.evidence_windows import READINGS, Row, faithfulness, run, run_evidence
+from benchmarks.evidence_windows import (
+    READINGS,
+    Row,
+    faithfulness,
+    run,
+    run_evidence,
+    sentences_of,
+)
 from benchmarks.report import Table
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.sources import load_source
@@ -141,17 +148,18 @@ def measured(
             name,
             windows,
             f"{cost:.0f}",
-            area(evaluator, rows, probs),
-            *of_sentences(evaluator, rows, probs, marks),
+            area(evaluator, rows, probs, name == "with"),
+            *of_sentences(evaluator, rows, probs, name == "with", marks),
         )
 
 
-def area(evaluator: Evaluator, rows: Sequence[Row], probs: Sequence[FloatArray]) -> str:
+def area(
+    evaluator: Evaluator, rows: Sequence[Row], probs: Sequence[FloatArray], gathered: bool
+) -> str:
     """Return the AUROC of hallucinated responses with its interval by source document."""
-    reduction = evaluator.bundle.info.faithfulness
+    info = evaluator.bundle.info
     scores = [
-        1 - faithfulness(each, row.tokenized.response_sentence, reduction)
-        for row, each in zip(rows, probs, strict=True)
+        1 - faithfulness(each, row, info, gathered) for row, each in zip(rows, probs, strict=True)
     ]
     wrong = np.array([not row.labelled.labels.adherent for row in rows])
     if wrong.all() or not wrong.any():
@@ -166,6 +174,7 @@ def of_sentences(
     evaluator: Evaluator,
     rows: Sequence[Row],
     probs: Sequence[FloatArray],
+    gathered: bool,
     marks: Sequence[BoolArray] | None,
 ) -> tuple[str, ...]:
     """Return the F1 of unsupported sentences and, with ``marks``, how many of these are flagged."""
@@ -174,11 +183,9 @@ def of_sentences(
     threshold = info.thresholds.sentence
     hits, flagged, gold, wrong, of = 0, 0, 0, 0, 0
     for place, (row, each) in enumerate(zip(rows, probs, strict=True)):
-        numbers = row.tokenized.response_sentence
-        counts = np.bincount(numbers, minlength=row.layout.sentences)
-        means = np.bincount(numbers, each, row.layout.sentences) / np.maximum(counts, 1)
-        whole = faithfulness(each, numbers, info.faithfulness)
-        below = (np.maximum(means, whole) < threshold) & (counts > 0)
+        sentences, real = sentences_of(each, row, info, gathered)
+        whole = faithfulness(each, row, info, gathered)
+        below = (np.maximum(sentences, whole) < threshold) & real
         if row.labelled.labels.unsupported is not None:
             labels = unsupported(row)
             hits, flagged = hits + int((below & labels).sum()), flagged + int(below.sum())

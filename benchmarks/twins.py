@@ -4,8 +4,8 @@ python -m benchmarks.twins --data ragbench:data/ragbench [--split dev] [--bundle
 
 ``benchmarks.twin_pairs`` has the rules. "Overlap" is the AUROC of counting words instead of a
 model: the share of the answer's words that the contexts do not hold. Where it is far above .5, the
-kind can be told without reading. "Flagged" are the shares of the right answers and of the copies
-that are not adherent, at the bundle's threshold. Intervals are of 95 % and by source document.
+kind can be told without reading. "Flagged" are the shares of the right answers and of the wrong
+ones that are not adherent, at the bundle's threshold. Intervals are of 95 % and by source document.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def table_row(
         flagged: Whether each is not adherent. *Shape:* [2P].
     """
     if not made:
-        return (answer, kind, 0, 0, *"-----")
+        return (answer, kind, 0, 0, *["-"] * 5)
     draws = Draws([pair.group for pair in made for _ in range(2)], kind, RESAMPLES)
     rows = np.arange(len(scores))
     changed = rows % 2 == 1
@@ -59,8 +59,8 @@ def table_row(
         at = found.interval()
         cells.append(f"{found.value:.3f}" + (f" [{at[0]:.3f}, {at[1]:.3f}]" if at else ""))
     shares = np.mean(scores[1::2] > scores[::2]), flagged[::2].mean(), flagged[1::2].mean()
-    ordered = (f"{share:.2f}" for share in shares)
-    return (answer, kind, len(made), draws.count(rows), cells[0], *ordered, cells[1])
+    shown = (f"{share:.2f}" for share in shares)
+    return (answer, kind, len(made), draws.count(rows), cells[0], *shown, cells[1])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

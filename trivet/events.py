@@ -17,7 +17,7 @@ class SentenceEvent:
         start: First character in the text so far.
         end: One past the last character.
         text: The sentence.
-        support: Mean support probability of its tokens.
+        support: Mean support probability of its tokens, less for an unsure copy.
         supported: Whether ``support``, or the faithfulness of the text so far, reaches the
             threshold.
         unsupported: Spans in it that no context supports, by characters of the text so far.

@@ -174,7 +174,7 @@ class EvidenceSpan:
 
 @dataclass(frozen=True, slots=True)
 class SentenceVerdict:
-    """A sentence of the response, with its mean support probability and its verdict.
+    """A sentence of the response, with the support probability of its tokens and its verdict.
 
     ``evidence`` is its sources, best first; ``None`` if the bundle has no evidence head.
     """

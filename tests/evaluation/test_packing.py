@@ -76,7 +76,7 @@ def test_packing_changes_no_number(
     assert max(len(layout.rows) for layout in layouts) > 10
     formula.faithfulness = faithfulness
     for layout, answers in zip(layouts, run(layouts, formula, positions), strict=True):
-        found, alone = answers.join(faithfulness), formula.run(collate([layout], 0))
+        found, alone = answers.join(faithfulness, False), formula.run(collate([layout], 0))
         sizes = {
             "support_probs": len(layout.response_sentence),
             "relevance_probs": len(layout.context_row),
@@ -100,7 +100,7 @@ def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
     found = run(layouts, formula, positions)
     plain = run(layouts_of(rag_examples, tokenizer), formula, positions)
     for layout, *both in zip(layouts, found, plain, strict=True):
-        ours, theirs = (each.join("weakest_token") for each in both)
+        ours, theirs = (each.join("weakest_token", False) for each in both)
         for name in ("relevance_probs", "utilization_probs", "relevance", "completeness"):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=2e-6)
         support = theirs.support_probs
@@ -126,15 +126,35 @@ def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
     layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
     alone = formula.run(collate(layouts, 0))
     (answers,) = run(layouts, formula, 1024)
-    found = answers.join(faithfulness)
+    found = answers.join(faithfulness, False)
     assert found.sentence_support.shape == (1, 400)
     np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
     np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
-    sentence = layouts[0].response_sentence
-    overlap = np.bincount(sentence, layouts[0].context_overlap) / np.bincount(sentence)
-    doubted = answers.join(faithfulness, weighs_overlap=True).sentence_support
-    wanted = doubt_copies(found.sentence_support, overlap[None])
-    np.testing.assert_allclose(doubted, wanted, atol=2e-6)
+
+
+def test_copies_are_doubted_block_by_block(tokenizer: SegmentTokenizer, formula: Any) -> None:
+    # All but every tenth sentence is copied, so some overlaps are above .9 and some are not.
+    response = " ".join(f"The {'old' if n % 10 else 'red'} boat was old." for n in range(200))
+    others = tuple(f"Harbour number {n} has {n} quays and a light." for n in range(20))
+    example = RagExample("Who?", ("The old boat was old.", *others), response)
+    (layout,) = layouts_of([example], tokenizer, evidence_sentences=1)
+    (answers,) = run([layout], formula, 1024)
+    plain = answers.join("weakest_sentence", False).sentence_support
+    sentence = layout.response_sentence
+    shown = layout.row_is_evidence[layout.response_row] & (layout.response_row >= 0)
+    copied = np.where(shown.any(axis=1), layout.context_overlap, 0.0)
+    overlap = np.bincount(sentence, copied) / np.bincount(sentence)
+    assert len(sentence) > 1024 and overlap.min() < 0.9 < overlap.max()
+    doubted = answers.join("weakest_sentence", True)
+    wanted = doubt_copies(plain, overlap[None])
+    assert (wanted != plain).any() and (wanted == plain).any()
+    np.testing.assert_allclose(doubted.sentence_support, wanted, atol=2e-6)
+    np.testing.assert_allclose(doubted.faithfulness, wanted.min(), atol=2e-6)
+    (alone,) = run(layouts_of([example], tokenizer), formula, 1024)
+    np.testing.assert_array_equal(
+        alone.join("weakest_sentence", True).sentence_support,
+        alone.join("weakest_sentence", False).sentence_support,
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,11 +174,11 @@ def test_an_error_is_that_of_its_own_example(
     fine, broken = run(layouts, formula, 1000 if shared else 1)
     message = "support_probs = nan" if fault == "nan_on" else "told to fail"
     with pytest.raises(BackendError, match=message):
-        broken.join("weakest_token")
+        broken.join("weakest_token", False)
     if shared and fault == "raises_on":
         assert fine.error is broken.error
     else:
-        fine.join("weakest_token")
+        fine.join("weakest_token", False)
 
 
 def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
@@ -183,7 +203,7 @@ def test_an_error_of_one_part_is_that_of_the_example(
             call.answer = call.answer._replace(relevance_probs=broken)
         call.add()
     with pytest.raises(BackendError, match="relevance_probs = nan"):
-        accumulator.join("weakest_token")
+        accumulator.join("weakest_token", False)
 
 
 @given(

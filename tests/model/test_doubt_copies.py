@@ -58,7 +58,7 @@ def test_more_support_stays_more_and_more_overlap_is_more_doubt(
     assert doubted(low, 1.0) <= doubted(low, overlap) + 1e-7
 
 
-def test_only_a_model_that_weighs_overlap_doubts_copies(make: Make) -> None:
+def test_sentences_are_doubted_only_with_overlaps(make: Make) -> None:
     # Two sentences of two tokens: one is copied, the other is not.
     given_probs = {
         "support_probs": make([[1.0, 0.5, 1.0, 0.5]]),
@@ -71,7 +71,7 @@ def test_only_a_model_that_weighs_overlap_doubts_copies(make: Make) -> None:
     plain = join(**given_probs, faithfulness="weakest_sentence")
     assert plain.sentence_support.tolist() == [[0.75, 0.75]]
     overlap = make([[1.0, 1.0, 0.5, 0.5]])
-    found = join(**given_probs, faithfulness="weakest_sentence", context_overlap=overlap)
+    found = join(**given_probs, faithfulness="weakest_sentence", copied=overlap)
     first, second = found.sentence_support[0].tolist()
     assert first < 0.001 and second == 0.75
     assert found.faithfulness.tolist() == [first]

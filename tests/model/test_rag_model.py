@@ -206,9 +206,13 @@ def test_evidence_is_joined_in_training_as_in_serving(
     layouts = [item.layout for item in items]
     pool = WorkerPool(1)
     job = InferenceJob(layouts, backend, pool, tokenizer.special.pad, BatchLimits(1))
-    for b, served in enumerate(each.join("weakest_sentence") for each in job.wait()):
+    for b, answers in enumerate(job.wait()):
+        served = answers.join("weakest_sentence", weighs_overlap=calibrated)
         length = len(items[b].tokenized.response)
         ours = torch.from_numpy(served.support_probs[0, :length])
         torch.testing.assert_close(ours, taught.support_probs[b, :length], atol=2e-5, rtol=0)
+        sentences = torch.from_numpy(served.sentence_support[0])
+        theirs = taught.sentence_support[b, : len(sentences)]
+        torch.testing.assert_close(sentences, theirs, atol=2e-5, rtol=0)
         found = torch.from_numpy(served.faithfulness)[0]
         torch.testing.assert_close(found, taught.faithfulness[b], atol=2e-5, rtol=0)

@@ -104,12 +104,14 @@ def _numbers(info: BundleInfo) -> str:
     )
     if thresholds is not None:
         copies = (
-            "What the logit of a copied sentence's support lacks to that of .95 counts sevenfold. "
+            "In a response that is copied nearly whole, if a sentence's support is below .95, the "
+            "distance of its logit to that of .95 is multiplied by seven. "
+            if info.calibration.weighs_overlap and info.window.evidence_sentences
+            else ""
         )
         verdict = (
-            f"{copies * info.calibration.weighs_overlap}"
-            f"Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported if its "
-            "support and the faithfulness of the response are both below "
+            f"{copies}Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported "
+            "if its support and the faithfulness of the response are both below "
             f"{thresholds.sentence:.4g}, and a response with such a sentence is not adherent. In "
             f"it the words below {thresholds.span:.4g} are marked, or, if there are none, all of "
             "it. "

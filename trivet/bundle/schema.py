@@ -205,7 +205,7 @@ class CalibrationInfo(_Part):
 
     @property
     def weighs_overlap(self) -> bool:
-        """Whether the support head is calibrated with lexical overlap."""
+        """Return whether the support head is calibrated with lexical overlap."""
         return "support" in self.heads and self.heads["support"].lexical_overlap != 0
 
 
@@ -244,7 +244,7 @@ LABELS: dict[str, str] = {
     "support_probs": "probability that the contexts support this response token",
     "relevance_probs": "probability that this context token helps to answer the question",
     "utilization_probs": "probability that the response drew on this context token",
-    "sentence_support": "mean support of the tokens of this response sentence",
+    "sentence_support": "mean support of this response sentence's tokens, less for unsure copies",
     "faithfulness": "support of the weakest part or parts of the response",
     "relevance": "expected share of the context sentences that help to answer the question",
     "utilization": "expected share of the context sentences that the response drew on",

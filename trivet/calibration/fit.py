@@ -301,7 +301,7 @@ def _joined(
     head: HeadLogits, margins: Tensor, faithfulness: Reduction, weighs_overlap: bool = False
 ) -> Probabilities:
     """Join like ``trivet.model.aggregate``, over ragged examples; margins are [M] or [T]."""
-    count = len(head.sentence)
+    count, copied = len(head.sentence), None
     if head.token is not None and head.is_evidence is not None:
         ordinary, gathered = (
             _highest(margins[some], head.token[some], count)
@@ -311,17 +311,18 @@ def _joined(
         shared = margins.new_zeros(count)
         if head.lexical_overlap is not None:
             shared = shared.index_copy(0, head.token, head.lexical_overlap)  # equal for all copies
-        margins = join_evidence(ordinary, gathered, gathered > -torch.inf, windows, shared)
+        has = gathered > -torch.inf
+        margins = join_evidence(ordinary, gathered, has, windows, shared)
+        copied = torch.where(has, shared, 0.0)
     elif head.token is not None and len(margins) != count:
         margins = _highest(margins, head.token, count)
     tokens = margins.sigmoid()
     sizes = torch.bincount(head.sentence, minlength=len(head.row)).clamp(min=1)
     sums = tokens.new_zeros(len(head.row)).index_add(0, head.sentence, tokens)
     sentences = sums / sizes
-    if weighs_overlap and head.lexical_overlap is not None and head.logits.ndim > 1:
-        own = head.sentence if head.token is None else head.sentence[head.token]
-        shared = sentences.new_zeros(len(sentences)).index_copy(0, own, head.lexical_overlap)
-        sentences = doubt_copies(sentences, shared)
+    if weighs_overlap and copied is not None:
+        overlaps = tokens.new_zeros(len(head.row)).index_add(0, head.sentence, copied) / sizes
+        sentences = doubt_copies(sentences, overlaps)
     parts, place = sentences, head.row
     if faithfulness == "weakest_token":
         parts, place = tokens, head.row[head.sentence]

@@ -115,7 +115,9 @@ class Evaluator:
             self.limits = BatchLimits(shaped.positions, shaped.step, shaped.most_windows)
         self.workers = workers_of(self.backend)
         self._pool = WorkerPool(self.workers)
-        settings = self.bundle.info.window.settings()
+        info = self.bundle.info
+        settings = info.window.settings()
+        self._joined_as = info.faithfulness, info.calibration.weighs_overlap
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
 
@@ -344,7 +346,6 @@ class Evaluator:
             threshold: As in ``evaluate``.
         """
         info, answers = self.bundle.info, iter(accumulators)
-        joined_as = info.faithfulness, info.calibration.weighs_overlap
         thresholds = info.thresholds
         if threshold is not None and thresholds is not None:
             thresholds = replace(thresholds, sentence=threshold)
@@ -355,7 +356,7 @@ class Evaluator:
                 continue
             try:
                 answer = next(answers)
-                outcome = reading(each, answer.join(*joined_as), thresholds)
+                outcome = reading(each, answer.join(*self._joined_as), thresholds)
                 if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
                 sourced = info.evidence is not None or "[" in each.example.response

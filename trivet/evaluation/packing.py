@@ -126,7 +126,7 @@ class WindowAccumulator:
             except BackendError as error:
                 self.error = error
 
-    def join(self, faithfulness: Reduction, weighs_overlap: bool = False) -> Outputs:
+    def join(self, faithfulness: Reduction, weighs_overlap: bool) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
 
         The outputs of heads that no answer had are None. ``weighs_overlap`` tells whether support
@@ -135,9 +135,10 @@ class WindowAccumulator:
         if self.error is not None:
             raise self.error
         support, gathered = self._support, ~np.isnan(self._evidence)
+        overlap = self.layout.context_overlap
+        copied = np.where(gathered, overlap, 0.0) if weighs_overlap else None
         if gathered.any():
             windows = self.layout.ordinary_windows()
-            overlap = self.layout.context_overlap
             support = join_evidence_probs(support, self._evidence, gathered, windows, overlap)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
@@ -145,7 +146,7 @@ class WindowAccumulator:
             if end - cuts[-1] >= _BLOCK:
                 cuts.append(int(end))
         blocks = [
-            self._join_block(support[start:stop], start, faithfulness, weighs_overlap)
+            self._join_block(support[start:stop], start, faithfulness, copied)
             for start, stop in zip(cuts, [*cuts[1:], len(support)], strict=True)
         ]
         if "support" not in self._heads:
@@ -163,13 +164,16 @@ class WindowAccumulator:
         return joined._replace(sentence_support=sentences, faithfulness=whole)
 
     def _join_block(
-        self, own: FloatArray, start: int, faithfulness: Reduction, weighs_overlap: bool
+        self, own: FloatArray, start: int, faithfulness: Reduction, copied: FloatArray | None
     ) -> Outputs:
         """Join the response tokens of some whole sentences; ``own`` is their support."""
         real, tokens = len(own), max(1, len(own))  # no tokens: one of padding
-        support, overlap = np.zeros((2, 1, tokens), dtype=np.float32)
+        support = np.zeros((1, tokens), dtype=np.float32)
         support[0, :real] = own
-        overlap[0, :real] = self.layout.context_overlap[start : start + real]
+        overlap = None
+        if copied is not None:
+            overlap = np.zeros_like(support)
+            overlap[0, :real] = copied[start : start + real]
         sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
@@ -181,8 +185,7 @@ class WindowAccumulator:
         )
         mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
         own_support = support if "support" in self._heads else None
-        shared = overlap if weighs_overlap else None
-        return join(own_support, *shares, mask, weight, pool, faithfulness, shared)
+        return join(own_support, *shares, mask, weight, pool, faithfulness, overlap)
 
 
 class BackendCall:

@@ -24,7 +24,7 @@ _LARGE = 60.0  # of a logit; its exponential is finite in float32
 # Chosen on development rows (docs/experiments.md).
 _COPIED = 12  # power of the overlap
 _COPIED_FROM, _COPIED_AT = 0.9, 0.94  # overlaps from which a sentence is copied in part, and wholly
-_SURE = 3.0  # logit of .95; nearly all right copies have more support
+SURE_COPY = 3.0  # logit of .95; nearly all right copies have more support
 _STEEPER = 6.0
 
 
@@ -38,7 +38,7 @@ class Outputs(NamedTuple):
     support_probs: Array  # support of each response token, [B, R]
     relevance_probs: Array  # relevance of each context token, [B, C]
     utilization_probs: Array  # utilization of each context token, [B, C]
-    sentence_support: Array  # mean support of each response sentence's tokens, or less, [B, S]
+    sentence_support: Array  # mean support of a sentence's tokens, less for unsure copies, [B, S]
     faithfulness: Array  # support of the weakest part or parts of the response, [B]
     relevance: Array  # expected share of relevant context sentences, [B]
     utilization: Array  # expected share of utilized context sentences, [B]
@@ -191,15 +191,16 @@ def doubt_copies(sentence_support: Array, sentence_overlap: Array) -> Array:
     """Return the support of sentences, lower for copied ones that are not surely supported.
 
     A copied sentence with one wrong value has a high mean support, since all of its other tokens
-    are right; but a right copy has a higher one. So the distance of its logit to that of .95 counts
-    sevenfold for a copied sentence, whose words are nearly all in one context sentence. The support
-    of other sentences and of surer copies is the same to the bit. *Shapes:* [B, S] x 2 -> [B, S].
+    are right; but a right copy has a higher one. So if the support of a copy is below .95, the
+    distance of its logit to that of .95 is multiplied by seven. A copy has an overlap of .94 or
+    more (``data.lexical_overlap``), which takes a response that is copied nearly whole; from .9 on
+    the factor rises. Other support is the same to the bit. *Shapes:* [B, S] x 2 -> [B, S].
     """
     xp = _namespace(sentence_support)
     share = (sentence_overlap - _COPIED_FROM) / (_COPIED_AT - _COPIED_FROM)
     inner = xp.clip(sentence_support, _FINEST, 1 - _FINEST)
     logits = xp.log(inner) - xp.log1p(-inner)
-    change = _STEEPER * xp.clip(share, 0, 1) * (logits - _SURE)
+    change = _STEEPER * xp.clip(share, 0, 1) * (logits - SURE_COPY)
     lowered = 1 / (1 + xp.exp(xp.clip(-logits - change, -_LARGE, _LARGE)))
     return xp.where((share > 0) & (change < 0), lowered, sentence_support)
 
@@ -291,21 +292,21 @@ def join(
     context_weight: Array,
     sentence_pool: Array,
     faithfulness: Reduction,
-    context_overlap: Array | None = None,
+    copied: Array | None = None,
 ) -> Outputs:
     """Join token probabilities, None for a head that the model lacks, into sentences and examples.
 
-    ``context_overlap`` is given for a model that is calibrated with it, and None for others, since
-    copied sentences are doubted by their calibrated support.
+    ``copied`` is the overlap of each response token that is in an evidence window, else 0, for a
+    model whose support is calibrated with overlap; None for others. Without an evidence window
+    right copies are not as sure, so they are not doubted.
 
     *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R], [B, R].
     """
     sentence_support = whole = both = None
     if support_probs is not None:
         sentence_support = sentence_means(support_probs, sentence_pool)
-        if context_overlap is not None:
-            sentence_overlap = sentence_means(context_overlap, sentence_pool)
-            sentence_support = doubt_copies(sentence_support, sentence_overlap)
+        if copied is not None:
+            sentence_support = doubt_copies(sentence_support, sentence_means(copied, sentence_pool))
         real = _namespace(sentence_pool).sum(sentence_pool, axis=-1) > 0
         whole = response_support(support_probs, response_mask, sentence_support, real, faithfulness)
     if relevance_probs is not None and utilization_probs is not None:

@@ -237,6 +237,10 @@ class RagModel(nn.Module):
             marked = self.with_overlap(name, logits[name], context_at, overlaps[name])
             marked = self._calibrated(name, marked)
             probs[name] = torch.where(real, marked.sigmoid(), 0.0)
+        copied = None
+        if is_evidence is not None and self.lexical_overlap["support"]:
+            gathered = split_evidence(response_at, is_evidence)[1].amax(dim=-1) >= 0
+            copied = torch.where(gathered, context_overlap, 0.0)
         return join(
             support_probs=probs["support"],
             relevance_probs=probs["relevance"],
@@ -245,7 +249,7 @@ class RagModel(nn.Module):
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
-            context_overlap=context_overlap if self.lexical_overlap["support"] else None,
+            copied=copied,
         )._replace(evidence_states=logits.get("evidence"))
 
     def with_overlap(

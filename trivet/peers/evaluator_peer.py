@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import cast, get_args
 
 from trivet.backends.loading import BackendName
@@ -10,11 +11,11 @@ from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import Outputs, join
+from trivet.model.aggregate import SURE_COPY, Outputs, join
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.records import Evaluation, RagExample, Span
 
-_SUREST = 0.96  # support above which copied sentences are not doubted
+_LEAST = 1 / (1 + math.exp(-SURE_COPY)) + 1e-3  # copies of this support are not doubted
 
 
 class EvaluatorPeer(Peer):
@@ -62,7 +63,7 @@ class WordOverlap(EvaluatorPeer):
     def score(self, example: RagExample) -> PeerScore:
         """Return the overlap of the sentence that shares least."""
         found = self._evaluate(example).sentences
-        shares = [(one.support - _SUREST) / (1 - _SUREST) for one in found]
+        shares = [(one.support - _LEAST) / (1 - _LEAST) for one in found]
         sentences = tuple(
             SentenceScore(one.text, min(1.0, max(0.0, share)))
             for one, share in zip(found, shares, strict=True)
@@ -71,14 +72,14 @@ class WordOverlap(EvaluatorPeer):
 
 
 class OverlapBackend:
-    """Returns lexical overlaps as probabilities, raised to where copied sentences are sure."""
+    """Returns lexical overlaps as probabilities, scaled to where no copied sentence is doubted."""
 
     name = "shared words"
 
     def run(self, windows: Windows) -> Outputs:
         """Join the overlaps as a model's probabilities are joined."""
         return join(
-            support_probs=_SUREST + (1 - _SUREST) * windows.context_overlap,
+            support_probs=_LEAST + (1 - _LEAST) * windows.context_overlap,
             relevance_probs=windows.question_overlap,
             utilization_probs=windows.response_overlap,
             response_mask=windows.response_at.max(axis=-1) >= 0,

@@ -308,14 +308,14 @@ def replace_words(
     shift = len(new) - (span.end - span.start)
 
     def moved(place: int) -> int:
-        # What began or ended within the old words, as a sentence may, does so within the new ones.
-        return place + shift if place >= span.end else min(place, span.start + len(new))
+        # What began or ended within the old words, as a sentence may, does so after the new ones.
+        return place if place <= span.start else max(place + shift, span.start + len(new))
 
     def move(old: Span) -> Span:
         return Span(moved(old.start), moved(old.end))
 
     def move_all(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-        return tuple(move(old) for old in spans)
+        return tuple(new for new in map(move, spans) if new.start < new.end)
 
     response = example.response[: span.start] + new + example.response[span.end :]
     changed = Span(span.start, span.start + len(new))
