@@ -39,7 +39,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import take_windows
 from trivet.measures.intervals import Draws, Estimate, auroc
-from trivet.model.aggregate import doubt_copies, join_evidence_probs, response_support
+from trivet.model.aggregate import Outputs, join, join_evidence_probs
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
@@ -112,9 +112,9 @@ def run(evaluator: Evaluator, layouts: Sequence[Layout]) -> tuple[list[FloatArra
     pool = WorkerPool(evaluator.workers)
     job = InferenceJob(layouts, evaluator.backend, pool, evaluator.pad, evaluator.limits)
     # Tokens alone are read.
-    joined = [each.join("weakest_token", weighs_overlap=False) for each in job.wait()]
+    answers = [each.join("weakest_token", weighs_overlap=False) for each in job.wait()]
     seconds = time.process_time() - started
-    return [outputs.support_probs[0] for outputs in joined], seconds
+    return [outputs.support_probs[0] for outputs in answers], seconds
 
 
 def run_evidence(
@@ -222,8 +222,13 @@ def report(
             for row, ordinary, gathered in zip(rows, support, evidence, strict=True)
         ]
         scores = [
-            1 - faithfulness(one, row, info, reading == "mean" and not np.isnan(gathered).all())
-            for row, one, gathered in zip(rows, supports, evidence, strict=True)
+            1
+            - float(
+                joined(one, row, info, ~np.isnan(own) if reading == "mean" else None).faithfulness[
+                    0
+                ]
+            )
+            for row, one, own in zip(rows, supports, evidence, strict=True)
         ]
         cells = []
         for name, chosen in subsets.items():
@@ -244,30 +249,25 @@ def report(
     print()
 
 
-def sentences_of(
-    support: FloatArray, row: Row, info: BundleInfo, gathered: bool
-) -> tuple[FloatArray, BoolArray]:
-    """Return the support of a row's sentences, joined as by the bundle, and which have a token.
+def joined(
+    support: FloatArray, row: Row, info: BundleInfo, gathered: BoolArray | None = None
+) -> Outputs:
+    """Return the scores of a row with support by each token, joined as by the bundle, with B = 1.
 
-    ``gathered`` tells whether evidence windows were joined.
+    ``gathered`` tells which tokens have an evidence window; without it none has. A response without
+    a token has a faithfulness of 1.
     """
-    numbers, count = row.tokenized.response_sentence, row.layout.sentences
-    tokens = np.bincount(numbers, minlength=count)
-    means, overlaps = (
-        np.bincount(numbers, values, count) / np.maximum(tokens, 1)
-        for values in (support, row.layout.context_overlap)
-    )
-    if gathered and info.calibration.weighs_overlap:
-        means = doubt_copies(means, overlaps)
-    return means.astype(np.float32), tokens > 0
-
-
-def faithfulness(support: FloatArray, row: Row, info: BundleInfo, gathered: bool) -> float:
-    """Return the support of a response, joined as by the bundle; 1 without any token."""
-    sentences, real = sentences_of(support, row, info, gathered)
-    every = np.ones((1, len(support)), dtype=np.bool_)
-    joined = response_support(support[None], every, sentences[None], real[None], info.faithfulness)
-    return float(joined[0]) if len(support) else 1.0
+    numbers, length = row.tokenized.response_sentence, max(1, len(support))
+    tokens, mask, overlap = np.zeros((3, 1, length), dtype=np.float32)
+    pool = np.zeros((1, max(1, row.layout.sentences), length), dtype=np.float32)
+    own = np.arange(len(support))
+    tokens[0, own], mask[0, own] = support, 1
+    pool[0, numbers, own] = 1 / np.bincount(numbers)[numbers]
+    if gathered is not None:
+        overlap[0, own] = np.where(gathered, row.layout.context_overlap, 0)
+    copied = overlap if info.calibration.weighs_overlap else None
+    nothing = np.zeros((1, 0), dtype=np.float32)
+    return join(tokens, None, None, mask > 0, nothing, pool, info.faithfulness, copied)
 
 
 def held_whole(rows: Sequence[Row], layouts: Sequence[Layout]) -> str:

@@ -22,22 +22,17 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.evidence_windows import (
-    READINGS,
-    Row,
-    faithfulness,
-    run,
-    run_evidence,
-    sentences_of,
-)
+from benchmarks.evidence_windows import READINGS, Row, joined, run, run_evidence
 from benchmarks.report import Table
+from trivet.bundle.schema import BundleInfo
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.sources import load_source
 from trivet.data.spans import mark_tokens
-from trivet.data.tokenization import BoolArray, FloatArray, tokenize_examples
+from trivet.data.tokenization import BoolArray, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.intervals import Draws, auroc
+from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
@@ -137,55 +132,55 @@ def measured(
     ordinary = sum(len(layout.rows) for layout in layouts)
     support, seconds = run(evaluator, layouts)
     both = [lay_out(row.tokenized, cut, special) for row in rows]
-    evidence, gathered, more = run_evidence(evaluator, both)
-    joined = [READINGS["mean"](*each) for each in zip(support, evidence, layouts, strict=True)]
-    for name, windows, cost, probs in (
-        ("without", ordinary, seconds, support),
-        ("with", ordinary + gathered, seconds + more, joined),
+    evidence, extra, more = run_evidence(evaluator, both)
+    mean = [READINGS["mean"](*each) for each in zip(support, evidence, layouts, strict=True)]
+    info = evaluator.bundle.info
+    without = [joined(one, row, info) for one, row in zip(support, rows, strict=True)]
+    with_them = [
+        joined(one, row, info, ~np.isnan(own))
+        for one, row, own in zip(mean, rows, evidence, strict=True)
+    ]
+    for name, windows, cost, scores in (
+        ("without", ordinary, seconds, without),
+        ("with", ordinary + extra, seconds + more, with_them),
     ):
         yield (
             settings.size,
             name,
             windows,
             f"{cost:.0f}",
-            area(evaluator, rows, probs, name == "with"),
-            *of_sentences(evaluator, rows, probs, name == "with", marks),
+            area(rows, scores),
+            *of_sentences(info, rows, scores, marks),
         )
 
 
-def area(
-    evaluator: Evaluator, rows: Sequence[Row], probs: Sequence[FloatArray], gathered: bool
-) -> str:
+def area(rows: Sequence[Row], scores: Sequence[Outputs]) -> str:
     """Return the AUROC of hallucinated responses with its interval by source document."""
-    info = evaluator.bundle.info
-    scores = [
-        1 - faithfulness(each, row, info, gathered) for row, each in zip(rows, probs, strict=True)
-    ]
+    doubt = np.array([1 - float(each.faithfulness[0]) for each in scores])
     wrong = np.array([not row.labelled.labels.adherent for row in rows])
     if wrong.all() or not wrong.any():
         return "one class"
     draws = Draws([row.labelled.group for row in rows], "rows", RESAMPLES, seed=0)
-    found = draws.estimate(auroc(np.array(scores), wrong), np.arange(len(rows)))
+    found = draws.estimate(auroc(doubt, wrong), np.arange(len(rows)))
     low, high = found.interval() or (float("nan"), float("nan"))
     return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def of_sentences(
-    evaluator: Evaluator,
+    info: BundleInfo,
     rows: Sequence[Row],
-    probs: Sequence[FloatArray],
-    gathered: bool,
+    scores: Sequence[Outputs],
     marks: Sequence[BoolArray] | None,
 ) -> tuple[str, ...]:
     """Return the F1 of unsupported sentences and, with ``marks``, how many of these are flagged."""
-    info = evaluator.bundle.info
     assert info.thresholds is not None  # a verdict needs a support head
     threshold = info.thresholds.sentence
     hits, flagged, gold, wrong, of = 0, 0, 0, 0, 0
-    for place, (row, each) in enumerate(zip(rows, probs, strict=True)):
-        sentences, real = sentences_of(each, row, info, gathered)
-        whole = faithfulness(each, row, info, gathered)
-        below = (np.maximum(sentences, whole) < threshold) & real
+    for place, (row, each) in enumerate(zip(rows, scores, strict=True)):
+        count = row.layout.sentences
+        real = np.bincount(row.tokenized.response_sentence, minlength=count) > 0
+        sentences = each.sentence_support[0, :count]
+        below = (np.maximum(sentences, each.faithfulness[0]) < threshold) & real
         if row.labelled.labels.unsupported is not None:
             labels = unsupported(row)
             hits, flagged = hits + int((below & labels).sum()), flagged + int(below.sum())
