@@ -20,8 +20,7 @@ from trivet.backends.backend import POSITIONS as CPU_POSITIONS
 from trivet.backends.device import check_driver, find_gpu
 from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test
 from trivet.backends.profiles import POSITIONS, STEP
-from trivet.bundle.bundle import INT8_NAME, SELF_TEST_NAME, WEIGHTS_NAME, Bundle
-from trivet.bundle.self_test import read_self_test
+from trivet.bundle.bundle import INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
@@ -223,10 +222,9 @@ def _load(
         raise
     except RuntimeError as error:  # a GPU without enough free memory, for example
         raise BackendError(f"torch cannot load {bundle.folder} on {device}: {error}") from error
-    recorded = read_self_test(bundle.path(SELF_TEST_NAME)).expected
     # Older bundles without weights have no answers of those that are read back from the graph.
-    file = WEIGHTS_NAME if bundle.has(WEIGHTS_NAME) or WEIGHTS_NAME in recorded else INT8_NAME
-    check_self_test(backend, bundle, file, precision)
+    instead = None if bundle.has(WEIGHTS_NAME) else INT8_NAME
+    check_self_test(backend, bundle, WEIGHTS_NAME, precision, instead)
     return LoadedBackend(backend, precision)
 
 
