@@ -19,7 +19,7 @@ from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
 from benchmarks.twin_pairs import KINDS, Pair, pairs, share_held
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc
+from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc, ratio
 
 RESAMPLES = 1000
 COLUMNS = (
@@ -53,14 +53,15 @@ def table_row(
     rows = np.arange(len(scores))
     changed = rows % 2 == 1
     overlap = np.array([1 - share_held(one) for pair in made for one in (pair.clean, pair.changed)])
+    ordered = f"{np.mean(scores[1::2] > scores[::2]):.2f}"
+    measured = [auroc(scores, changed)]
+    measured += [ratio(flagged & these, these, these) for these in (~changed, changed)]
     cells = []
-    for values in (scores, overlap):
-        found = draws.estimate(auroc(values, changed), rows)
+    for statistic in (*measured, auroc(overlap, changed)):
+        found = draws.estimate(statistic, rows)
         at = found.interval()
         cells.append(f"{found.value:.3f}" + (f" [{at[0]:.3f}, {at[1]:.3f}]" if at else ""))
-    shares = np.mean(scores[1::2] > scores[::2]), flagged[::2].mean(), flagged[1::2].mean()
-    shown = (f"{share:.2f}" for share in shares)
-    return (answer, kind, len(made), draws.count(rows), cells[0], *shown, cells[1])
+    return (answer, kind, len(made), draws.count(rows), cells[0], ordered, *cells[1:])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

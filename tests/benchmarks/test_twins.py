@@ -176,7 +176,7 @@ def test_the_table_has_the_figures_of_the_pairs() -> None:
     assert line[:4] == ("copied", "number", 12, 6)
     # Of 144 pairs of an answer and a copy 81 are right and 9 wrong, 54 are ties.
     assert str(line[4]).startswith("0.750 [") and line[5] == "0.75"
-    assert line[6:8] == ("0.25", "0.75")
+    assert line[6:8] == ("0.250 [0.083, 0.417]", "0.750 [0.583, 0.917]")
     assert line[8] == "1.000 [1.000, 1.000]"
     alone = twins.table_row("copied", "number", made[:1], scores[:2], flagged[:2])
     assert alone[4] == "1.000"
