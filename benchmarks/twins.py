@@ -35,6 +35,18 @@ COLUMNS = (
 )
 
 
+def measured_row(
+    answer: str, kind: str, made: Sequence[Pair], evaluator: Evaluator
+) -> tuple[str | int, ...]:
+    """Evaluate the pairs of one kind and return their figures."""
+    inputs = [(x.question, x.contexts, x.response) for pair in made for x in pair[1:]]
+    verdicts = [evaluator.evaluate(*one) for one in inputs]
+    # A sentence is never empty, so every verdict has a faithfulness.
+    scores = np.array([1 - (verdict.faithfulness or 0) for verdict in verdicts])
+    flagged = np.array([not verdict.adherent for verdict in verdicts])
+    return table_row(answer, kind, made, scores, flagged)
+
+
 def table_row(
     answer: str, kind: str, made: Sequence[Pair], scores: FloatArray, flagged: BoolArray
 ) -> tuple[str | int, ...]:
@@ -75,13 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for copied in (True, False):
         for kind in KINDS:
             made = pairs(rows, kind, copied, given.pairs)
-            inputs = [(x.question, x.contexts, x.response) for pair in made for x in pair[1:]]
-            # A sentence is never empty, so every verdict has a faithfulness.
-            verdicts = [evaluator.evaluate(*one) for one in inputs]
-            scores = np.array([1 - (verdict.faithfulness or 0) for verdict in verdicts])
-            flagged = np.array([not verdict.adherent for verdict in verdicts])
             answer = "copied" if copied else "answered"
-            table.rows.append(table_row(answer, kind, made, scores, flagged))
+            table.rows.append(measured_row(answer, kind, made, evaluator))
     print(table.to_markdown())
 
 

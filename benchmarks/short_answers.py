@@ -1,0 +1,50 @@
+"""Hallucination AUROC of short answers written by hand, each with a copy with one error.
+
+python -m benchmarks.short_answers [--bundle DIR]
+
+``short_answers.jsonl`` beside this file has the pairs: invented passages, and answers in other
+words than theirs. About half of the wrong numbers and dates stand nowhere in the passages, the
+other half stand there for something else. The columns are those of ``benchmarks.twins``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.report import Table
+from benchmarks.twin_pairs import Pair
+from benchmarks.twins import COLUMNS, measured_row
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import RagExample
+
+PAIRS = Path(__file__).with_suffix(".jsonl")
+
+
+def read_pairs(path: Path = PAIRS) -> dict[str, list[Pair]]:
+    """Return the pairs by kind of error; each is a document of its own."""
+    found: dict[str, list[Pair]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        row = json.loads(line)
+        clean, changed = (
+            RagExample(row["question"], tuple(row["contexts"]), row[answer])
+            for answer in ("right", "wrong")
+        )
+        found.setdefault(row["kind"], []).append(Pair(str(number), clean, changed))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print one line for each kind of error, and one for all."""
+    flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument("--bundle", type=Path)
+    evaluator, kinds = Evaluator(flags.parse_args(arguments).bundle), read_pairs()
+    kinds["all"] = [pair for made in kinds.values() for pair in made]
+    rows = [measured_row("short", kind, made, evaluator) for kind, made in kinds.items()]
+    print(Table("", COLUMNS, rows).to_markdown())
+
+
+if __name__ == "__main__":
+    main()
