@@ -1,9 +1,9 @@
-"""Hallucination AUROC of short answers written by hand, each with a copy with one error.
+"""Hallucination AUROC of short answers in other words, each with a copy with one error.
 
 python -m benchmarks.short_answers [--bundle DIR]
 
 ``short_answers.jsonl`` beside this file has the pairs: invented passages, and answers in other
-words than theirs. About half of the wrong numbers and dates stand nowhere in the passages, the
+words than theirs, written by a language model that saw neither Trivet nor data sets. About half of the wrong numbers and dates stand nowhere in the passages, the
 other half stand there for something else. The columns are those of ``benchmarks.twins``.
 """
 

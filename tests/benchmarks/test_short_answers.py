@@ -1,4 +1,4 @@
-"""The short answers by hand: their counts, one error in each, and the printed table."""
+"""The short answers of the benchmark: their counts, one error in each, and the printed table."""
 
 from __future__ import annotations
 

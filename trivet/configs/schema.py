@@ -169,7 +169,6 @@ class AugmentConfig:
     cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
     quote_contexts: float = 0.0  # sentences of the contexts as response
-    short_answer: float = 0.0  # a question and a short answer about a value of the contexts
     twins: float = 0.0  # a changed copy beside the row
 
     def __post_init__(self) -> None:

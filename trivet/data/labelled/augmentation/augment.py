@@ -1,8 +1,8 @@
 """Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
 After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
-responses exchanged. Our own: contexts reordered, responses cut, removed, quoted from the contexts
-or made of a sentence of theirs, twins added.
+responses exchanged. Our own: contexts reordered, responses cut, removed or quoted from the
+contexts, twins added.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from trivet.data.labelled.augmentation.removed_sentences import (
     distinct_words,
     text_of,
 )
-from trivet.data.labelled.augmentation.short_answers import answer_shortly
 from trivet.data.labelled.augmentation.twins import make_twin
 from trivet.data.sentences import split_sentences
 from trivet.records import LabelledExample, Labels
@@ -28,7 +27,7 @@ _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts t
 # In order; shuffle is first because the others treat the new pair like the old one.
 _ALTERATIONS = (
     *("shuffle", "quote_contexts", "drop_contexts", "insert_contexts"),
-    *("permute_contexts", "cut_response", "empty_response", "short_answer"),
+    *("permute_contexts", "cut_response", "empty_response"),
 )
 _MOST_QUOTED = 3  # sentences of the contexts that become a response
 _QUOTED_WORDS = range(3, 41)  # distinct words of such a sentence
@@ -47,8 +46,6 @@ class Augmentation:
     empty_response: float = 0.0  # remove the response
     # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
-    # replace question and response by a short answer about a value of the contexts
-    short_answer: float = 0.0
     twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
 
     def __post_init__(self) -> None:
@@ -115,8 +112,6 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
         return example if other is None else altered_responses.take_pair(example, other)
     if name == "quote_contexts":
         return _quote(example, random)
-    if name == "short_answer":
-        return answer_shortly(example, random) or example
     if name == "insert_contexts":
         return _insert(example, _draw_unrelated(draw.pool, draw), random)
     if name == "cut_response":

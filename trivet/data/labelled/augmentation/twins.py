@@ -101,8 +101,6 @@ def swap_value(
         others = sorted(
             {c.text for c, _ in candidates if _differ(value, c) and c.normal not in true}
         )
-        # A name of as many words is the more likely to be another one of the same kind.
-        others = [new for new in others if new.count(" ") == value.text.count(" ")] or others
         if others:
             new = others[int(random.integers(len(others)))]
             return replace_words(labelled, value.span, new, supported=False)
