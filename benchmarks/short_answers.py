@@ -3,8 +3,9 @@
 python -m benchmarks.short_answers [--bundle DIR]
 
 ``short_answers.jsonl`` beside this file has the pairs: invented passages, and answers in other
-words than theirs, written by a language model that saw neither Trivet nor data sets. About half of the wrong numbers and dates stand nowhere in the passages, the
-other half stand there for something else. The columns are those of ``benchmarks.twins``.
+words than theirs, written by a language model that saw neither Trivet nor data sets. About half of
+the wrong numbers and dates stand nowhere in the passages, the other half stand there for something
+else. The columns are those of ``benchmarks.twins``.
 """
 
 from __future__ import annotations
