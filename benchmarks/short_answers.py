@@ -15,9 +15,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.report import Table
 from benchmarks.twin_pairs import Pair
-from benchmarks.twins import COLUMNS, measured_row
+from benchmarks.twins import COLUMNS, judge, table_row
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
 
@@ -42,8 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--bundle", type=Path)
     evaluator, kinds = Evaluator(flags.parse_args(arguments).bundle), read_pairs()
-    kinds["all"] = [pair for made in kinds.values() for pair in made]
-    rows = [measured_row("short", kind, made, evaluator) for kind, made in kinds.items()]
+    judged = {kind: judge(made, evaluator) for kind, made in kinds.items()}
+    rows = [table_row("short", kind, made, *judged[kind]) for kind, made in kinds.items()]
+    scores, flagged = (np.concatenate(each) for each in zip(*judged.values(), strict=True))
+    every = [pair for made in kinds.values() for pair in made]
+    rows.append(table_row("short", "all", every, scores, flagged))
     print(Table("", COLUMNS, rows).to_markdown())
 
 

@@ -35,16 +35,13 @@ COLUMNS = (
 )
 
 
-def measured_row(
-    answer: str, kind: str, made: Sequence[Pair], evaluator: Evaluator
-) -> tuple[str | int, ...]:
-    """Evaluate the pairs of one kind and return their figures."""
+def judge(made: Sequence[Pair], evaluator: Evaluator) -> tuple[FloatArray, BoolArray]:
+    """Return the hallucination score of each answer and its copy, and whether each is flagged."""
     inputs = [(x.question, x.contexts, x.response) for pair in made for x in pair[1:]]
     verdicts = [evaluator.evaluate(*one) for one in inputs]
-    # A sentence is never empty, so every verdict has a faithfulness.
+    # A response is never empty here, so every verdict has a faithfulness.
     scores = np.array([1 - (verdict.faithfulness or 0) for verdict in verdicts])
-    flagged = np.array([not verdict.adherent for verdict in verdicts])
-    return table_row(answer, kind, made, scores, flagged)
+    return scores, np.array([not verdict.adherent for verdict in verdicts])
 
 
 def table_row(
@@ -88,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for kind in KINDS:
             made = pairs(rows, kind, copied, given.pairs)
             answer = "copied" if copied else "answered"
-            table.rows.append(measured_row(answer, kind, made, evaluator))
+            table.rows.append(table_row(answer, kind, made, *judge(made, evaluator)))
     print(table.to_markdown())
 
 

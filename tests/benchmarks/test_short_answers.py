@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 import pytest
 
 from benchmarks import short_answers
-from benchmarks.twin_pairs import share_held
+
+COUNTS = {"number": 28, "date": 24, "name": 24, "unit": 12, "negation": 12}
+MOST_CHANGED = 3  # words of an answer in which its copy differs
 
 
-def test_each_pair_differs_in_one_place_of_the_response_alone() -> None:
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def test_each_pair_differs_in_a_few_words_of_the_response_alone() -> None:
     kinds = short_answers.read_pairs()
-    assert set(kinds) == {"number", "date", "name", "unit", "negation"}
-    for kind, made in kinds.items():
-        assert len(made) >= 12, kind
-        for pair in made:
-            assert pair.clean.question == pair.changed.question
-            assert pair.clean.contexts == pair.changed.contexts
-            right, wrong = pair.clean.response.split(), pair.changed.response.split()
-            match = difflib.SequenceMatcher(None, right, wrong, autojunk=False)
-            edits = [code for code in match.get_opcodes() if code[0] != "equal"]
-            assert 1 <= len(edits) <= 2, (kind, right, wrong)
+    assert {kind: len(made) for kind, made in kinds.items()} == COUNTS
+    for pair in (pair for made in kinds.values() for pair in made):
+        assert pair.clean.question == pair.changed.question
+        assert pair.clean.contexts == pair.changed.contexts
+        right, wrong = pair.clean.response.split(), pair.changed.response.split()
+        match = difflib.SequenceMatcher(None, right, wrong, autojunk=False)
+        edits = [code for code in match.get_opcodes() if code[0] != "equal"]
+        changed = sum(max(b - a, d - c) for _, a, b, c, d in edits)
+        assert 1 <= len(edits) <= 2 and changed <= MOST_CHANGED, (right, wrong)
 
 
-def test_wrong_values_stand_in_the_contexts_and_beside_them() -> None:
+def test_half_of_the_wrong_values_stand_in_the_contexts() -> None:
     kinds = short_answers.read_pairs()
-    pairs = kinds["number"] + kinds["date"]
-    elsewhere = [pair for pair in pairs if share_held(pair.changed) >= share_held(pair.clean)]
-    assert 0.3 <= len(elsewhere) / len(pairs) <= 0.7
+    for kind in ("number", "date", "name"):
+        elsewhere = [
+            words(pair.changed.response) - words(pair.clean.response)
+            <= words(" ".join(pair.clean.contexts))
+            for pair in kinds[kind]
+        ]
+        assert 0.4 <= sum(elsewhere) / len(elsewhere) <= 0.6, kind
 
 
-def test_the_table_has_a_line_for_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_right_answer_is_the_clean_one() -> None:
+    first = short_answers.read_pairs()["number"][0]
+    assert first.clean.response == "It is 330 metres tall."
+    assert first.changed.response == "It is 331 metres tall."
+
+
+def test_the_table_has_a_line_for_each_kind_and_one_for_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     short_answers.main([])
-    lines = capsys.readouterr().out.splitlines()[2:]
-    kinds = [line.split(" | ")[1] for line in lines]
-    assert kinds == [*short_answers.read_pairs(), "all"]
+    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [(line[1], int(line[2])) for line in lines] == [*COUNTS.items(), ("all", 100)]
