@@ -1,11 +1,14 @@
-"""Hallucination AUROC of short answers in other words, each with a copy with one error.
+"""Hallucination AUROC of invented answers, each with a copy with one error.
 
-python -m benchmarks.short_answers [--bundle DIR]
+python -m benchmarks.short_answers [--pairs FILE] [--bundle DIR]
 
-``short_answers.jsonl`` beside this file has the pairs: invented passages, and answers in other
-words than theirs, written by a language model that saw neither Trivet nor data sets. About half of
-the wrong numbers and dates stand nowhere in the passages, the other half stand there for something
-else. The columns are those of ``benchmarks.twins``.
+``short_answers.jsonl`` beside this file has the pairs: invented passages, and short answers in
+other words than theirs, written by a language model that saw neither Trivet nor data sets. About
+half of the wrong numbers and dates stand nowhere in the passages, the other half stand there for
+something else. ``answer_forms.jsonl``, for ``--pairs``, has pairs in many forms: names and values
+alone, values written otherwise than in the passages, answers from tables and other structured
+texts, and answers as chatbots give them, with headings, lists, tables and remarks. The columns are
+those of ``benchmarks.twins``; pairs on the same passages count as one document.
 """
 
 from __future__ import annotations
@@ -27,28 +30,30 @@ PAIRS = Path(__file__).with_suffix(".jsonl")
 
 
 def read_pairs(path: Path = PAIRS) -> dict[str, list[Pair]]:
-    """Return the pairs by kind of error; each is a document of its own."""
+    """Return the pairs by kind; those on the same passages are of one document."""
     found: dict[str, list[Pair]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+    for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         clean, changed = (
             RagExample(row["question"], tuple(row["contexts"]), row[answer])
             for answer in ("right", "wrong")
         )
-        found.setdefault(row["kind"], []).append(Pair(str(number), clean, changed))
+        found.setdefault(row["kind"], []).append(Pair("\n".join(row["contexts"]), clean, changed))
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print one line for each kind of error, and one for all."""
+    """Print one line for each kind, and one for all."""
     flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument("--pairs", type=Path, default=PAIRS, help="file of the pairs")
     flags.add_argument("--bundle", type=Path)
-    evaluator, kinds = Evaluator(flags.parse_args(arguments).bundle), read_pairs()
+    given = flags.parse_args(arguments)
+    evaluator, kinds = Evaluator(given.bundle), read_pairs(given.pairs)
     judged = {kind: judge(made, evaluator) for kind, made in kinds.items()}
-    rows = [table_row("short", kind, made, *judged[kind]) for kind, made in kinds.items()]
+    rows = [table_row("invented", kind, made, *judged[kind]) for kind, made in kinds.items()]
     scores, flagged = (np.concatenate(each) for each in zip(*judged.values(), strict=True))
     every = [pair for made in kinds.values() for pair in made]
-    rows.append(table_row("short", "all", every, scores, flagged))
+    rows.append(table_row("invented", "all", every, scores, flagged))
     print(Table("", COLUMNS, rows).to_markdown())
 
 

@@ -3,15 +3,17 @@
 python -m benchmarks.stability --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
     [--limit 200]
 
-``again``: a second run. ``white space``: spaces and a line end after the response. ``permuted``:
-the contexts in a random order. ``foreign passage``: one of an unrelated row, at a random place.
-``fp32``: the weights in torch instead of the graph. The last four move the texts in the windows or
-the last digits, so that a response near the threshold may flip. What the contexts mean to the model
+``again``: a second run. ``white space``: spaces and a line end after the response. ``other form``:
+a heading above the response, 12000 for 12,000 in it. ``permuted``: the contexts in a random order.
+``foreign passage``: one of an unrelated row, at a random place. ``fp32``: the weights in torch
+instead of the graph. The last four move the texts in the windows or the last digits, so that a
+response near the threshold may flip. What the contexts mean to the model
 is measured by ``benchmarks.swapped_contexts``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,8 @@ from benchmarks.report import Table
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, RagExample
+
+_DIGIT_GROUPS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 Verdicts = Sequence[Evaluation | FailedEvaluation]
 
@@ -78,6 +82,15 @@ def with_white_space(rows: Sequence[LabelledExample]) -> list[RagExample]:
     return [replace(row.example, response=f"{row.example.response}  \n") for row in rows]
 
 
+def in_other_form(rows: Sequence[LabelledExample]) -> list[RagExample]:
+    """Return the examples with a heading above the response, and without commas in its numbers."""
+    changed = [f"## Answer\n\n{_DIGIT_GROUPS.sub('', row.example.response)}" for row in rows]
+    return [
+        replace(row.example, response=response, response_sentences=None)
+        for row, response in zip(rows, changed, strict=True)
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the flips of each change."""
     flags = data_parser(__doc__)
@@ -95,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     changes: dict[str, Callable[[], Verdicts]] = {
         "again": lambda: judge(plain, Evaluator(given.bundle)),
         "white space": lambda: judge(with_white_space(rows)),
+        "other form": lambda: judge(in_other_form(rows)),
         "permuted": lambda: judge(permuted(rows)),
         "foreign passage": lambda: judge([row.example for row in lengthen(rows, 1, seed=0)]),
         "fp32": lambda: judge(plain, Evaluator(given.bundle, backend="torch", device="cpu")),

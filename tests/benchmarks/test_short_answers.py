@@ -1,4 +1,4 @@
-"""The short answers of the benchmark: their counts, one error in each, and the printed table."""
+"""The invented pairs of the benchmark: counts, one error in each short answer, the table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from benchmarks import short_answers
 
 COUNTS = {"number": 28, "date": 24, "name": 24, "unit": 12, "negation": 12}
+FORMS = short_answers.PAIRS.with_name("answer_forms.jsonl")
+FORM_COUNTS = {"short": 82, "value in another form": 48, "structured contexts": 44, "chat": 75}
 MOST_CHANGED = 3  # words of an answer in which its copy differs
 
 
@@ -41,15 +43,31 @@ def test_half_of_the_wrong_values_stand_in_the_contexts() -> None:
         assert 0.4 <= sum(elsewhere) / len(elsewhere) <= 0.6, kind
 
 
+def test_pairs_in_many_forms_have_the_same_question_and_passages() -> None:
+    kinds = short_answers.read_pairs(FORMS)
+    assert {kind: len(made) for kind, made in kinds.items()} == FORM_COUNTS
+    for pair in (pair for made in kinds.values() for pair in made):
+        assert pair.clean.question == pair.changed.question
+        assert pair.clean.contexts == pair.changed.contexts
+        assert pair.clean.response.strip() != pair.changed.response.strip()
+        assert pair.group == "\n".join(pair.clean.contexts)
+
+
 def test_the_right_answer_is_the_clean_one() -> None:
     first = short_answers.read_pairs()["number"][0]
     assert first.clean.response == "It is 330 metres tall."
     assert first.changed.response == "It is 331 metres tall."
 
 
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [([], COUNTS), (["--pairs", str(FORMS)], FORM_COUNTS)],
+    ids=["short answers", "many forms"],
+)
 def test_the_table_has_a_line_for_each_kind_and_one_for_all(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], given: list[str], counts: dict[str, int]
 ) -> None:
-    short_answers.main([])
+    short_answers.main(given)
     lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [(line[1], int(line[2])) for line in lines] == [*COUNTS.items(), ("all", 100)]
+    found = [(line[1], int(line[2])) for line in lines]
+    assert found == [*counts.items(), ("all", sum(counts.values()))]

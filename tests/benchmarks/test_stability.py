@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import stability
-from benchmarks.stability import Flips, Verdicts, count_flips, permuted
+from benchmarks.stability import Flips, Verdicts, count_flips, in_other_form, permuted
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, Labels, RagExample, Span
 from trivet.verdict_json import read_evaluation
 
@@ -37,6 +37,12 @@ def test_a_permutation_moves_contexts_with_their_sentences() -> None:
     assert set(pairs) == set(zip(contexts, sentences, strict=True))
 
 
+def test_another_form_has_a_heading_and_numbers_without_commas() -> None:
+    example = RagExample("?", ("12,000.",), "In 1790, 12,000 of 1,25.", None, None, (Span(0, 24),))
+    (changed,) = in_other_form([LabelledExample(example, Labels(adherent=True), "mine", "g")])
+    assert changed == RagExample("?", ("12,000.",), "## Answer\n\nIn 1790, 12000 of 1,25.")
+
+
 def test_a_second_run_and_white_space_change_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +61,6 @@ def test_a_second_run_and_white_space_change_nothing(
     stability.main(["--data", f"jsonl:{path}", "--split", "all"])
     lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
     found = {line[0]: line[1:] for line in lines if len(line) == 7}
-    assert {*found} >= {"again", "white space", "permuted", "foreign passage", "fp32"}
+    assert {*found} >= {"again", "white space", "other form", "permuted", "foreign passage", "fp32"}
     for change in ("again", "white space"):
         assert found[change] == ["3", "0", "0", "0.0%", "0.0000", "0.000"]

@@ -184,15 +184,16 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
 def test_copies_are_doubted_by_a_map_that_weighs_overlap_and_never_while_it_is_fitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Support has three logits. Each token has a copy in an ordinary and in an evidence window; of
-    # each pair of sentences the first is copied.
-    margins = np.full(N, 2.0)
-    logits = np.stack([margins, np.full(N, -30.0), np.zeros(N)], axis=-1).repeat(2, axis=0)
+    # Support has three logits. Each sentence has twelve tokens, and each of these a copy in an
+    # ordinary and in an evidence window; of each pair of sentences the first is copied.
+    margins, tokens = np.full(N, 2.0), 12
+    logits = np.stack([margins, np.full(N, -30.0), np.zeros(N)], axis=-1).repeat(2 * tokens, axis=0)
     one = dataclasses.replace(
         head(logits, np.ones(N)),
-        token=torch.arange(N).repeat_interleave(2),
-        is_evidence=torch.tensor([False, True] * N),
-        lexical_overlap=torch.tensor([1.0, 1.0, 0.5, 0.5] * (N // 2), dtype=torch.float64),
+        sentence=torch.arange(N).repeat_interleave(tokens),
+        token=torch.arange(N * tokens).repeat_interleave(2),
+        is_evidence=torch.tensor([False, True] * N * tokens),
+        lexical_overlap=torch.tensor([1.0, 0.5] * (N // 2)).repeat_interleave(2 * tokens).double(),
     )
     plain = probabilities(one, LinearMap()).sentences
     assert plain.tolist() == pytest.approx(sigmoid(margins).tolist())
@@ -204,7 +205,7 @@ def test_copies_are_doubted_by_a_map_that_weighs_overlap_and_never_while_it_is_f
     assert probabilities(ordinary, LinearMap()).sentences.tolist() == plain.tolist()
     # Doubted, right copies would be fitted a higher weight of overlap.
     margins = 2 + np.random.default_rng(0).normal(size=N)
-    logits[:, 0] = margins.repeat(2)
+    logits[:, 0] = margins.repeat(2 * tokens)
     varied = dataclasses.replace(
         one, logits=torch.from_numpy(logits), truth=torch.from_numpy(drawn(sigmoid(margins)))
     )

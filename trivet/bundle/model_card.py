@@ -104,8 +104,9 @@ def _numbers(info: BundleInfo) -> str:
     )
     if thresholds is not None:
         copies = (
-            "In a response that is copied nearly whole, if a sentence's support is below .95, the "
-            "distance of its logit to that of .95 is multiplied by seven. "
+            "In a response that is copied nearly whole, if the support of a sentence of twelve or "
+            "more tokens is below .95, the distance of its logit to that of .95 is multiplied by "
+            "seven. "
             if info.calibration.weighs_overlap and info.window.evidence_sentences
             else ""
         )

@@ -322,7 +322,7 @@ def _joined(
     sentences = sums / sizes
     if weighs_overlap and copied is not None:
         overlaps = tokens.new_zeros(len(head.row)).index_add(0, head.sentence, copied) / sizes
-        sentences = doubt_copies(sentences, overlaps)
+        sentences = doubt_copies(sentences, overlaps, sizes)
     parts, place = sentences, head.row
     if faithfulness == "weakest_token":
         parts, place = tokens, head.row[head.sentence]

@@ -26,6 +26,7 @@ _COPIED = 12  # power of the overlap
 _COPIED_FROM, _COPIED_AT = 0.9, 0.94  # overlaps from which a sentence is copied in part, and wholly
 SURE_COPY = 3.0  # logit of .95; nearly all right copies have more support
 _STEEPER = 6.0
+_SHORTEST_COPY = 12  # tokens; right copies of fewer are often below .95
 
 
 class Outputs(NamedTuple):
@@ -187,17 +188,19 @@ def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:
     return xp.sum(sentence_pool * support_probs[:, None, :], axis=-1)
 
 
-def doubt_copies(sentence_support: Array, sentence_overlap: Array) -> Array:
+def doubt_copies(sentence_support: Array, sentence_overlap: Array, tokens: Array) -> Array:
     """Return the support of sentences, lower for copied ones that are not surely supported.
 
     A copied sentence with one wrong value has a high mean support, since all of its other tokens
     are right; but a right copy has a higher one. So if the support of a copy is below .95, the
     distance of its logit to that of .95 is multiplied by seven. A copy has an overlap of .94 or
     more (``data.lexical_overlap``), which takes a response that is copied nearly whole; from .9 on
-    the factor rises. Other support is the same to the bit. *Shapes:* [B, S] x 2 -> [B, S].
+    the factor rises. A name or a phrase, of fewer than twelve ``tokens``, is not doubted. Other
+    support is the same to the bit. *Shapes:* [B, S] x 3 -> [B, S].
     """
     xp = _namespace(sentence_support)
     share = (sentence_overlap - _COPIED_FROM) / (_COPIED_AT - _COPIED_FROM)
+    share = xp.where(tokens < _SHORTEST_COPY, 0.0, share)
     inner = xp.clip(sentence_support, _FINEST, 1 - _FINEST)
     logits = xp.log(inner) - xp.log1p(-inner)
     change = _STEEPER * xp.clip(share, 0, 1) * (logits - SURE_COPY)
@@ -304,10 +307,13 @@ def join(
     """
     sentence_support = whole = both = None
     if support_probs is not None:
+        xp = _namespace(sentence_pool)
         sentence_support = sentence_means(support_probs, sentence_pool)
         if copied is not None:
-            sentence_support = doubt_copies(sentence_support, sentence_means(copied, sentence_pool))
-        real = _namespace(sentence_pool).sum(sentence_pool, axis=-1) > 0
+            overlap = sentence_means(copied, sentence_pool)
+            tokens = xp.sum(sentence_pool > 0, axis=-1)
+            sentence_support = doubt_copies(sentence_support, overlap, tokens)
+        real = xp.sum(sentence_pool, axis=-1) > 0
         whole = response_support(support_probs, response_mask, sentence_support, real, faithfulness)
     if relevance_probs is not None and utilization_probs is not None:
         both = completeness(relevance_probs, utilization_probs, context_weight)

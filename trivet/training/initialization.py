@@ -142,7 +142,8 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
 def _prepare_words(
     model: RagModel, tokenizer: SegmentTokenizer, exact_match: bool, split_digits: bool
 ) -> None:
-    """Split digits and add the exact-match embedding, where they are wanted."""
+    """Unify forms; split digits and add the exact-match embedding, where they are wanted."""
+    tokenizer.unify_forms()
     if split_digits:
         tokenizer.split_digits()
     if exact_match:

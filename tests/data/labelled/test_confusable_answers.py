@@ -54,8 +54,12 @@ def test_no_passage_is_in_two_groups(rows: list[LabelledExample]) -> None:
     assert max(len(found) for found in groups.values()) == 1
 
 
-def test_nothing_is_shared_with_the_pairs_of_the_benchmark(rows: list[LabelledExample]) -> None:
+@pytest.mark.parametrize("file", ["short_answers.jsonl", "answer_forms.jsonl"])
+def test_nothing_is_shared_with_the_pairs_of_the_benchmark(
+    rows: list[LabelledExample], file: str
+) -> None:
     trained = phrases(row.example for row in rows)
-    made = (pair for pairs in short_answers.read_pairs().values() for pair in pairs)
+    read = short_answers.read_pairs(short_answers.PAIRS.with_name(file))
+    made = (pair for pairs in read.values() for pair in pairs)
     measured = phrases(example for pair in made for example in (pair.clean, pair.changed))
     assert len(measured) > 1000 and not measured & trained
