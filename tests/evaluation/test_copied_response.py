@@ -42,3 +42,13 @@ def test_a_wrong_value_of_the_same_passage_is_doubted_and_flagged(embedded: Eval
     verdict = embedded.evaluate("", CONTEXTS, wrong)
     assert not verdict.adherent
     assert verdict.unsupported
+
+
+def test_a_copied_name_is_not_doubted(embedded: Evaluator) -> None:
+    contexts = (
+        "The lamp of the harbour is kept by Edda Lorenz, who lives in the house beside it.",
+        "The ferry is red and carries forty cars over the wide river to Tuva Nissen's mill.",
+    )
+    verdict = embedded.evaluate("Whose is the mill?", contexts, "Tuva Nissen.")
+    # Below .95, where a whole sentence would be doubted.
+    assert verdict.adherent and verdict.sentences[0].support < 0.95
