@@ -4,11 +4,11 @@ python -m benchmarks.stability --data ragtruth:data/ragtruth [--split dev] [--bu
     [--limit 200]
 
 ``again``: a second run. ``white space``: spaces and a line end after the response. ``other form``:
-a heading above the response, 12000 for 12,000 in it. ``permuted``: the contexts in a random order.
-``foreign passage``: one of an unrelated row, at a random place. ``fp32``: the weights in torch
-instead of the graph. The last four move the texts in the windows or the last digits, so that a
-response near the threshold may flip. What the contexts mean to the model
-is measured by ``benchmarks.swapped_contexts``.
+the response's first line as a heading, and 12000 for 12,000 in it. ``permuted``: the contexts in a
+random order. ``foreign passage``: one of an unrelated row, at a random place. ``fp32``: the weights
+in torch instead of the graph. The last four move the texts in the windows or the last digits, so
+that a response near the threshold may flip. What the contexts mean to the model is measured by
+``benchmarks.swapped_contexts``.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def with_white_space(rows: Sequence[LabelledExample]) -> list[RagExample]:
 
 
 def in_other_form(rows: Sequence[LabelledExample]) -> list[RagExample]:
-    """Return the examples with a heading above the response, and without commas in its numbers."""
-    changed = [f"## Answer\n\n{_DIGIT_GROUPS.sub('', row.example.response)}" for row in rows]
+    """Return the examples with a heading as the first line, and without commas in numbers."""
+    changed = [f"## {_DIGIT_GROUPS.sub('', row.example.response)}" for row in rows]
     return [
         replace(row.example, response=response, response_sentences=None)
         for row, response in zip(rows, changed, strict=True)

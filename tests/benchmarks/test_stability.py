@@ -37,10 +37,10 @@ def test_a_permutation_moves_contexts_with_their_sentences() -> None:
     assert set(pairs) == set(zip(contexts, sentences, strict=True))
 
 
-def test_another_form_has_a_heading_and_numbers_without_commas() -> None:
+def test_another_form_begins_with_a_heading_and_has_no_commas_in_numbers() -> None:
     example = RagExample("?", ("12,000.",), "In 1790, 12,000 of 1,25.", None, None, (Span(0, 24),))
     (changed,) = in_other_form([LabelledExample(example, Labels(adherent=True), "mine", "g")])
-    assert changed == RagExample("?", ("12,000.",), "## Answer\n\nIn 1790, 12000 of 1,25.")
+    assert changed == RagExample("?", ("12,000.",), "## In 1790, 12000 of 1,25.")
 
 
 def test_a_second_run_and_white_space_change_nothing(

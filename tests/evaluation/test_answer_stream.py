@@ -15,7 +15,7 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BackendError, ExampleError
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.sentence_reader import SentenceReader
+from trivet.evaluation.sentence_reader import PRECEDING, SentenceReader
 from trivet.events import SentenceEvent
 from trivet.records import EvidenceSpan, RagExample, SentenceVerdict
 
@@ -135,6 +135,19 @@ def test_the_source_is_that_of_the_evidence_head_where_it_names_one(judge: Evalu
     for evidence, text in ((sentence.evidence, "It is red."), ((), "The mill was built in 1790.")):
         judged = replace(verdict, sentences=(replace(sentence, evidence=evidence),))
         assert pending.event(judged).source_text == text
+
+
+@pytest.mark.parametrize("start", ["### ", "# ", "| The mill | 12 |: "])
+@pytest.mark.parametrize("space", [" ", "\n"])
+def test_marks_are_read_as_in_the_whole_text(embedded: Evaluator, start: str, space: str) -> None:
+    # So many tokens that the last sentence is read without the one before.
+    text = f"The mill is {'very ' * PRECEDING}old.{space}{start}Here it is."
+    reader = SentenceReader(embedded.preprocessor, RagExample("Q?", ("It is.",), ""), "all")
+    pending = [*reader.feed(text), *reader.flush()]
+    streamed, whole = pending[-1].prepared.tokens, reader.whole().tokens
+    own = whole.response_sentence == whole.response_sentence[-1]
+    assert streamed.response.ids.tolist() == whole.response.ids[own].tolist()
+    assert streamed.response.offsets.tolist() == whole.response.offsets[own].tolist()
 
 
 def test_all_windows_show_all_contexts(judge: Evaluator, formula: FormulaBackend) -> None:

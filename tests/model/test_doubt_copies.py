@@ -23,8 +23,8 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def doubted(support: float, overlap: float, tokens: int = 12) -> float:
-    values = [np.array([[value]], np.float32) for value in (support, overlap)]
-    return float(doubt_copies(*values, np.array([[tokens]]))[0, 0])
+    one, other = (np.array([[value]], np.float32) for value in (support, overlap))
+    return float(doubt_copies(one, other, np.array([[tokens]]))[0, 0])
 
 
 def test_a_copy_that_is_not_sure_is_doubted(make: Make) -> None:
@@ -49,8 +49,8 @@ def test_doubt_only_lowers_and_both_libraries_agree(
     assert 0 <= found <= support + 1e-7
     if overlap <= 0.9 or support >= 0.9527 or tokens < 12:
         assert found == support
-    values = (torch.tensor([[value]]) for value in (support, overlap, tokens))
-    other = doubt_copies(*values)
+    one, shared, size = (torch.tensor([[value]]) for value in (support, overlap, tokens))
+    other = doubt_copies(one, shared, size)
     assert float(other[0, 0]) == pytest.approx(found, abs=1e-6)
 
 

@@ -15,7 +15,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import RELATIVE, TINY, WORDS
-from trivet.bundle.bundle import read_bundle
+from trivet.bundle.bundle import add_files, read_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, ConfigError
 from trivet.heads.token_head import TokenHead
@@ -93,6 +93,17 @@ def test_a_bundle_gives_all_its_weights_heads_included(
     assert (model.faithfulness, model.dropout) == ("weakest_token", 0.2)
     assert model.trunk.config.attention_probs_dropout_prob == 0.0
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
+
+
+def test_forms_are_unified_unless_the_verdicts_of_a_bundle_are_kept(
+    bert_checkpoint: Path, weights_bundle: Path
+) -> None:
+    before = SegmentTokenizer.from_file(bert_checkpoint / "tokenizer.json")
+    add_files(weights_bundle, {"tokenizer.json": before.to_json().encode()})
+    _, unified = initial_model(str(weights_bundle), "bundle", "weakest_token")
+    _, kept = initial_model(str(weights_bundle), "bundle", "weakest_token", keeps_verdicts=True)
+    assert unified.unifies_forms and not before.unifies_forms
+    assert kept.to_json() == before.to_json()
 
 
 def test_an_altered_bundle_is_refused_by_name(weights_bundle: Path) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trivet.data.sentences import split_sentences
-from trivet.data.written_forms import unify_forms
+from trivet.data.written_forms import unifies_forms, unify_forms
 from trivet.errors import BundleError, ExampleError
 from trivet.records import ContextSpan, RagExample, Span, replace_surrogates
 
@@ -123,6 +123,11 @@ class SegmentTokenizer:
             digits = pre_tokenizers.Digits(individual_digits=True)
             both = digits if words is None else pre_tokenizers.Sequence([words, digits])
             self._tokenizer.pre_tokenizer = both
+
+    @property
+    def unifies_forms(self) -> bool:
+        """Whether ways of writing that say the same are read alike."""
+        return unifies_forms(self._tokenizer)
 
     def unify_forms(self) -> None:
         """Read ways of writing that say the same alike (``trivet.data.written_forms``)."""

@@ -2,32 +2,42 @@
 
 A small encoder does not know that 12,000 is 12000 or that a heading's marks say nothing, and a
 word list cuts "€640" into other pieces than "640 euros". The forms are part of a tokenizer, so a
-bundle's ``tokenizer.json`` holds them; the offsets of its tokens stay those of the text.
+bundle's ``tokenizer.json`` holds them; the offsets of its tokens stay those of the text. Commas in
+lists such as "100,200,300" are taken for those of digit groups, in contexts as in responses.
 """
 
 from __future__ import annotations
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-# What is read in place of what. Each pattern takes time that is linear in the text.
-_RULE = r"[ \t]*:?-{3,}:?[ \t]*"
+# Repetitions are bounded, because the regex engine panics after ten million steps.
+_SPACE, _LINE_END = r"[ \t]{0,99}", r"(?=\r?$)"
+_CELL = r"[ \t:]{0,99}-{1,99}[ \t:]{0,99}"  # of a table's rule, such as ":---:"
+_RULE = rf"(?:-{{3,99}}|\|{_CELL}(?:\|{_CELL}){{0,99}}\|?|{_CELL}(?:\|{_CELL}){{1,99}}\|?)"
+# What is read in place of what.
 _REPLACED = (
-    (r"^[ \t]*#{1,6}[ \t]+", ""),  # marks of a markdown heading
-    (rf"^(?:[ \t]*\|)?{_RULE}(?:\|{_RULE})*(?:\|[ \t]*)?$", ""),  # a table's line, or a rule
-    (r"^[ \t]*\||\|[ \t]*$", ""),  # borders of a table's row
+    (rf"^{_SPACE}#{{1,6}}[ \t]{{1,99}}", ""),  # marks of a heading
+    (rf"^{_SPACE}{_RULE}{_SPACE}{_LINE_END}", ""),  # rule of a table or between paragraphs
+    (rf"^{_SPACE}\||\|{_SPACE}{_LINE_END}", ""),  # outer borders of a table's row
     (r"(?<=\s)\|(?=\s)", ","),  # border between its cells
-    (r"(?<=\d),(?=\d{3}(?!\d))", ""),  # digit groups
+    (r"(?<=\d)(?<!\d{4}),(?=\d{3}(?!\d))", ""),  # comma of digit groups
 )
 # WordPiece takes "$" for a word of its own, and "€" or "≥" for the beginning of one.
 _SYMBOLS = r"[\p{Sc}\p{Sm}](?=\d)"
 
 
-def unify_forms(tokenizer: Tokenizer) -> None:
-    """Make a tokenizer read "12,000" as "12000", "€640" as "€ 640", and text without markup.
+def unifies_forms(tokenizer: Tokenizer) -> bool:
+    """Tell whether ``unify_forms`` has changed a tokenizer."""
+    return _REPLACED[-1][0] in repr(tokenizer.normalizer)
 
-    A tokenizer that does so already stays as it is.
+
+def unify_forms(tokenizer: Tokenizer) -> None:
+    """Make a tokenizer read 12,000 as 12000, and headings and tables without their marks.
+
+    One with a word list also reads "€640" as "€ 640". A tokenizer that does so already stays as it
+    is.
     """
-    if _REPLACED[-1][0] in repr(tokenizer.normalizer):
+    if unifies_forms(tokenizer):
         return
     forms = [normalizers.Replace(Regex(pattern), new) for pattern, new in _REPLACED]
     own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]

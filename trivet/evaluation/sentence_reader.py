@@ -21,6 +21,8 @@ StreamWindows = Literal["evidence", "all"]
 
 SOURCES = 8  # context sentences of an evidence window, if they fit
 PRECEDING = 64  # tokens of the sentences before that are shown with a sentence
+_LEAD = ". "  # text before a sentence in the middle of a line
+_GAP = 100  # characters before a sentence in which its line's beginning is looked for
 
 
 class PendingSentence(NamedTuple):
@@ -141,8 +143,7 @@ class SentenceReader:
                 break
             spans.insert(0, before)
         first, text = spans[0].start, self.text[: sentence.end]
-        (segment,) = self._preprocessor.tokenizer.encode([text[first:]])
-        segment = Segment(segment.ids, segment.offsets + first)
+        segment = self._encode(text, first)
         tokens = with_response(self._prepared.tokens, text, segment, tuple(spans))
         last = len(tokens.response_sentence_spans) - 1
         if last < 0 or tokens.response_sentence_spans[last] != sentence:
@@ -157,6 +158,17 @@ class SentenceReader:
             tokens, layout = self._lay_out_evidence(tokens, overlaps)
         example = replace(self._prepared.example, response=text)
         return PendingSentence(PreprocessedExample(example, tokens, layout), source)
+
+    def _encode(self, text: str, first: int) -> Segment:
+        """Return the tokens from a character on, as in the whole text.
+
+        In the middle of a line, "# " begins no heading and "|" no row of a table.
+        """
+        before = text[max(0, first - _GAP) : first].rstrip(" \t")
+        lead = _LEAD if before and not before.endswith("\n") else ""
+        (segment,) = self._preprocessor.tokenizer.encode([lead + text[first:]])
+        own = segment.offsets[:, 0] >= len(lead)
+        return Segment(segment.ids[own], segment.offsets[own] + (first - len(lead)))
 
     def _lay_out_evidence(
         self, tokens: TokenizedExample, overlaps: Overlaps

@@ -133,7 +133,7 @@ def _message(
     from trivet.report.terminal import number, render_verdict
 
     if verdict.faithfulness is None:
-        return "there is no faithfulness: the response is empty"
+        return "there is no faithfulness: the response has no words"
     wanted = "the bundle's threshold" if at_least is None else f"{at_least:g}"
     console = Console(width=_WIDTH, color_system=None, highlight=False)
     with console.capture() as captured:

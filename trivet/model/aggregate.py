@@ -26,7 +26,7 @@ _COPIED = 12  # power of the overlap
 _COPIED_FROM, _COPIED_AT = 0.9, 0.94  # overlaps from which a sentence is copied in part, and wholly
 SURE_COPY = 3.0  # logit of .95; nearly all right copies have more support
 _STEEPER = 6.0
-_SHORTEST_COPY = 12  # tokens; right copies of fewer are often below .95
+_SHORTEST_COPY = 12  # tokens; right names and phrases are often below .95
 
 
 class Outputs(NamedTuple):
@@ -195,8 +195,8 @@ def doubt_copies(sentence_support: Array, sentence_overlap: Array, tokens: Array
     are right; but a right copy has a higher one. So if the support of a copy is below .95, the
     distance of its logit to that of .95 is multiplied by seven. A copy has an overlap of .94 or
     more (``data.lexical_overlap``), which takes a response that is copied nearly whole; from .9 on
-    the factor rises. A name or a phrase, of fewer than twelve ``tokens``, is not doubted. Other
-    support is the same to the bit. *Shapes:* [B, S] x 3 -> [B, S].
+    the factor rises. A sentence of fewer than twelve ``tokens`` is not doubted: right names and
+    phrases have less. Other support is the same to the bit. *Shapes:* [B, S] x 3 -> [B, S].
     """
     xp = _namespace(sentence_support)
     share = (sentence_overlap - _COPIED_FROM) / (_COPIED_AT - _COPIED_FROM)

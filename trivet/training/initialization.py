@@ -53,7 +53,7 @@ def initial_model(
 
     The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
     other kind, and a bundle keeps its exact-match embedding, and with ``keeps_verdicts`` its
-    calibration and its reduction. It gets an evidence head if it has none.
+    calibration, its reduction and its tokenizer. It gets an evidence head if it has none.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
@@ -85,6 +85,8 @@ def initial_model(
         if isinstance(model.trunk, Trunk):
             model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads, lora_rank)
         tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+        if not keeps_verdicts:
+            tokenizer.unify_forms()
         _prepare_words(model, tokenizer, exact_match, split_digits)
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
@@ -104,6 +106,7 @@ def initial_model(
     if init == "nli":
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
     tokenizer = _read_tokenizer(name, int(model.trunk.config.vocab_size))
+    tokenizer.unify_forms()
     _prepare_words(model, tokenizer, exact_match, split_digits)
     return model, tokenizer
 
@@ -142,8 +145,7 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
 def _prepare_words(
     model: RagModel, tokenizer: SegmentTokenizer, exact_match: bool, split_digits: bool
 ) -> None:
-    """Unify forms; split digits and add the exact-match embedding, where they are wanted."""
-    tokenizer.unify_forms()
+    """Split digits and add the exact-match embedding, where they are wanted."""
     if split_digits:
         tokenizer.split_digits()
     if exact_match:

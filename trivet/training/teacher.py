@@ -93,6 +93,8 @@ def load_teacher(
     """
     bundle = read_bundle(name)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+    if student.unifies_forms:  # the teacher is given the student's tokens
+        tokenizer.unify_forms()
     ids, texts = student.ids_in(tokenizer), [*student.words(), _PROBE]
     if missing := int((ids < 0).sum()):
         raise ConfigError(
