@@ -56,7 +56,10 @@ def test_forms_of_the_same_have_the_same_tokens(
 
 @pytest.mark.parametrize(
     "text",
-    ["3,14", "1,2345", "12 ,000", "#7", "C# is old", "a|b", "-- a", "$640", "640 €", "a---b"],
+    [
+        *("3,14", "1,2345", "12 ,000", "In 2019,300 mills", "$640", "640 €"),
+        *("#7", "C# is old", "####### x", "a|b", "a| b", "-", "-- a", "a---b", "a\n--\nb"),
+    ],
 )
 def test_other_texts_stay_as_they_are(
     unified: SegmentTokenizer, wordpiece_file: Path, text: str
