@@ -1,4 +1,4 @@
-"""Responses exchanged, quoted from the contexts, cut or removed, with labels that stay true.
+"""Responses exchanged, quoted from the contexts, cut, lengthened or removed; labels stay true.
 
 Deterministic, like ``altered_contexts``.
 """
@@ -123,6 +123,36 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
             utilization=labels.utilization if same else None,
             completeness=labels.completeness if same else None,
         ),
+    )
+
+
+def append_sentence(
+    labelled: LabelledExample, sentence: str, *, supported: bool
+) -> LabelledExample:
+    """Append a sentence to the response: an unsupported one, or one that needs no support.
+
+    Of a response of which only the verdict is known, no more becomes known.
+    """
+    example, labels = labelled.example, labelled.labels
+    before = example.response.rstrip()
+    span = Span(len(before) + 1, len(before) + 1 + len(sentence))
+    given = example.response_sentences and (*example.response_sentences, span)
+    if supported:
+        general = Evidence(span, ())
+        evidence = None if labels.evidence is None else (*labels.evidence, general)
+        labels = replace(labels, evidence=evidence)
+    else:
+        known = labels.unsupported is not None or labels.adherent is True
+        labels = replace(
+            labels,
+            unsupported=(*(labels.unsupported or ()), span) if known else None,
+            contradicted=labels.known_conflicts(),
+            adherent=False,
+        )
+    return replace(
+        labelled,
+        example=replace(example, response=f"{before} {sentence}", response_sentences=given),
+        labels=labels,
     )
 
 

@@ -1,8 +1,8 @@
 """Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
 After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
-responses exchanged. Our own: contexts reordered, responses cut, removed or quoted from the
-contexts, twins added.
+responses exchanged. Our own: contexts reordered, responses cut, removed, quoted from the contexts
+or ended with an offer, twins added.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import asdict, astuple, dataclass
 import numpy as np
 
 from trivet.data.labelled.augmentation import altered_contexts, altered_responses
+from trivet.data.labelled.augmentation.closings import append_claim, append_remark
 from trivet.data.labelled.augmentation.removed_sentences import (
     context_sentences,
     distinct_words,
@@ -20,17 +21,18 @@ from trivet.data.labelled.augmentation.removed_sentences import (
 )
 from trivet.data.labelled.augmentation.twins import make_twin
 from trivet.data.sentences import split_sentences
-from trivet.records import LabelledExample, Labels
+from trivet.records import ContextSpan, LabelledExample, Labels
 
 _MOST_FOREIGN = 3  # passages inserted into one example
 _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
 # In order; shuffle is first because the others treat the new pair like the old one.
 _ALTERATIONS = (
     *("shuffle", "quote_contexts", "drop_contexts", "insert_contexts"),
-    *("permute_contexts", "cut_response", "empty_response"),
+    *("permute_contexts", "cut_response", "empty_response", "append_closing"),
 )
 _MOST_QUOTED = 3  # sentences of the contexts that become a response
 _QUOTED_WORDS = range(3, 41)  # distinct words of such a sentence
+_CLAIMS = 0.35  # share of closings that claim something
 _LOOKS = 8  # rows drawn in search of an unrelated one
 
 
@@ -46,6 +48,8 @@ class Augmentation:
     empty_response: float = 0.0  # remove the response
     # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
+    # append an offer or a courtesy to the response, or a foreign claim in the form of one
+    append_closing: float = 0.0
     twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
 
     def __post_init__(self) -> None:
@@ -107,6 +111,8 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
     count = len(texts.contexts)
     if name == "empty_response":
         return altered_responses.empty_response(example)
+    if name == "append_closing":
+        return _append_closing(example, draw)
     if name == "shuffle":
         other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
         return example if other is None else altered_responses.take_pair(example, other)
@@ -128,16 +134,31 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
 
 
 def _quote(example: LabelledExample, random: np.random.Generator) -> LabelledExample:
-    fit = [
-        sentence
-        for sentence in context_sentences(example)
-        if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
-    ]
+    fit = _quotable(example)
     count = min(len(fit), int(random.integers(1, _MOST_QUOTED + 1)))
     chosen = random.permutation(len(fit))[:count].tolist()
     if not chosen:
         return example
     return altered_responses.quote_contexts(example, [fit[place] for place in chosen])
+
+
+def _quotable(example: LabelledExample) -> list[ContextSpan]:
+    return [
+        sentence
+        for sentence in context_sentences(example)
+        if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
+    ]
+
+
+def _append_closing(example: LabelledExample, draw: _Draw) -> LabelledExample:
+    if draw.random.random() >= _CLAIMS:
+        return append_remark(example, draw.random)
+    other = _draw_unrelated(draw.pool, draw)
+    fit = [] if other is None else _quotable(other)
+    if other is None or not fit:
+        return example
+    claim = text_of(other, fit[int(draw.random.integers(len(fit)))])
+    return append_claim(example, claim, draw.random)
 
 
 def _insert(

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from trivet.data.labelled.augmentation.altered_responses import append_sentence
 from trivet.data.labelled.augmentation.removed_sentences import (
     NEAR_DUPLICATE,
     context_sentences,
@@ -220,7 +221,7 @@ def with_hard_neutral(
         if shortened is None or shortened.labels.unsupported != labels.unsupported:
             continue
         moved = " ".join(example.contexts[removed.context][removed.start : removed.end].split())
-        return _append(shortened, moved)
+        return append_sentence(shortened, moved, supported=False)
     return None
 
 
@@ -279,24 +280,6 @@ def _is_supported(labelled: LabelledExample, span: Span) -> bool:
     return not any(
         other.start < span.end and span.start < other.end
         for other in (*labels.unsupported, *labels.unclear)
-    )
-
-
-def _append(labelled: LabelledExample, sentence: str) -> LabelledExample:
-    """Append an unsupported sentence to the response."""
-    example, labels = labelled.example, labelled.labels
-    before = example.response.rstrip()
-    span = Span(len(before) + 1, len(before) + 1 + len(sentence))
-    given = example.response_sentences and (*example.response_sentences, span)
-    return replace(
-        labelled,
-        example=replace(example, response=f"{before} {sentence}", response_sentences=given),
-        labels=replace(
-            labels,
-            unsupported=(*(labels.unsupported or ()), span),
-            contradicted=labels.known_conflicts(),
-            adherent=False,
-        ),
     )
 
 

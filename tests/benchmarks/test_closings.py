@@ -1,0 +1,50 @@
+"""The closings of the benchmark: counts, none of them trained on, the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import closings
+from trivet.data.labelled.augmentation.closings import remarks
+from trivet.records import RagExample
+
+
+def test_there_are_remarks_and_claims_and_none_is_trained_on() -> None:
+    kinds = closings.read_closings()
+    assert {kind: len(texts) for kind, texts in kinds.items()} == {"remark": 43, "claim": 40}
+    every = [text for texts in kinds.values() for text in texts]
+    assert len(set(every)) == len(every)
+    assert not set(every) & set(remarks())
+    asked = [sum(text.endswith("?") for text in texts) for texts in kinds.values()]
+    assert asked == [23, 20]  # a question mark alone tells nothing
+
+
+def test_a_closing_follows_the_response() -> None:
+    example = RagExample("Who?", ("Anna built it.",), "Anna did. \n")
+    assert closings.with_closing(example, "Any questions?").response == "Anna did. Any questions?"
+
+
+def test_the_table_has_both_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [f"Anna Berg built mill {number} in 179{number}." for number in range(6)]
+    lines = [
+        json.dumps(
+            {
+                "question": f"Who built mill {number}?",
+                "contexts": [text],
+                "response": text,
+                "labels": {"adherent": True},
+                "group": str(number),
+            }
+        )
+        for number, text in enumerate(made)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    closings.main(["--data", f"jsonl:{tmp_path / 'rows.jsonl'}", "--split", "all"])
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in table] == [
+        *("| closing", "| ---", "| remark", "| claim", "| both")
+    ]
+    assert table[2].split(" | ")[1] == table[3].split(" | ")[1] == "6"
