@@ -26,7 +26,7 @@ _CLAIMING = (
 
 @cache
 def remarks() -> tuple[str, ...]:
-    """Return sentences that state nothing; in some, ``{topic}`` stands for a name.
+    """Return sentences that need no support; in some, ``{topic}`` is the place of a name.
 
     A language model wrote them.
     """
