@@ -21,12 +21,12 @@ import numpy as np
 
 from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
+from benchmarks.twins import RESAMPLES, with_interval
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.intervals import Draws, Statistic, auroc, ratio
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, RagExample
 
 CLOSINGS = Path(__file__).with_suffix(".jsonl")
-RESAMPLES = 1000
 
 
 def read_closings(path: Path = CLOSINGS) -> dict[str, list[str]]:
@@ -84,9 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _estimate(statistic: Statistic, groups: Sequence[str]) -> str:
-    found = Draws(groups, "closings", RESAMPLES).estimate(statistic, np.arange(len(groups)))
-    at = found.interval()
-    return f"{found.value:.3f}" + (f" [{at[0]:.3f}, {at[1]:.3f}]" if at else "")
+    draws = Draws(groups, "closings", RESAMPLES)
+    return with_interval(draws.estimate(statistic, np.arange(len(groups))))
 
 
 if __name__ == "__main__":

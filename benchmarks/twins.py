@@ -19,7 +19,7 @@ from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
 from benchmarks.twin_pairs import KINDS, Pair, pairs, share_held
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc, ratio
+from trivet.measures.intervals import BoolArray, Draws, Estimate, FloatArray, auroc, ratio
 
 RESAMPLES = 1000
 COLUMNS = (
@@ -42,6 +42,12 @@ def judge(made: Sequence[Pair], evaluator: Evaluator) -> tuple[FloatArray, BoolA
     # A response is never empty here, so every verdict has a faithfulness.
     scores = np.array([1 - (verdict.faithfulness or 0) for verdict in verdicts])
     return scores, np.array([not verdict.adherent for verdict in verdicts])
+
+
+def with_interval(estimate: Estimate) -> str:
+    """Return a value with its interval, if it has one."""
+    at = estimate.interval()
+    return f"{estimate.value:.3f}" + (f" [{at[0]:.3f}, {at[1]:.3f}]" if at else "")
 
 
 def table_row(
@@ -67,9 +73,7 @@ def table_row(
     measured += [ratio(flagged & these, these, these) for these in (~changed, changed)]
     cells = []
     for statistic in (*measured, auroc(overlap, changed)):
-        found = draws.estimate(statistic, rows)
-        at = found.interval()
-        cells.append(f"{found.value:.3f}" + (f" [{at[0]:.3f}, {at[1]:.3f}]" if at else ""))
+        cells.append(with_interval(draws.estimate(statistic, rows)))
     return (answer, kind, len(made), draws.count(rows), cells[0], ordered, *cells[1:])
 
 

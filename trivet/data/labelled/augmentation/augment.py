@@ -154,8 +154,7 @@ def _append_closing(example: LabelledExample, draw: _Draw) -> LabelledExample:
     if draw.random.random() >= _CLAIMS:
         return append_remark(example, draw.random)
     other = _draw_unrelated(draw.pool, draw)
-    fit = [] if other is None else _quotable(other)
-    if other is None or not fit:
+    if other is None or not (fit := _quotable(other)):
         return example
     claim = text_of(other, fit[int(draw.random.integers(len(fit)))])
     return append_claim(example, claim, draw.random)
