@@ -169,7 +169,7 @@ class AugmentConfig:
     cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
     quote_contexts: float = 0.0  # sentences of the contexts as response
-    append_closing: float = 0.0  # an offer at the response's end, or a claim in its form
+    append_closing: float = 0.0  # an offer at the response's end, or a foreign sentence
     twins: float = 0.0  # a changed copy beside the row
 
     def __post_init__(self) -> None:

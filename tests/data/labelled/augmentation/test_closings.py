@@ -66,12 +66,16 @@ def test_a_claim_is_unsupported() -> None:
         assert new.labels.unsupported == (added,) and new.labels.adherent is False
         assert new.labels.evidence == (NAMED,)
         seen.add(said)
-    assert "Did you know that The lake is deep?" in seen
+    assert {"Did you know that The lake is deep?", "The lake is deep."} < seen
 
 
 def test_the_first_word_of_a_claim_becomes_small_where_it_is_no_name() -> None:
     for claim, small in (("The end of the lake is deep.", "the end"), ("Anna is here.", "Anna is")):
-        assert small in append_claim(row(), claim, np.random.default_rng(1)).example.response
+        said = {
+            append_claim(row(), claim, np.random.default_rng(n)).example.response for n in range(40)
+        }
+        plain = f"{SAID} {claim}"
+        assert plain in said and all(small in text for text in said - {plain})
 
 
 @pytest.mark.parametrize(("adherent", "unsupported"), [(True, 1), (False, None), (None, None)])

@@ -48,7 +48,7 @@ class Augmentation:
     empty_response: float = 0.0  # remove the response
     # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
-    # append an offer or a courtesy to the response, or a foreign claim in the form of one
+    # append an offer or a courtesy to the response, or a foreign sentence, also in such a form
     append_closing: float = 0.0
     twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
 

@@ -17,7 +17,9 @@ from trivet.records import LabelledExample
 
 _SLOT = "{topic}"
 _ANY_TOPIC = "this topic"
+_PLAIN = "{}."  # the claim as it is
 _CLAIMING = (
+    *(_PLAIN,) * 6,
     *("Did you know that {}?", "By the way, {}.", "Remember that {}.", "Please note that {}."),
     *("I hope this helps, and keep in mind that {}.", "Would you like to know why {}?"),
     *("Let me know if you need more; {}.", "Is it clear to you that {}?", "Also, {}."),
@@ -54,11 +56,13 @@ def append_remark(labelled: LabelledExample, random: np.random.Generator) -> Lab
 def append_claim(
     labelled: LabelledExample, claim: str, random: np.random.Generator
 ) -> LabelledExample:
-    """Append a sentence of unrelated contexts in the form of a closing, which is unsupported."""
+    """Append an unsupported sentence of unrelated contexts, as it is or in a closing's form."""
     if not labelled.example.response.strip():
         return labelled
-    words = " ".join(claim.split()).rstrip(".!?:;")
-    if any(f" {words.split()[0].lower()} " in text for text in (claim, *labelled.example.contexts)):
-        words = words[0].lower() + words[1:]  # not a name
     form = _CLAIMING[int(random.integers(len(_CLAIMING)))]
+    words = " ".join(claim.split()).rstrip(".!?:;")
+    if form is not _PLAIN and any(
+        f" {words.split()[0].lower()} " in text for text in (claim, *labelled.example.contexts)
+    ):
+        words = words[0].lower() + words[1:]  # not a name
     return append_sentence(labelled, form.format(words), supported=False)
