@@ -2,12 +2,13 @@
 
 python -m benchmarks.closings --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
 
-``closings.jsonl`` beside this file has two kinds: remarks, which state nothing ("Do you want me to
-make a table of the opening hours?"), and claims in the form of remarks ("Did you know that the
-bridge was rebuilt in 1820?"). A language model that saw neither Trivet nor the remarks of the
-training wrote them. Each is appended to some of the rows' faithful answers that are not flagged
-without it. The right share of flagged answers is 0 for remarks and 1 for claims. "AUROC" is that of
-the added sentences' support, over both kinds. Intervals are of 95 % and by source document.
+``closings.jsonl`` beside this file has three kinds: remarks, which state nothing ("Do you want me
+to make a table of the opening hours?"), claims in the form of remarks ("Did you know that the
+bridge was rebuilt in 1820?") and short made-up statements ("The mayor opposed the plan."). Language
+models that saw neither the remarks of the training nor any score wrote them. Each is appended to
+some of the rows' faithful answers that are not flagged without it. The right share of flagged
+answers is 0 for remarks and 1 for the others. "AUROC" is that of the added sentences' support.
+Intervals are of 95 % and by source document.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CLOSINGS = Path(__file__).with_suffix(".jsonl")
 
 
 def read_closings(path: Path = CLOSINGS) -> dict[str, list[str]]:
-    """Return the texts of each kind."""
+    """Return the texts of each kind, remarks first."""
     found: dict[str, list[str]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -68,18 +69,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plain = judged(evaluator, [row.example for row in rows])
     kept: list[LabelledExample] = [r for r, v in zip(rows, plain, strict=True) if v.adherent]
     groups = [row.group for row in kept]
-    table = Table("", ("closing", "answers", "flagged", "AUROC"), [])
-    supports, is_claim = [], []
+    table = Table("", ("closing", "answers", "flagged", "AUROC against remarks"), [])
+    every = np.ones(len(kept))
+    remarks = np.empty(0)
     for kind, texts in read_closings().items():
         ended = [with_closing(r.example, texts[n % len(texts)]) for n, r in enumerate(kept)]
         verdicts = judged(evaluator, ended)
-        supports += [verdict.sentences[-1].support for verdict in verdicts]
-        is_claim += [kind == "claim"] * len(kept)
-        every = np.ones(len(kept))
+        supports = np.array([verdict.sentences[-1].support for verdict in verdicts])
         share = ratio(np.array([float(not v.adherent) for v in verdicts]), every, every)
-        table.rows.append((kind, len(kept), _estimate(share, groups), ""))
-    separation = auroc(1 - np.array(supports), np.array(is_claim))
-    table.rows.append(("both", len(supports), "", _estimate(separation, 2 * groups)))
+        separation = ""
+        if kind == "remark":
+            remarks = supports
+        else:
+            order = auroc(
+                1 - np.append(remarks, supports), np.append(0 * every, every).astype(bool)
+            )
+            separation = _estimate(order, 2 * groups)
+        table.rows.append((kind, len(kept), _estimate(share, groups), separation))
     print(table.to_markdown())
 
 

@@ -12,14 +12,15 @@ from trivet.data.labelled.augmentation.closings import remarks
 from trivet.records import RagExample
 
 
-def test_there_are_remarks_and_claims_and_none_is_trained_on() -> None:
+def test_there_are_three_kinds_and_none_is_trained_on() -> None:
     kinds = closings.read_closings()
-    assert {kind: len(texts) for kind, texts in kinds.items()} == {"remark": 43, "claim": 40}
+    assert list(kinds) == ["remark", "claim", "statement"]
+    assert [len(texts) for texts in kinds.values()] == [43, 40, 40]
     every = [text for texts in kinds.values() for text in texts]
     assert len(set(every)) == len(every)
     assert not set(every) & set(remarks())
     asked = [sum(text.endswith("?") for text in texts) for texts in kinds.values()]
-    assert asked == [23, 20]  # a question mark alone tells nothing
+    assert asked == [23, 20, 0]  # a question mark alone tells nothing
 
 
 def test_a_closing_follows_the_response() -> None:
@@ -27,7 +28,9 @@ def test_a_closing_follows_the_response() -> None:
     assert closings.with_closing(example, "Any questions?").response == "Anna did. Any questions?"
 
 
-def test_the_table_has_both_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_row_for_each_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = [f"Anna Berg built mill {number} in 179{number}." for number in range(6)]
     lines = [
         json.dumps(
@@ -45,6 +48,7 @@ def test_the_table_has_both_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[
     closings.main(["--data", f"jsonl:{tmp_path / 'rows.jsonl'}", "--split", "all"])
     table = capsys.readouterr().out.splitlines()
     assert [line.split(" | ")[0] for line in table] == [
-        *("| closing", "| ---", "| remark", "| claim", "| both")
+        *("| closing", "| ---", "| remark", "| claim", "| statement")
     ]
-    assert table[2].split(" | ")[1] == table[3].split(" | ")[1] == "6"
+    assert [line.split(" | ")[1] for line in table[2:]] == ["6", "6", "6"]
+    assert table[2].split(" | ")[3] == " |" and all("[" in line for line in table[3:])
