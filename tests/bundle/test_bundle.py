@@ -334,7 +334,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
     for text in (
         "# tiny",
         "CC0-1.0",
-        "`trivet train tiny.yaml`",
+        "```bash\ntrivet train tiny.yaml\n```",
         r"mills \| ferries",
         "1,200",
         "0.750",
