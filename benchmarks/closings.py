@@ -5,7 +5,7 @@ python -m benchmarks.closings --data ragtruth:data/ragtruth [--split dev] [--bun
 ``closings.jsonl`` beside this file has three kinds: remarks, which state nothing ("Do you want me
 to make a table of the opening hours?"), claims in the form of remarks ("Did you know that the
 bridge was rebuilt in 1820?") and short made-up statements ("The mayor opposed the plan."). Language
-models that saw neither the remarks of the training nor any score wrote them. Each is appended to
+models wrote them, remarks and claims without having seen those of the training. Each is appended to
 some of the rows' faithful answers that are not flagged without it. The right share of flagged
 answers is 0 for remarks and 1 for the others. "AUROC" is that of the added sentences' support.
 Intervals are of 95 % and by source document.
