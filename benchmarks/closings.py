@@ -1,4 +1,4 @@
-"""How often the last sentence that assistants add to an answer is flagged.
+"""How often a sentence that is appended to a faithful answer is flagged.
 
 python -m benchmarks.closings --data ragtruth:data/ragtruth [--split dev] [--bundle DIR]
 
@@ -7,7 +7,7 @@ to make a table of the opening hours?"), claims in the form of remarks ("Did you
 bridge was rebuilt in 1820?") and short made-up statements ("The mayor opposed the plan."). Language
 models wrote them, remarks and claims without having seen those of the training. Each is appended to
 some of the rows' faithful answers that are not flagged without it. The right share of flagged
-answers is 0 for remarks and 1 for the others. "AUROC" is that of the added sentences' support.
+answers is 0 for remarks and 1 for the others. AUROCs are of the added sentences' support.
 Intervals are of 95 % and by source document.
 """
 

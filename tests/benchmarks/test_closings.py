@@ -51,4 +51,6 @@ def test_the_table_has_a_row_for_each_kind(
         *("| closing", "| ---", "| remark", "| claim", "| statement")
     ]
     assert [line.split(" | ")[1] for line in table[2:]] == ["6", "6", "6"]
-    assert table[2].split(" | ")[3] == " |" and all("[" in line for line in table[3:])
+    separations = [line.split(" | ")[3] for line in table]
+    assert separations[0] == "AUROC against remarks |" and separations[2] == " |"
+    assert all("[" in separation for separation in separations[3:])

@@ -55,7 +55,7 @@ def info() -> BundleInfo:
         precision="int8",
     )
     training = TrainingInfo(
-        command="trivet train tiny.yaml",
+        command="trivet train tiny.yaml && trivet average a b",
         date="2026-01-31",
         data=(DataInfo(name="mills | ferries", licence="CC0-1.0", rows=1200),),
         settings={"epochs": 3, "learning_rate": 1e-5},
@@ -334,7 +334,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
     for text in (
         "# tiny",
         "CC0-1.0",
-        "```bash\ntrivet train tiny.yaml\n```",
+        "```bash\ntrivet train tiny.yaml &&\ntrivet average a b\n```",
         r"mills \| ferries",
         "1,200",
         "0.750",

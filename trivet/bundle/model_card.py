@@ -178,7 +178,7 @@ def _calibration(calibration: CalibrationInfo) -> str:
 def _training(info: BundleInfo) -> str:
     training = info.training
     rows = [[data.name, data.licence, f"{data.rows:,}"] for data in training.data]
-    commands = training.command.replace(" && ", "\n")
+    commands = training.command.replace(" && ", " &&\n")
     text = f"## Training\n\nFinished on {training.date}, with:\n\n```bash\n{commands}\n```"
     if rows:
         text += "\n\n" + _table(["data", "licence", "rows"], rows)

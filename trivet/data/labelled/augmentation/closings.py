@@ -1,4 +1,4 @@
-"""Last sentences of a response: offers and courtesies, and claims in the form of such.
+"""Last sentences of a response: offers and courtesies, and claims, alone or in their form.
 
 "Do you want me to make a table of this?" says nothing that contexts could support, so it needs no
 support; "Did you know that the bridge is closed?" does.
@@ -17,7 +17,7 @@ from trivet.records import LabelledExample
 
 _SLOT = "{topic}"
 _ANY_TOPIC = "this topic"
-_PLAIN = "{}."  # the claim as it is
+_PLAIN = "{}."  # the claim alone
 _CLAIMING = (
     *(_PLAIN,) * 6,
     *("Did you know that {}?", "By the way, {}.", "Remember that {}.", "Please note that {}."),
@@ -56,7 +56,7 @@ def append_remark(labelled: LabelledExample, random: np.random.Generator) -> Lab
 def append_claim(
     labelled: LabelledExample, claim: str, random: np.random.Generator
 ) -> LabelledExample:
-    """Append an unsupported sentence of unrelated contexts, as it is or in a closing's form."""
+    """Append an unsupported sentence of unrelated contexts, alone or in the form of a closing."""
     if not labelled.example.response.strip():
         return labelled
     form = _CLAIMING[int(random.integers(len(_CLAIMING)))]
