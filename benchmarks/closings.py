@@ -81,9 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if kind == "remark":
             remarks = supports
         else:
-            order = auroc(
-                1 - np.append(remarks, supports), np.append(0 * every, every).astype(bool)
-            )
+            is_false = np.repeat([False, True], len(kept))
+            order = auroc(1 - np.append(remarks, supports), is_false)
             separation = _estimate(order, 2 * groups)
         table.rows.append((kind, len(kept), _estimate(share, groups), separation))
     print(table.to_markdown())
