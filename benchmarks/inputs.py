@@ -9,6 +9,7 @@ import random
 
 import numpy as np
 
+from trivet.data.sentence_features import FEATURES
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.records import RagExample
@@ -83,6 +84,6 @@ def full_windows(count: int, length: int, vocabulary: int) -> Windows:
         context_weight=np.full(places.shape, 1 / places.size, dtype=np.float32),
         question_overlap=rng.random(places.shape, dtype=np.float32),
         response_overlap=rng.random(places.shape, dtype=np.float32),
-        context_overlap=rng.random((1, response), dtype=np.float32),
         sentence_pool=pool[None].astype(np.float32),
+        sentence_features=rng.random((1, 4, len(FEATURES)), dtype=np.float32),
     )

@@ -124,6 +124,7 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
         Judged(n, s.start, s.end, s.support, s.supported, is_wrong(row, s.start, s.end))
         for n, (row, verdict) in enumerate(zip(rows, verdicts, strict=True))
         for s in verdict.sentences
+        if s.support is not None and s.supported is not None
     ]
     read = {"whole answer": whole} | {mode: stream(evaluator, rows, mode) for mode in MODES}
     thresholds = evaluator.bundle.info.thresholds
@@ -209,8 +210,9 @@ def stream(
     for (number, each), verdict in zip(pending, verdicts, strict=True):
         event = each.event(verdict)
         wrong = is_wrong(rows[number], event.start, event.end)
-        judged = event.start, event.end, event.support, event.supported
-        found.append(Judged(number, *judged, wrong))
+        if event.support is not None and event.supported is not None:
+            judged = event.start, event.end, event.support, event.supported
+            found.append(Judged(number, *judged, wrong))
     return found
 
 

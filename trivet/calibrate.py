@@ -28,14 +28,21 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import BundleInfo, CalibrationError, CalibrationInfo, KnotsInfo, PlattInfo
+from trivet.bundle.schema import (
+    BundleInfo,
+    CalibrationError,
+    CalibrationInfo,
+    KnotsInfo,
+    PlattInfo,
+    SentenceLayerInfo,
+)
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import (
-    IDENTITY,
     HeadLogits,
     KnotMap,
     Level,
+    LinearMap,
     Map,
     Method,
     Probabilities,
@@ -51,6 +58,7 @@ from trivet.calibration.measures import (
     head_report,
     parts,
 )
+from trivet.calibration.sentence_layer import fit_sentence_layer
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.labelled.sources import load_source
@@ -60,7 +68,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.heads.token_head import TokenHead
 from trivet.measures.thresholds import DevScores, Rule
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
@@ -86,8 +94,8 @@ class Choices:
     # prefixes of the sources that choose the thresholds; all by default
     thresholds_from: tuple[str, ...] = ()
     rule: Rule = field(default_factory=Rule)  # rule that chooses the sentence threshold
-    # whether ``platt`` also weighs the words that a sentence shares with the contexts (support),
-    # the question (relevance) or the response (utilization)
+    # whether ``platt`` also weighs the words that a context sentence shares with the question
+    # (relevance) or the response (utilization)
     lexical_overlap: bool = False
 
 
@@ -258,9 +266,18 @@ def _torch_device(device: str | None) -> torch.device:
 
 
 def _load(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
-    examples = [example for spec in specs for example in load_source(spec, split)[0]]
+    """Return the rows of all sources; each source weighs the same."""
+    loaded = [load_source(spec, split)[0] for spec in specs]
+    examples = [one for each in loaded for one in each]
     prefixes = tuple(only) or ("",)
-    chosen = [one for one in examples if one.source.startswith(prefixes)]
+    kept = [[one for one in each if one.source.startswith(prefixes)] for each in loaded]
+    kept = [each for each in kept if each]
+    whole = sum(map(len, kept))
+    chosen = [
+        replace(one, weight=one.weight * whole / (len(kept) * len(each)))
+        for each in kept
+        for one in each
+    ]
     if not chosen:
         raise DataError(
             f"{', '.join(specs)}: no row in split {split!r} to calibrate on"
@@ -285,7 +302,7 @@ def _fit_heads(
         head = logits[name]
 
         def fit_rows(rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head) -> Map:
-            return fit(
+            found = fit(
                 head,
                 choices.method,
                 what=name,
@@ -295,6 +312,9 @@ def _fit_heads(
                 weighing=choices.weighing,
                 lexical_overlap=choices.lexical_overlap,
             )
+            if name != "support":
+                return found
+            return replace(found, layer=fit_sentence_layer(head, found, choices.weighing, rows))
 
         after: Probabilities | None = None
         note = ""
@@ -323,11 +343,12 @@ def _fit_heads(
 
 
 def _map_in(model: RagModel, name: str) -> Map:
-    """Return the map in the model's graph; folded ones are in the logits."""
+    """Return the map and the layer in the model's graph; folded maps are in the logits."""
+    layer = model.sentence_layer if name == "support" else NO_LAYER
     if name not in model.calibration:
-        return IDENTITY
+        return LinearMap(layer=layer)
     held = cast(PiecewiseLinear, model.calibration[name])
-    return KnotMap(held.x, held.y)
+    return KnotMap(held.x, held.y, layer)
 
 
 def _put(model: RagModel, name: str, found: Map) -> None:
@@ -338,8 +359,11 @@ def _put(model: RagModel, name: str, found: Map) -> None:
         model.calibration[name] = PiecewiseLinear(found.x, found.y)
     else:
         fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
-        weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
-        model.lexical_overlap[name] = weight
+        if name in model.lexical_overlap:
+            weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
+            model.lexical_overlap[name] = weight
+    if name == "support":
+        model.sentence_layer = found.layer
 
 
 def _described(
@@ -369,10 +393,15 @@ def _described(
             part = report.errors[0]
             error = CalibrationError(before=part.before, after=part.after, n=part.n)
             errors[cast(HeadName, report.name)] = error
+    layer = old.sentences
+    if "support" in fitted:
+        found = fitted["support"]
+        layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
     return CalibrationInfo(
         method=method,
         heads=heads,
         knots=knots,
+        sentences=layer,
         errors=errors,
         data=tuple(specs),
         split=split,

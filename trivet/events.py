@@ -17,9 +17,9 @@ class SentenceEvent:
         start: First character in the text so far.
         end: One past the last character.
         text: The sentence.
-        support: Mean support probability of its tokens, less for an unsure copy.
+        support: As of ``SentenceVerdict``; ``None`` without a claim.
         supported: Whether ``support``, or the faithfulness of the text so far, reaches the
-            threshold.
+            threshold; ``None`` without a claim.
         unsupported: Spans in it that no context supports, by characters of the text so far.
         source: Its best source by the evidence head, else the context sentence that shares most
             words with it; ``None`` without contexts.
@@ -29,8 +29,8 @@ class SentenceEvent:
     start: int
     end: int
     text: str
-    support: float
-    supported: bool
+    support: float | None
+    supported: bool | None
     unsupported: tuple[UnsupportedSpan, ...]
     source: ContextSpan | None
     source_text: str | None

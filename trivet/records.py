@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,11 @@ class LabelledExample:
     published: tuple[PublishedScores, ...] = ()
 
 
+SpanReason = Literal["value_not_in_contexts", "value_of_another_passage", "not_supported"]
+SpanCategory = Literal["contradiction", "fabricated_reference", "unsupported_addition"]
+SpanSubcategory = Literal["numerical", "temporal", "entity", "value"]
+
+
 @dataclass(frozen=True, slots=True)
 class UnsupportedSpan:
     """A span of the response that no context supports.
@@ -153,13 +158,25 @@ class UnsupportedSpan:
         start: First character.
         end: One past the last character.
         text: ``response[start:end]``.
-        probability: Mean probability of its tokens to be **unsupported**.
+        probability: Mean probability of its tokens to be **unsupported**; of a value, that of its
+            sentence.
+        reason: Why it is marked: a value that no context has, a value that only another passage
+            has, or text that nothing supports.
+        category, subcategory: Kind of the error of a value, by LettuceDetect's taxonomy; ``None``
+            for other text.
+        found_at: Place of the value in the other passage.
+        instead: A comparable value in the sentence's sources.
     """
 
     start: int
     end: int
     text: str
     probability: float
+    reason: SpanReason = "not_supported"
+    category: SpanCategory | None = None
+    subcategory: SpanSubcategory | None = None
+    found_at: ContextSpan | None = None
+    instead: ContextSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +191,26 @@ class EvidenceSpan:
 
 @dataclass(frozen=True, slots=True)
 class SentenceVerdict:
-    """A sentence of the response, with the support probability of its tokens and its verdict.
+    """A sentence of the response, with its support probability and its verdict.
 
-    ``evidence`` is its sources, best first; ``None`` if the bundle has no evidence head.
+    Attributes:
+        start: First character.
+        end: One past the last character.
+        text: ``response[start:end]``.
+        support: Probability that the contexts support it; of an abstention, that they do not answer
+            the question. ``None`` without a claim.
+        supported: Verdict; ``None`` without a claim, since there is nothing to check.
+        evidence: Its sources, best first; ``None`` if the bundle has no evidence head.
+        abstains: Whether it says that there is no answer.
     """
 
     start: int
     end: int
     text: str
-    support: float
-    supported: bool
+    support: float | None
+    supported: bool | None
     evidence: tuple[EvidenceSpan, ...] | None = None
+    abstains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +311,7 @@ class Evaluation:
             it is unknown. The model reads English, so such a verdict says little.
         revision: Commit of a bundle from the hub; ``None`` for other bundles.
         citations: Citation marks such as ``[1]``; ``None`` if the response has none.
+        abstains: Whether the response says that there is no answer, and claims nothing.
     """
 
     id: str | None
@@ -306,6 +333,7 @@ class Evaluation:
     language: str | None = None
     revision: str | None = None
     citations: Citations | None = None
+    abstains: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain dictionaries, lists, numbers and strings."""

@@ -7,8 +7,8 @@ error that names the field.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from trivet.errors import DataError
 from trivet.events import SentenceEvent
@@ -21,6 +21,9 @@ from trivet.records import (
     Evaluation,
     EvidenceSpan,
     SentenceVerdict,
+    SpanCategory,
+    SpanReason,
+    SpanSubcategory,
     UnsupportedSpan,
 )
 
@@ -61,6 +64,7 @@ def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
         language=_text_or_none(verdict, "language"),
         revision=_text_or_none(verdict, "revision"),
         citations=_citations(verdict.get("citations")),
+        abstains=_truth_or_none(verdict, "abstains") is True,
         **read_scores(verdict),
     )
 
@@ -78,34 +82,56 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
     Raises:
         DataError: A field is not what `SentenceEvent` says; the message names it.
     """
-    source, span = record.get("source"), None
-    if source is not None:
-        if not isinstance(source, Mapping):
-            raise DataError("source must be an object")
-        span = ContextSpan(*(_count(source, name) for name in ("context", "start", "end")))
     start, end, text = _place(record)
     return SentenceEvent(
         start=start,
         end=end,
         text=text,
-        support=_probability(record, "support"),
-        supported=_truth_or_none(record, "supported") is True,
+        support=_probability_or_none(record, "support"),
+        supported=_truth_or_none(record, "supported"),
         unsupported=_parts(record, "unsupported", _unsupported),
-        source=span,
+        source=_context_span(record, "source"),
         source_text=_text_or_none(record, "source_text"),
     )
 
 
 def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
-    start, end, text = _place(record)
-    return UnsupportedSpan(start, end, text, _probability(record, "probability"))
+    return UnsupportedSpan(
+        *_place(record),
+        _probability(record, "probability"),
+        reason=_one_of(record, "reason", get_args(SpanReason)) or "not_supported",
+        category=_one_of(record, "category", get_args(SpanCategory)),
+        subcategory=_one_of(record, "subcategory", get_args(SpanSubcategory)),
+        found_at=_context_span(record, "found_at"),
+        instead=_context_span(record, "instead"),
+    )
 
 
 def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
-    supported = _truth_or_none(record, "supported") is True
+    support, supported = (
+        _probability_or_none(record, "support"),
+        _truth_or_none(record, "supported"),
+    )
     named = record.get("evidence") is not None
     evidence = _parts(record, "evidence", _source) if named else None
-    return SentenceVerdict(*_place(record), _probability(record, "support"), supported, evidence)
+    abstains = _truth_or_none(record, "abstains") is True
+    return SentenceVerdict(*_place(record), support, supported, evidence, abstains)
+
+
+def _context_span(record: Mapping[str, Any], name: str) -> ContextSpan | None:
+    place = record.get(name)
+    if place is None:
+        return None
+    if not isinstance(place, Mapping):
+        raise DataError(f"{name} must be an object")
+    return ContextSpan(*(_count(place, part) for part in ("context", "start", "end")))
+
+
+def _one_of(record: Mapping[str, Any], name: str, known: Sequence[Any]) -> Any:
+    value = record.get(name)
+    if value is not None and value not in known:
+        raise DataError(f"{name} is {_short(value)}, none of {', '.join(known)}")
+    return value
 
 
 def _source(record: Mapping[str, Any]) -> EvidenceSpan:

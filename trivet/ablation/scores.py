@@ -222,10 +222,9 @@ def score_row(
         flagged = marked_characters(length, result.unsupported)
         known["span_hits"] = int((gold & flagged).sum())
         known["span_flagged"], known["span_gold"] = int(flagged.sum()), int(gold.sum())
-        probs = [1 - sentence.support for sentence in result.sentences]
-        known["support_bins"] = _bins(
-            probs, touched_sentences(result.sentences, labels.unsupported)
-        )
+        claims = [each for each in result.sentences if each.support is not None]
+        probs = [1 - each.support for each in claims if each.support is not None]
+        known["support_bins"] = _bins(probs, touched_sentences(claims, labels.unsupported))
     return dataclasses.replace(
         row,
         windows=result.windows,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import Windows
 
 
@@ -51,8 +52,8 @@ def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
         context_weight=(weight / np.where(totals > 0, totals, 1)).astype(np.float32),
         question_overlap=_shares(random, context_at),
         response_overlap=_shares(random, context_at),
-        context_overlap=_shares(random, response_at.max(axis=-1)),
         sentence_pool=np.broadcast_to(means, (b, s, r)).astype(np.float32),
+        sentence_features=random.random((b, s, len(FEATURES))).astype(np.float32),
     )
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trivet.bundle.bundle import INT8_NAME, Bundle
 from trivet.errors import BundleError
-from trivet.model.architecture import HEAD_NAMES
+from trivet.model.architecture import CONTEXT_HEADS, HEAD_NAMES
 
 _SCOPE = "trunk.encoders.shared"
 _LAYER_PARTS = {
@@ -58,7 +58,11 @@ def _architecture(
     attributes = {node.op_type: {each.name: each for each in node.attribute} for node in graph.node}
     fitted = info.calibration
     knots = {name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()}
-    overlap = {name: one.lexical_overlap for name, one in fitted.heads.items()}
+    overlap = {
+        name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
+        for name in CONTEXT_HEADS
+    }
+    layer = fitted.sentences
     digits = f"{_SCOPE}.matches.digits"
     return {
         "encoder": {
@@ -84,6 +88,7 @@ def _architecture(
         "digits": stored[digits].tolist() if digits in stored else [],
         "calibration": knots,
         "lexical_overlap": overlap if any(overlap.values()) else {},
+        "sentence_layer": {} if layer is None else layer.layer()._asdict(),
     }
 
 

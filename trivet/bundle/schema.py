@@ -15,9 +15,10 @@ from pydantic.dataclasses import dataclass
 from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
-from trivet.data.windows import EvidenceFor, WindowSettings
+from trivet.data.sentence_features import FEATURES
+from trivet.data.windows import WindowSettings
 from trivet.errors import BundleError
-from trivet.model.aggregate import output_names
+from trivet.model.aggregate import NO_LAYER, SentenceLayer, output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
 
 SCHEMA_VERSION = 1
@@ -43,10 +44,13 @@ class Thresholds:
             are both below it; a response with such a sentence is not adherent.
         span: Support below which a word of an unsupported sentence is marked; if there is none,
             the whole sentence is.
+        answered: Relevance of a context sentence from which on the contexts answer the question, so
+            that an abstention is unsupported; None: abstentions are taken as they are.
     """
 
     sentence: Probability
     span: Probability
+    answered: Probability | None = None
 
 
 class EncoderInfo(_Part):
@@ -70,12 +74,9 @@ class WindowInfo(_Part):
     sizes: tuple[int, ...] = ()
     # positions at which attention costs as much as the rest of the encoder; required with ``sizes``
     break_even: int | None = Field(default=None, gt=0)
-    # context sentences for each response sentence in the evidence windows; 0 for none of these
+    # context sentences for each response sentence in the evidence windows of examples of several
+    # windows; 0 for none of these
     evidence_sentences: int = Field(default=0, ge=0)
-    # examples with evidence windows: those of several windows, or all
-    evidence_for: EvidenceFor = "several"
-    # ordinary windows in which a response sentence is judged; 0 for all
-    support_windows: int = Field(default=0, ge=0)
     # whether examples of several windows are cut with those contexts first that share most words
     sort_contexts: bool = False
 
@@ -167,8 +168,8 @@ class PlattInfo(_Part):
     """Platt scaling of a head: sigmoid(scale * logit + shift + lexical_overlap * overlap).
 
     Scale and shift are folded into the weights. The support head scales its three logits and shifts
-    that of entailment. The overlap of the token's sentence (``data.lexical_overlap``) enters in the
-    graph.
+    that of entailment, and has no overlap. The overlap of a context token's sentence
+    (``data.lexical_overlap``) enters in the graph.
     """
 
     scale: float = Field(gt=0)
@@ -181,6 +182,36 @@ class KnotsInfo(_Part):
 
     x: tuple[float, ...] = Field(min_length=2)
     y: tuple[float, ...] = Field(min_length=2)
+
+
+class SentenceLayerInfo(_Part):
+    """Layer over the support of response sentences and their features, in the graph.
+
+    sigmoid(scale * logit of the mean support + weights . features + shift).
+    """
+
+    scale: float = Field(gt=0)
+    shift: float
+    weights: dict[str, float]  # by the names of ``data.sentence_features.FEATURES``, in order
+
+    @model_validator(mode="after")
+    def _names_the_features(self) -> Self:
+        if tuple(self.weights) != FEATURES:
+            raise ValueError(
+                f"weights of the features {', '.join(self.weights)}; this trivet counts "
+                f"{', '.join(FEATURES)}: calibrate and export the bundle again"
+            )
+        return self
+
+    @classmethod
+    def of(cls, layer: SentenceLayer) -> Self:
+        """Return the record of a layer with weights."""
+        weights = dict(zip(FEATURES, layer.weights, strict=True))
+        return cls(scale=layer.scale, shift=layer.shift, weights=weights)
+
+    def layer(self) -> SentenceLayer:
+        """Return the layer."""
+        return SentenceLayer(self.scale, self.shift, tuple(self.weights.values()))
 
 
 class CalibrationError(_Part):
@@ -199,14 +230,14 @@ class CalibrationInfo(_Part):
     # linear maps of all calibrations combined; folded into the weights
     heads: dict[HeadName, PlattInfo] = {}
     knots: dict[HeadName, KnotsInfo] = {}  # isotonic maps, applied in the graph
+    sentences: SentenceLayerInfo | None = None  # layer of the last calibration
     errors: dict[HeadName, CalibrationError] = {}  # errors measured by the last calibration
     data: tuple[str, ...] = ()
     split: str | None = None
 
-    @property
-    def weighs_overlap(self) -> bool:
-        """Return whether the support head is calibrated with lexical overlap."""
-        return "support" in self.heads and self.heads["support"].lexical_overlap != 0
+    def sentence_layer(self) -> SentenceLayer:
+        """Return the layer over sentences; without a calibration the one that changes nothing."""
+        return NO_LAYER if self.sentences is None else self.sentences.layer()
 
 
 INPUTS: tuple[TensorInfo, ...] = (
@@ -218,8 +249,8 @@ INPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="context_weight", dtype="float32", dims=("B", "C")),
     TensorInfo(name="question_overlap", dtype="float32", dims=("B", "C")),
     TensorInfo(name="response_overlap", dtype="float32", dims=("B", "C")),
-    TensorInfo(name="context_overlap", dtype="float32", dims=("B", "R")),
     TensorInfo(name="sentence_pool", dtype="float32", dims=("B", "S", "R")),
+    TensorInfo(name="sentence_features", dtype="float32", dims=("B", "S", "F")),
 )
 OUTPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="support_probs", dtype="float32", dims=("B", "R")),
@@ -244,7 +275,7 @@ LABELS: dict[str, str] = {
     "support_probs": "probability that the contexts support this response token",
     "relevance_probs": "probability that this context token helps to answer the question",
     "utilization_probs": "probability that the response drew on this context token",
-    "sentence_support": "mean support of this response sentence's tokens, less for unsure copies",
+    "sentence_support": "probability that the contexts support this response sentence",
     "faithfulness": "support of the weakest part or parts of the response",
     "relevance": "expected share of the context sentences that help to answer the question",
     "utilization": "expected share of the context sentences that the response drew on",

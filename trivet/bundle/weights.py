@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.int8_weights import read_int8_weights
 from trivet.errors import BundleError, ConfigError
-from trivet.model.architecture import DEFAULT_HEADS
+from trivet.model.architecture import CONTEXT_HEADS
 from trivet.model.rag_model import RagModel
 
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
@@ -30,6 +30,7 @@ _LATER: dict[str, Any] = {
     "matches": False,
     "digits": [],
     "lexical_overlap": {},
+    "sentence_layer": {},
 }
 # Keys that make the library fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(
@@ -113,9 +114,11 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
     # Either every head has a weight here, or none has.
     overlaps = {
         name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
-        for name in DEFAULT_HEADS
+        for name in CONTEXT_HEADS
     }
     overlaps = overlaps if any(overlaps.values()) else {}
+    layer = {} if fitted.sentences is None else fitted.sentence_layer()._asdict()
+    held = architecture["sentence_layer"]
     for name, said, found in (
         ("encoder.model_type", info.encoder.model_type, encoder.get("model_type")),
         ("encoder.hidden_size", info.encoder.hidden_size, encoder.get("hidden_size")),
@@ -126,6 +129,7 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         ("granularity", info.granularity, architecture["granularity"]),
         ("calibration", knots, architecture["calibration"]),
         ("lexical_overlap", overlaps, architecture["lexical_overlap"]),
+        ("sentence_layer", layer, held | {"weights": tuple(held["weights"])} if held else {}),
     ):
         if said != found:
             raise BundleError(

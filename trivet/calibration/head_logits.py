@@ -35,6 +35,8 @@ class _Row:
     sentence: IntArray
     truth: FloatArray
     lexical_overlap: FloatArray
+    features: FloatArray | None = None  # of sentences, of support alone
+    has_claim: BoolArray | None = None  # likewise
 
 
 def read_heads(
@@ -57,9 +59,8 @@ def read_heads(
     weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
     verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
     unknown = torch.full_like(verdict, torch.nan)
-    weighed = model.lexical_overlap["support"] != 0
     return {
-        name: _together(found, verdict if name == "support" else unknown, weight, weighed)
+        name: _together(found, verdict if name == "support" else unknown, weight)
         for name, found in rows.items()
     }
 
@@ -83,15 +84,17 @@ def _read(
     answered = len(read.response) > 0
     found: dict[HeadName, _Row] = {}
     if "support" in logits:
-        shared = windows.context_overlap[0, : len(response_at), None].expand_as(shown)[shown]
-        entailed = torch.tensor([model.lexical_overlap["support"], 0.0, 0.0]) * shared[:, None]
+        has_claim = np.array([role == "claim" for role in layout.roles], dtype=np.bool_)
+        truth = _supported(read.response_sentence_spans, labels)
         found["support"] = _Row(
-            logits=(logits["support"].reshape(-1, 3)[response_at[shown]] + entailed).numpy(),
+            logits=logits["support"].reshape(-1, 3)[response_at[shown]].numpy(),
             copies=shown.sum(-1).numpy(),
             is_evidence=is_evidence.expand_as(shown)[shown].numpy(),
             sentence=read.response_sentence,
-            truth=_supported(read.response_sentence_spans, labels),
-            lexical_overlap=shared.numpy().astype(np.float64),
+            truth=np.where(has_claim, truth, np.nan),
+            lexical_overlap=np.zeros(int(shown.sum())),
+            features=layout.sentence_features.astype(np.float64),
+            has_claim=has_claim,
         )
     # Without a response no utilization is reported.
     utilized = labels.utilized if answered else None
@@ -122,7 +125,7 @@ def _pair_row(item: Item, labels: IntArray, states: Tensor | None) -> _Row:
     if states is not None:
         add_pairs(logits, item.layout, states.numpy(), item.layout.response_sentence)
         overlaps = np.stack(list(pair_overlaps(item.tokenized)))
-    known = (labels >= 0) & np.isfinite(logits)  # -inf: no window shows both (``support_windows``)
+    known = (labels >= 0) & np.isfinite(logits)  # -inf: no window shows both
     count = int(known.sum())
     return _Row(
         logits=logits[known].astype(np.float64),
@@ -148,9 +151,7 @@ def read_logits(
         return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}
 
 
-def _together(
-    rows: Sequence[_Row], verdict: Tensor, weight: Tensor, weighs_overlap: bool
-) -> HeadLogits:
+def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogits:
     sentences = np.array([len(row.truth) for row in rows])
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
@@ -168,8 +169,14 @@ def _together(
         weight=weight,
         lexical_overlap=torch.from_numpy(np.concatenate([row.lexical_overlap for row in rows])),
         is_evidence=torch.from_numpy(is_evidence) if is_evidence.any() else None,
-        weighs_overlap=weighs_overlap,
+        features=_stacked([row.features for row in rows]),
+        has_claim=_stacked([row.has_claim for row in rows]),
     )
+
+
+def _stacked(arrays: Sequence[FloatArray | BoolArray | None]) -> Tensor | None:
+    given = [each for each in arrays if each is not None]
+    return torch.from_numpy(np.concatenate(given)) if given else None
 
 
 def _verdict(item: Item) -> float:
@@ -179,8 +186,15 @@ def _verdict(item: Item) -> float:
 
 
 def _supported(sentences: Sequence[Span], labels: Labels) -> FloatArray:
+    """Return whether each response sentence is supported; NaN if unknown.
+
+    The verdict on a response is that on its only sentence, and right if all of them are.
+    """
     if labels.unsupported is None:
-        return np.full(len(sentences), np.nan)
+        if labels.adherent:
+            return np.ones(len(sentences))
+        known = labels.adherent is False and len(sentences) == 1
+        return np.full(len(sentences), 0.0 if known else np.nan)
     unsupported = touched_sentences(sentences, labels.unsupported)
     unclear = touched_sentences(sentences, labels.unclear) & ~unsupported
     return np.where(unclear, np.nan, np.where(unsupported, 0.0, 1.0))

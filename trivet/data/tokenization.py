@@ -221,6 +221,7 @@ class TokenizedExample:
     response_sentence: IntArray  # sentence of each response token, [R]
     response_sentence_spans: tuple[Span, ...]  # span of each of these sentences
     replaced_characters: int  # number of lone surrogates that were replaced by U+FFFD
+    example: RagExample  # texts
 
 
 def tokenize_examples(
@@ -267,6 +268,7 @@ def with_response(
         response_sentence=sentence,
         response_sentence_spans=spans,
         replaced_characters=tokenized.replaced_characters + replace_surrogates(text)[1],
+        example=replace(tokenized.example, response=text),
     )
 
 
@@ -307,6 +309,7 @@ def _assemble(
         response_sentence=response_sentence,
         response_sentence_spans=response_spans,
         replaced_characters=replaced,
+        example=example,
     )
 
 

@@ -13,12 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from trivet.data.claims import SentenceRole, sentence_roles
 from trivet.data.evidence import Evidence, choose_evidence
-from trivet.data.lexical_overlap import count_overlaps, rank_contexts, rank_slices
+from trivet.data.lexical_overlap import count_overlaps, rank_contexts
+from trivet.data.sentence_features import (
+    FEATURES,
+    NEAR_SENTENCES,
+    count_features,
+    index_contexts,
+    response_values,
+)
 from trivet.data.tokenization import (
     BoolArray,
     FloatArray,
@@ -26,11 +34,11 @@ from trivet.data.tokenization import (
     SpecialTokens,
     TokenizedExample,
 )
+from trivet.data.value_status import ContextValues, FoundValue
 from trivet.errors import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
 Array = Any
-EvidenceFor = Literal["several", "all"]
 
 FRAME = 4  # [CLS] ... [SEP] question [SEP] response [SEP]
 QUESTION_SHARE = 4  # a question may fill one fourth of a window
@@ -73,11 +81,7 @@ class WindowSettings:
         break_even: Number of positions at which a window's attention costs as much as its dense
             matmuls; needed to choose among ``sizes`` (``model.trunk.break_even``).
         evidence_sentences: Number of context sentences for each response sentence in the evidence
-            windows; 0 for none of these.
-        evidence_for: Examples with evidence windows: those of several slices, or all.
-        support_windows: Number of ordinary windows in which a response sentence is judged, those
-            that share most words with it; 0 for all. Each window is another chance for a wrong
-            sentence to look supported.
+            windows, which examples of several slices have; 0 for none of these.
         sort_contexts: Whether an example of several slices is cut with its contexts in another
             order: those first that share most words with question and response, so that a slice
             shows together what belongs together. Among many contexts the related ones would be
@@ -89,14 +93,13 @@ class WindowSettings:
     sizes: tuple[int, ...] = ()
     break_even: int | None = None
     evidence_sentences: int = 0
-    evidence_for: EvidenceFor = "several"
-    support_windows: int = 0
     sort_contexts: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("evidence_sentences", "support_windows"):
-            if getattr(self, name) < 0:
-                raise WindowError(f"window.{name} ({getattr(self, name)}) must be at least 0")
+        if self.evidence_sentences < 0:
+            raise WindowError(
+                f"window.evidence_sentences ({self.evidence_sentences}) must be at least 0"
+            )
         if self.sizes and (sorted({*self.sizes, self.size}) != list(self.sizes)):
             raise WindowError(
                 f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
@@ -165,13 +168,18 @@ class Layout:
         window_size: Most positions in a window.
         rows: Token ids of each window.
         segments: 0 for context and question, 1 for the response. Same lengths as ``rows``.
-        response_row: Row of the k-th copy of each response token, -1 for none or one that does not
-            count. If there are evidence windows, the last copies are in these. *Shape:* [R, K].
+        response_row: Row of the k-th copy of each response token, -1 for none. If there are
+            evidence windows, the last copies are in these. *Shape:* [R, K].
         response_column: Column of the same copy. *Shape:* [R, K].
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Column of the same copy. *Shape:* [C].
         context_weight: 1 / (sentences x tokens in the token's sentence). *Shape:* [C].
-        question_overlap, response_overlap, context_overlap: As in ``Windows``, without padding.
+        question_overlap, response_overlap: As in ``Windows``, without padding.
+        sentence_features: As in ``Windows``. *Shape:* [S, F].
+        roles: Role of each response sentence; one without a claim counts in no mean.
+        values: Values of each response sentence, with their status.
+        sources: Context sentences that share most words with each response sentence, best first.
+            *Shape:* [S, at least 3, or all].
         response_sentence: Sentence of each response token. *Shape:* [R].
         sentences: Number of response sentences, S.
         context_sentence: Sentence of each context token. *Shape:* [C].
@@ -193,7 +201,10 @@ class Layout:
     context_weight: FloatArray
     question_overlap: FloatArray
     response_overlap: FloatArray
-    context_overlap: FloatArray
+    sentence_features: FloatArray
+    roles: tuple[SentenceRole, ...]
+    values: tuple[tuple[FoundValue, ...], ...]
+    sources: IntArray
     response_sentence: IntArray
     sentences: int
     context_sentence: IntArray
@@ -202,6 +213,14 @@ class Layout:
     row_is_evidence: BoolArray
     cut_question_tokens: int
     response_chunks: int
+
+    def sentence_pool(self) -> FloatArray:
+        """Return the row of each sentence that averages its tokens, 0 without a claim. [S, R]."""
+        sentence, tokens = self.response_sentence, len(self.response_sentence)
+        pool = np.zeros((self.sentences, tokens), dtype=np.float32)
+        pool[sentence, np.arange(tokens)] = (1.0 / np.bincount(sentence))[sentence]
+        pool[[role != "claim" for role in self.roles]] = 0.0
+        return pool
 
     def ordinary_windows(self) -> IntArray:
         """Return in how many ordinary windows each response token counts. *Shape:* [R]."""
@@ -226,22 +245,27 @@ class Windows(NamedTuple):
     # (``data.lexical_overlap``); 0 on padding, [B, C] float32
     question_overlap: Array
     response_overlap: Array  # lexical overlap with the response, [B, C] float32
-    # lexical overlap of a response token's sentence with the contexts, [B, R] float32
-    context_overlap: Array
-    # row s averages the tokens of response sentence s; zero rows are padding, [B, S, R] float32
+    # row s averages the tokens of response sentence s; zero rows are padding or sentences without a
+    # claim, [B, S, R] float32
     sentence_pool: Array
+    # counted features of response sentence s (``data.sentence_features``); 0 on padding,
+    # [B, S, F] float32
+    sentence_features: Array
 
 
 def lay_out(
-    tokenized: TokenizedExample, settings: WindowSettings, special: SpecialTokens
+    tokenized: TokenizedExample,
+    settings: WindowSettings,
+    special: SpecialTokens,
+    contexts: ContextValues | None = None,
 ) -> Layout:
     """Cut one example into windows.
 
     A question over a fourth of the window is cut, and ``cut_question_tokens`` counts the rest. A
     response over half of it is read in chunks, and each chunk is shown with every slice of the
-    contexts. After these ordinary windows, an evidence window for each chunk shows the context
-    sentences that share most with it; there is none if it would repeat an ordinary window. Of the
-    copies of a response sentence in ordinary windows, ``support_windows`` may let only some count.
+    contexts. After several of these ordinary windows, an evidence window for each chunk shows the
+    context sentences that share most with it. ``contexts`` may bring the example's values of
+    ``index_contexts``, if they are known already.
     """
     plan = settings.plan(tokenized)
     chunks = plan.chunks
@@ -253,13 +277,12 @@ def lay_out(
         place = _places(tokenized.context_index[order])
     sentence = tokenized.context_sentence[order]
     slices = _cut(sentence, place, plan.room, settings.stride_overlap)
-    overlaps = count_overlaps(tokenized, settings.evidence_sentences)
+    overlaps = count_overlaps(tokenized, max(settings.evidence_sentences, NEAR_SENTENCES))
     evidence: list[Evidence] = []
-    several = len(slices) > 1
-    if overlaps.sources.size and (several or settings.evidence_for == "all"):
+    if settings.evidence_sentences and overlaps.sources.size and len(slices) > 1:
         room = plan.size - len(question) - FRAME
-        found = choose_evidence(tokenized, overlaps.sources, chunks, room)
-        evidence = [each for each in found if several or len(each.shown) < count]
+        sources = overlaps.sources[:, : settings.evidence_sentences]
+        evidence = list(choose_evidence(tokenized, sources, chunks, room))
 
     rows: list[IntArray] = []
     segments: list[IntArray] = []
@@ -291,10 +314,9 @@ def lay_out(
         response_column[slice(*chunk), copy] = np.arange(begin, begin + len(ids))
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-    if 0 < settings.support_windows < len(slices):
-        read = [order[start:stop] for start, stop in slices]
-        ranks = rank_slices(tokenized, read)[tokenized.response_sentence]
-        response_row[:, : len(slices)][ranks >= settings.support_windows] = -1
+    values: tuple[tuple[FoundValue, ...], ...] = ()
+    if answer:
+        values = response_values(tokenized, overlaps, contexts or index_contexts(tokenized))
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]
@@ -309,7 +331,10 @@ def lay_out(
         context_weight=(1.0 / shares).astype(np.float32),
         question_overlap=overlaps.question,
         response_overlap=overlaps.response,
-        context_overlap=overlaps.context,
+        sentence_features=count_features(tokenized, overlaps, values),
+        roles=sentence_roles(tokenized.example.response, tokenized.response_sentence_spans),
+        values=values,
+        sources=overlaps.sources,
         response_sentence=tokenized.response_sentence,
         sentences=len(tokenized.response_sentence_spans),
         context_sentence=tokenized.context_sentence,
@@ -366,8 +391,8 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
         context_weight=np.zeros((examples, contexts), dtype=np.float32),
         question_overlap=np.zeros((examples, contexts), dtype=np.float32),
         response_overlap=np.zeros((examples, contexts), dtype=np.float32),
-        context_overlap=np.zeros((examples, tokens), dtype=np.float32),
         sentence_pool=np.zeros((examples, sentences, tokens), dtype=np.float32),
+        sentence_features=np.zeros((examples, sentences, len(FEATURES)), dtype=np.float32),
     )
     first = 0
     for b, layout in enumerate(layouts):
@@ -386,11 +411,8 @@ def collate(layouts: Sequence[Layout], pad: int) -> Windows:
         windows.context_weight[b, :held] = layout.context_weight
         windows.question_overlap[b, :held] = layout.question_overlap
         windows.response_overlap[b, :held] = layout.response_overlap
-        windows.context_overlap[b, :length] = layout.context_overlap
         if length:
-            counts = np.bincount(layout.response_sentence, minlength=layout.sentences)
-            windows.sentence_pool[b, layout.response_sentence, np.arange(length)] = (
-                1.0 / counts[layout.response_sentence]
-            )
+            windows.sentence_pool[b, : layout.sentences, :length] = layout.sentence_pool()
+            windows.sentence_features[b, : layout.sentences] = layout.sentence_features
         first += len(layout.rows)
     return windows

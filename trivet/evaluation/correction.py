@@ -41,17 +41,17 @@ def correct(response: str, verdict: Evaluation, mode: CorrectionMode) -> Correct
     if mode not in ("drop", "quote"):
         raise ValueError(f"mode must be 'drop' or 'quote', got {mode!r}")
     with_support(verdict.threshold, "sentences")
-    changed = [sentence for sentence in verdict.sentences if not sentence.supported]
+    changed = [sentence for sentence in verdict.sentences if sentence.supported is False]
     if mode == "drop":
         text = _without(response, verdict.sentences)
-        kept = sum(s.end - s.start for s in verdict.sentences if s.supported)
+        kept = sum(s.end - s.start for s in verdict.sentences if s.supported is not False)
         whole = sum(s.end - s.start for s in verdict.sentences)
         return Correction(text, verdict, _spans(changed), kept / whole if whole else 1.0)
     pieces, end = [], 0
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
         pieces.append(response[end : sentence.end])
         end = sentence.end
-        if not sentence.supported and sources:
+        if sentence.supported is False and sources:
             nearest = verdict.contexts[sources[0].context].sentences[sources[0].sentence]
             pieces.append(f" [source: {nearest.text}]")
     return Correction("".join([*pieces, response[end:]]), verdict, _spans(changed), 1.0)
@@ -74,7 +74,7 @@ def _without(response: str, sentences: Sequence[SentenceVerdict]) -> str:
     pieces: list[str] = []
     gap = gaps[0]
     for sentence, after in zip(sentences, gaps[1:], strict=True):
-        if sentence.supported:
+        if sentence.supported is not False:
             pieces += [gap if pieces else gaps[0], sentence.text]
             gap = after
         else:

@@ -117,7 +117,7 @@ class Evaluator:
         self._pool = WorkerPool(self.workers)
         info = self.bundle.info
         settings = info.window.settings()
-        self._joined_as = info.faithfulness, info.calibration.weighs_overlap
+        self._joined_as = info.faithfulness, info.calibration.sentence_layer()
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
 

@@ -36,7 +36,7 @@ def with_sources(
     if logits is not None and info is not None and verdict.sentences:
         found = zip(verdict.sentences, source_probs(tokens, logits, info), strict=True)
         sentences = (
-            replace(sentence, evidence=_sources(tokens, probs, info, sentence.supported))
+            replace(sentence, evidence=_sources(tokens, probs, info, sentence.supported is True))
             for sentence, probs in found
         )
         verdict = replace(verdict, sentences=tuple(sentences))

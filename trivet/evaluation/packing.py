@@ -14,11 +14,13 @@ import numpy.typing as npt
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
 from trivet.data.evidence_pairs import window_sentences
 from trivet.data.lexical_overlap import distinct
+from trivet.data.sentence_features import FEATURES
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate
 from trivet.errors import BackendError
 from trivet.model.aggregate import (
     Outputs,
+    SentenceLayer,
     evidence_logits,
     heads_of,
     join,
@@ -76,9 +78,10 @@ class WindowAccumulator:
             part,
             response_row=part.response_row[response],
             response_column=part.response_column[response],
-            context_overlap=part.context_overlap[response],
             response_sentence=np.zeros(len(response), dtype=np.int64),
             sentences=1,  # the pool of a very long response would not fit in memory
+            sentence_features=np.zeros_like(part.sentence_features[:1]),
+            roles=("claim",),
         )
         return shown, response, context
 
@@ -126,27 +129,24 @@ class WindowAccumulator:
             except BackendError as error:
                 self.error = error
 
-    def join(self, faithfulness: Reduction, weighs_overlap: bool) -> Outputs:
+    def join(self, faithfulness: Reduction, layer: SentenceLayer) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
 
-        The outputs of heads that no answer had are None. ``weighs_overlap`` tells whether support
-        is calibrated with lexical overlap.
+        The outputs of heads that no answer had are None.
         """
         if self.error is not None:
             raise self.error
         support, gathered = self._support, ~np.isnan(self._evidence)
-        overlap = self.layout.context_overlap
-        copied = np.where(gathered, overlap, 0.0) if weighs_overlap else None
         if gathered.any():
             windows = self.layout.ordinary_windows()
-            support = join_evidence_probs(support, self._evidence, gathered, windows, overlap)
+            support = join_evidence_probs(support, self._evidence, gathered, windows)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
             if end - cuts[-1] >= _BLOCK:
                 cuts.append(int(end))
         blocks = [
-            self._join_block(support[start:stop], start, faithfulness, copied)
+            self._join_block(support[start:stop], start, faithfulness, layer)
             for start, stop in zip(cuts, [*cuts[1:], len(support)], strict=True)
         ]
         if "support" not in self._heads:
@@ -155,37 +155,35 @@ class WindowAccumulator:
         if len(blocks) == 1:
             return joined
         sentences = np.concatenate([block.sentence_support for block in blocks], axis=-1)
-        every_token, every_sentence = (
-            np.ones_like(each, dtype=np.bool_) for each in (joined.support_probs, sentences)
-        )
-        whole = response_support(
-            joined.support_probs, every_token, sentences, every_sentence, faithfulness
-        )
+        every_token = np.ones_like(joined.support_probs, dtype=np.bool_)
+        claims = np.array([[role == "claim" for role in self.layout.roles]])
+        whole = response_support(joined.support_probs, every_token, sentences, claims, faithfulness)
         return joined._replace(sentence_support=sentences, faithfulness=whole)
 
     def _join_block(
-        self, own: FloatArray, start: int, faithfulness: Reduction, copied: FloatArray | None
+        self, own: FloatArray, start: int, faithfulness: Reduction, layer: SentenceLayer
     ) -> Outputs:
         """Join the response tokens of some whole sentences; ``own`` is their support."""
         real, tokens = len(own), max(1, len(own))  # no tokens: one of padding
         support = np.zeros((1, tokens), dtype=np.float32)
         support[0, :real] = own
-        overlap = None
-        if copied is not None:
-            overlap = np.zeros_like(support)
-            overlap[0, :real] = copied[start : start + real]
         sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
         pool = np.zeros((1, len(counts), tokens), dtype=np.float32)
         pool[0, numbers, np.arange(real)] = 1.0 / counts[numbers]
+        features = np.zeros((1, len(counts), len(FEATURES)), dtype=np.float32)
+        if real:
+            own_sentences = slice(int(sentence[0]), int(sentence[0]) + len(counts))
+            pool[0, [role != "claim" for role in self.layout.roles[own_sentences]]] = 0.0
+            features[0] = self.layout.sentence_features[own_sentences]
         shares = (
             self._relevance[None] if "relevance" in self._heads else None,
             self._utilization[None] if "utilization" in self._heads else None,
         )
         mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
         own_support = support if "support" in self._heads else None
-        return join(own_support, *shares, mask, weight, pool, faithfulness, overlap)
+        return join(own_support, *shares, mask, weight, pool, features, faithfulness, layer)
 
 
 class BackendCall:

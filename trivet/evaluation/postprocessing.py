@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from trivet.bundle.schema import Thresholds
 from trivet.data.language import foreign_language
-from trivet.data.spans import mark_tokens
+from trivet.data.spans import mark_tokens, subtract_spans
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 from trivet.errors import BackendError, WindowError
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
+from trivet.evaluation.value_marks import mark_values
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     ContextSentence,
@@ -62,6 +63,11 @@ def to_evaluation(
     if has_response and thresholds is not None:
         sentences = _sentences(preprocessed, outputs, thresholds)
         unsupported = _unsupported(preprocessed, outputs, sentences, thresholds)
+    # An abstention that is unsupported counts like a sentence: no adherent response has one.
+    denials = [
+        s.support for s in sentences if s.abstains and not s.supported and s.support is not None
+    ]
+    judged = [each.supported for each in sentences if each.supported is not None]
     scores: dict[str, float | None] = {}
     for name, known in (
         ("faithfulness", has_response),
@@ -71,14 +77,16 @@ def to_evaluation(
     ):
         value = getattr(outputs, name) if known else None
         scores[name] = None if value is None else float(probabilities(value, name)[0])
+    if denials and scores["faithfulness"] is not None:
+        scores["faithfulness"] = min(scores["faithfulness"], *denials)
     return Evaluation(
         id=example.id,
         faithfulness=scores["faithfulness"],
-        supported_share=sum(s.supported for s in sentences) / len(sentences) if sentences else None,
+        supported_share=sum(judged) / len(judged) if judged else None,
         relevance=scores["relevance"],
         utilization=scores["utilization"],
         completeness=scores["completeness"],
-        adherent=all(s.supported for s in sentences) if sentences else None,
+        adherent=all(judged) if sentences else None,
         unsupported=unsupported,
         sentences=sentences,
         contexts=_contexts(example.contexts, tokens, outputs, has_response),
@@ -89,6 +97,7 @@ def to_evaluation(
         replaced_characters=tokens.replaced_characters,
         threshold=thresholds.sentence if thresholds else None,
         language=foreign_language(example.response, example.contexts),
+        abstains="abstention" in layout.roles and "claim" not in layout.roles,
     )
 
 
@@ -167,18 +176,34 @@ def _sentences(
     """Return the verdict on each sentence of the response that has a token.
 
     One is unsupported if its support and that of the whole response are below the threshold, so a
-    response whose two weakest sentences reach it has none.
+    response whose two weakest sentences reach it has none. A sentence without a claim has no
+    verdict. An abstention is unsupported if a context sentence answers the question.
     """
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
     whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
-        span, value = tokens.response_sentence_spans[number], float(support[number])
-        text = response[span.start : span.end]
-        supported = max(value, whole) >= thresholds.sentence
-        verdicts.append(SentenceVerdict(span.start, span.end, text, value, supported))
+        span, role = tokens.response_sentence_spans[number], preprocessed.layout.roles[number]
+        place = span.start, span.end, response[span.start : span.end]
+        if role == "claim":
+            value = float(support[number])
+            supported = max(value, whole) >= thresholds.sentence
+            verdicts.append(SentenceVerdict(*place, value, supported))
+        elif role == "no_claim":
+            verdicts.append(SentenceVerdict(*place, None, None))
+        else:
+            value = 1 - _most_relevant(tokens, outputs)
+            denied = thresholds.answered is not None and 1 - value >= thresholds.answered
+            verdicts.append(SentenceVerdict(*place, value, not denied, abstains=True))
     return tuple(verdicts)
+
+
+def _most_relevant(tokens: TokenizedExample, outputs: Outputs) -> float:
+    """Return the relevance of the most relevant context sentence; 0 without one or its head."""
+    counts = np.bincount(tokens.context_sentence)
+    found = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
+    return 0.0 if found is None else float(found.max(initial=0.0))
 
 
 def _unsupported(
@@ -187,24 +212,46 @@ def _unsupported(
     sentences: Sequence[SentenceVerdict],
     thresholds: Thresholds,
 ) -> tuple[UnsupportedSpan, ...]:
-    """Return the spans of each unsupported sentence: its weakest words, or all of it."""
-    tokens = preprocessed.tokens
+    """Return the spans of each unsupported sentence.
+
+    These are the values that its sources do not have and its weakest words, or all of it.
+    """
+    tokens, layout = preprocessed.tokens, preprocessed.layout
     support = probabilities(outputs.support_probs, "support_probs")[0]
     found: list[UnsupportedSpan] = []
     numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
-    for number, sentence in zip(numbers, sentences, strict=True):
-        if sentence.supported:
+    for number, sentence in zip(numbers.tolist(), sentences, strict=True):
+        if sentence.supported is not False or sentence.support is None:
             continue
-        text = sentence.text
+        text, probability = sentence.text, 1 - sentence.support
+        values = mark_values(tokens, layout, number, probability)
         inside = np.flatnonzero(tokens.response_sentence == number)
         # Some tokens begin at the space before their word, which is before the sentence.
         offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
-        spans = unsupported_spans(text, offsets, support[inside], thresholds.span)
-        found += [
+        weak = unsupported_spans(text, offsets, support[inside], thresholds.span)
+        if not weak and not values:
+            weak = (UnsupportedSpan(0, len(text), text, probability),)
+        moved = (
             replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
-            for span in spans or [UnsupportedSpan(0, len(text), text, 1 - sentence.support)]
-        ]
+            for span in weak
+        )
+        found += sorted(
+            [*values, *_beside(moved, values, preprocessed.example.response)],
+            key=lambda span: span.start,
+        )
     return tuple(found)
+
+
+def _beside(
+    spans: Iterable[UnsupportedSpan], values: Sequence[UnsupportedSpan], response: str
+) -> Iterator[UnsupportedSpan]:
+    """Yield the parts of spans that no value covers; punctuation and single characters are none."""
+    covered = [Span(value.start, value.end) for value in values]
+    for span in spans:
+        for part in subtract_spans(response, [Span(span.start, span.end)], covered):
+            text = response[part.start : part.end]
+            if sum(map(str.isalnum, text)) >= 2:
+                yield replace(span, start=part.start, end=part.end, text=text)
 
 
 def _contexts(

@@ -12,6 +12,7 @@ from trivet.data.tokenization import (
     tokenize_examples,
     with_response,
 )
+from trivet.data.value_status import ContextValues
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.records import FailedEvaluation, RagExample
@@ -151,8 +152,16 @@ class Preprocessor:
         except ExampleError as error:
             return error
 
-    def lay_out(self, tokens: TokenizedExample, allow_empty_contexts: bool) -> Layout:
-        """Cut an example, unless no context token is left or there are too many windows."""
+    def lay_out(
+        self,
+        tokens: TokenizedExample,
+        allow_empty_contexts: bool,
+        contexts: ContextValues | None = None,
+    ) -> Layout:
+        """Cut an example, unless no context token is left or there are too many windows.
+
+        ``contexts`` as in ``data.windows.lay_out``.
+        """
         if not len(tokens.context) and not allow_empty_contexts:
             raise ExampleError(f"the contexts hold no token; {_ALLOW}", code="empty_contexts")
         windows = self.settings.plan(tokens).windows
@@ -164,7 +173,7 @@ class Preprocessor:
                 "fewer contexts or a shorter response, or raise max_windows",
                 code="too_long",
             )
-        return lay_out(tokens, self.settings, self.tokenizer.special)
+        return lay_out(tokens, self.settings, self.tokenizer.special, contexts)
 
 
 def as_passages(contexts: object) -> tuple[str, ...]:

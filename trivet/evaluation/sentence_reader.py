@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from trivet.data.evidence import keep_evidence
 from trivet.data.lexical_overlap import Overlaps, count_overlaps
+from trivet.data.sentence_features import count_features, index_contexts, response_values
 from trivet.data.sentences import GrowingText, split_sentences
 from trivet.data.tokenization import Segment, TokenizedExample, with_response
 from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
@@ -81,6 +82,7 @@ class SentenceReader:
         self._growing = GrowingText()
         self._preprocessor = preprocessor
         self._prepared = prepared
+        self._contexts = index_contexts(prepared.tokens)
         self._windows = windows
         self._allow_empty_contexts = allow_empty_contexts
         self._sentences: list[tuple[Span, int]] = []  # those before, with their tokens
@@ -153,7 +155,7 @@ class SentenceReader:
         if overlaps.sources.size:
             source = tokens.context_sentence_spans[int(overlaps.sources[last][0])]
         if source is None or self._windows == "all":
-            layout = self._preprocessor.lay_out(tokens, self._allow_empty_contexts)
+            layout = self._preprocessor.lay_out(tokens, self._allow_empty_contexts, self._contexts)
         else:
             tokens, layout = self._lay_out_evidence(tokens, overlaps)
         example = replace(self._prepared.example, response=text)
@@ -179,11 +181,16 @@ class SentenceReader:
         answer = min(len(tokens.response), settings.size // RESPONSE_SHARE)
         most = settings.size - question - answer - FRAME
         evidence, kept = keep_evidence(tokens, overlaps.sources[-1], most)
+        values = response_values(tokens, overlaps, self._contexts)
         layout = replace(
-            lay_out(evidence, settings, self._preprocessor.tokenizer.special),
+            lay_out(evidence, settings, self._preprocessor.tokenizer.special, self._contexts),
             # Compared with all of the contexts, as in training.
             question_overlap=overlaps.question[kept],
             response_overlap=overlaps.response[kept],
-            context_overlap=overlaps.context,
+            sentence_features=count_features(tokens, overlaps, values),
+            # Their other places are no longer among the sentences.
+            values=tuple(
+                tuple(value._replace(sentences=()) for value in sentence) for sentence in values
+            ),
         )
         return evidence, layout

@@ -27,7 +27,8 @@ _faithfulness, _relevance = attrgetter("faithfulness"), attrgetter("relevance")
 
 
 def _mean_support(verdict: Evaluation) -> float | None:
-    return fmean(s.support for s in verdict.sentences) if verdict.sentences else None
+    known = [s.support for s in verdict.sentences if s.support is not None]
+    return fmean(known) if known else None
 
 
 def _all_relevant(verdict: Evaluation) -> float | None:

@@ -44,14 +44,15 @@ class _Guarded:
         pieces: list[str] = []
         for event in events:
             self.events.append(event)
-            if not event.supported and self._action == "stop":
+            unsupported = event.supported is False
+            if unsupported and self._action == "stop":
                 self.stopped = True
                 return "".join(pieces)
             pieces.append(self.text[self._passed : event.start])
             self._passed = event.end
-            if event.supported or self._action == "mark":
+            if not unsupported or self._action == "mark":
                 pieces.append(event.text)
-            if not event.supported:
+            if unsupported:
                 given = self._replacement
                 pieces.append(given if isinstance(given, str) else given(event))
         if last:  # white space, and sentences without a token

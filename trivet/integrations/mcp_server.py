@@ -100,7 +100,7 @@ def explanation(verdict: Evaluation) -> str:
     named = ", ".join(
         f"{name} {value:.2f}" for name in SCORES if (value := getattr(verdict, name)) is not None
     )
-    unsupported = sum(not sentence.supported for sentence in verdict.sentences)
+    unsupported = sum(sentence.supported is False for sentence in verdict.sentences)
     lines = [
         f"{unsupported} of {len(verdict.sentences)} sentences are unsupported (threshold "
         f"{threshold:.2f}); {named}."
@@ -108,7 +108,10 @@ def explanation(verdict: Evaluation) -> str:
     if verdict.language is not None:
         lines.append(f"The text is not English ({verdict.language}), so this says little.")
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
-        mark = "supported" if sentence.supported else "NOT SUPPORTED"
+        if sentence.support is None:
+            lines.append(f'\nno claim: "{sentence.text}"')
+            continue
+        mark = "supported" if sentence.supported else "UNSUPPORTED"
         lines.append(f'\n{mark} ({sentence.support:.2f}): "{sentence.text}"')
         lines += [
             f'  doubtful words: "{span.text}"'

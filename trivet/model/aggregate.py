@@ -20,13 +20,6 @@ from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, HeadName, Red
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
 _FINEST = 1e-7
-_LARGE = 60.0  # of a logit; its exponential is finite in float32
-# Chosen on development rows (docs/experiments.md).
-_COPIED = 12  # power of the overlap
-_COPIED_FROM, _COPIED_AT = 0.9, 0.94  # overlaps from which a sentence is copied in part, and wholly
-SURE_COPY = 3.0  # logit of .95; nearly all right copies have more support
-_STEEPER = 6.0
-_SHORTEST_COPY = 12  # tokens; right names and phrases are often below .95
 
 
 class Outputs(NamedTuple):
@@ -39,7 +32,7 @@ class Outputs(NamedTuple):
     support_probs: Array  # support of each response token, [B, R]
     relevance_probs: Array  # relevance of each context token, [B, C]
     utilization_probs: Array  # utilization of each context token, [B, C]
-    sentence_support: Array  # mean support of a sentence's tokens, less for unsure copies, [B, S]
+    sentence_support: Array  # support of each response sentence, [B, S]
     faithfulness: Array  # support of the weakest part or parts of the response, [B]
     relevance: Array  # expected share of relevant context sentences, [B]
     utilization: Array  # expected share of utilized context sentences, [B]
@@ -72,8 +65,8 @@ _READERS: dict[str, frozenset[HeadName]] = {
     "context_weight": _CONTEXT_HEADS,
     "question_overlap": frozenset({"relevance"}),
     "response_overlap": frozenset({"utilization"}),
-    "context_overlap": frozenset({"support"}),
     "sentence_pool": frozenset({"support"}),
+    "sentence_features": frozenset({"support"}),
 }
 
 
@@ -134,78 +127,74 @@ def split_evidence(response_at: Array, is_evidence: Array) -> tuple[Array, Array
 
 
 def join_evidence(
-    support_logits: Array,
-    evidence_logits: Array,
-    gathered: Array,
-    windows: Array,
-    context_overlap: Array,
+    support_logits: Array, evidence_logits: Array, gathered: Array, windows: Array
 ) -> Array:
     """Return each token's support by ordinary windows and by its evidence window, as logits.
 
     It is a mean: gathered evidence is a second opinion. Their maximum would make it one more place
-    where support may be. Of n ``windows`` that are ordinary and count for the token, the evidence
-    window weighs w = 1 / n, and at most one half: where more contexts are read, more sentences
-    share words with the response by chance. Beside a single one w is one third, since that one
-    shows everything that it shows. The more words a sentence and the whole response share with
-    single context sentences, in any order (``context_overlap`` o, in [0, 1]), the more the evidence
-    window decides: it weighs w + (1 - w) o^12, since it shows the source of a copied sentence, and
-    a wrong value is seen best where nothing else is shown. *Shapes:* any x 5; ``gathered`` is false
-    without evidence window, which leaves the first as it is.
+    where support may be. Of n ``windows`` that are ordinary and show the token, the evidence window
+    weighs 1 / n, and at most one half: where more contexts are read, more sentences share words
+    with the response by chance. *Shapes:* any x 4; ``gathered`` is false without evidence window,
+    which leaves the first as it is.
     """
     xp = _namespace(support_logits)
-    opinions = xp.where(windows == 1, 3, xp.where(windows > 2, windows, 2))
-    least = 1 / xp.asarray(opinions, dtype=support_logits.dtype)
-    copied = xp.asarray(context_overlap, dtype=support_logits.dtype) ** _COPIED
-    moved = support_logits + (evidence_logits - support_logits) * (least + (1 - least) * copied)
+    opinions = xp.where(windows > 2, windows, 2)
+    weight = 1 / xp.asarray(opinions, dtype=support_logits.dtype)
+    moved = support_logits + (evidence_logits - support_logits) * weight
     return xp.where(gathered, moved, support_logits)
 
 
 def join_evidence_probs(
-    support_probs: Array,
-    evidence_probs: Array,
-    gathered: Array,
-    windows: Array,
-    context_overlap: Array,
+    support_probs: Array, evidence_probs: Array, gathered: Array, windows: Array
 ) -> Array:
-    """Return the same as ``join_evidence`` for probabilities.
-
-    Probabilities nearer to 0 or 1 than float32 can tell count as 1e-7 from it.
-    """
+    """Return the same as ``join_evidence`` for probabilities."""
+    opinions = logits_of(support_probs), logits_of(evidence_probs)
+    joined = join_evidence(*opinions, gathered, windows)
     xp = _namespace(support_probs)
-
-    def logits(probs: Array) -> Array:
-        inner = xp.clip(probs, _FINEST, 1 - _FINEST)
-        return xp.log(inner) - xp.log1p(-inner)
-
-    opinions = logits(support_probs), logits(evidence_probs)
-    joined = join_evidence(*opinions, gathered, windows, context_overlap)
     return xp.where(gathered, 1 / (1 + xp.exp(-joined)), support_probs)
+
+
+def logits_of(probs: Array) -> Array:
+    """Return the logits of probabilities; those nearer to 0 or 1 than 1e-7 count as 1e-7 from it.
+
+    float32 tells no finer differences.
+    """
+    xp = _namespace(probs)
+    inner = xp.clip(probs, _FINEST, 1 - _FINEST)
+    return xp.log(inner) - xp.log1p(-inner)
+
+
+class SentenceLayer(NamedTuple):
+    """A linear layer over the logit of a sentence's mean support and its counted features.
+
+    ``trivet calibrate`` fits it on labelled sentences; without that it changes nothing.
+    """
+
+    scale: float = 1.0  # factor of the logit, > 0
+    shift: float = 0.0
+    weights: tuple[float, ...] = ()  # of ``data.sentence_features``; empty: all 0
+
+
+NO_LAYER = SentenceLayer()
+"""The layer that changes nothing."""
+
+
+def weigh_sentences(support: Array, features: Array, layer: SentenceLayer) -> Array:
+    """Return the support of sentences. *Shapes:* [B, S], [B, S, F] -> [B, S].
+
+    sigmoid(scale * logit(mean support) + weights . features + shift).
+    """
+    xp = _namespace(support)
+    logits = layer.scale * logits_of(support) + layer.shift
+    for number, weight in enumerate(layer.weights):
+        logits = logits + weight * features[..., number]
+    return 1 / (1 + xp.exp(-logits))
 
 
 def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:
     """Return the mean over each sentence's tokens. *Shapes:* [B, R], [B, S, R] -> [B, S]."""
     xp = _namespace(support_probs)
     return xp.sum(sentence_pool * support_probs[:, None, :], axis=-1)
-
-
-def doubt_copies(sentence_support: Array, sentence_overlap: Array, tokens: Array) -> Array:
-    """Return the support of sentences, lower for copied ones that are not surely supported.
-
-    A copied sentence with one wrong value has a high mean support, since all of its other tokens
-    are right; but a right copy has a higher one. So if the support of a copy is below .95, the
-    distance of its logit to that of .95 is multiplied by seven. A copy has an overlap of .94 or
-    more (``data.lexical_overlap``), which takes a response that is copied nearly whole; from .9 on
-    the factor rises. A sentence of fewer than twelve ``tokens`` is not doubted: right names and
-    phrases have less. Other support is the same to the bit. *Shapes:* [B, S] x 3 -> [B, S].
-    """
-    xp = _namespace(sentence_support)
-    share = (sentence_overlap - _COPIED_FROM) / (_COPIED_AT - _COPIED_FROM)
-    share = xp.where(tokens < _SHORTEST_COPY, 0.0, share)
-    inner = xp.clip(sentence_support, _FINEST, 1 - _FINEST)
-    logits = xp.log(inner) - xp.log1p(-inner)
-    change = _STEEPER * xp.clip(share, 0, 1) * (logits - SURE_COPY)
-    lowered = 1 / (1 + xp.exp(xp.clip(-logits - change, -_LARGE, _LARGE)))
-    return xp.where((share > 0) & (change < 0), lowered, sentence_support)
 
 
 def evidence_logits(states: Array, response_pool: Array, context_pool: Array) -> Array:
@@ -294,26 +283,23 @@ def join(
     response_mask: Array,
     context_weight: Array,
     sentence_pool: Array,
+    sentence_features: Array,
     faithfulness: Reduction,
-    copied: Array | None = None,
+    layer: SentenceLayer,
 ) -> Outputs:
     """Join token probabilities, None for a head that the model lacks, into sentences and examples.
 
-    ``copied`` is the overlap of each response token that is in an evidence window, else 0, for a
-    model whose support is calibrated with overlap; None for others. Without an evidence window
-    right copies are not as sure, so they are not doubted.
+    A zero row of ``sentence_pool`` is padding or a sentence without a claim: its support is 1, and
+    it counts in no response.
 
-    *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R], [B, R].
+    *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R], [B, S, F].
     """
     sentence_support = whole = both = None
     if support_probs is not None:
         xp = _namespace(sentence_pool)
-        sentence_support = sentence_means(support_probs, sentence_pool)
-        if copied is not None:
-            overlap = sentence_means(copied, sentence_pool)
-            tokens = xp.sum(sentence_pool > 0, axis=-1)
-            sentence_support = doubt_copies(sentence_support, overlap, tokens)
+        means = sentence_means(support_probs, sentence_pool)
         real = xp.sum(sentence_pool, axis=-1) > 0
+        sentence_support = xp.where(real, weigh_sentences(means, sentence_features, layer), 1.0)
         whole = response_support(support_probs, response_mask, sentence_support, real, faithfulness)
     if relevance_probs is not None and utilization_probs is not None:
         both = completeness(relevance_probs, utilization_probs, context_weight)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 HeadName = Literal["support", "relevance", "utilization", "evidence"]
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 DEFAULT_HEADS = HEAD_NAMES[:3]  # evidence needs labels that few data sets have
+CONTEXT_HEADS = HEAD_NAMES[1:3]  # judge context tokens
 EVIDENCE_STATES = 64  # width of the evidence head: a response's half, then a context's half
 TrunkKind = Literal["shared", "separate", "partial"]
 AnyTrunkKind = Literal["shared", "separate", "partial", "lora"]  # lora is for training alone

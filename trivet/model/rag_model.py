@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import (
+    NO_LAYER,
     Outputs,
+    SentenceLayer,
     evidence_logits,
     gather_tokens,
     join,
@@ -19,6 +21,7 @@ from trivet.model.aggregate import (
     supported_anywhere,
 )
 from trivet.model.architecture import (
+    CONTEXT_HEADS,
     DEFAULT_HEADS,
     EVIDENCE_STATES,
     HEAD_NAMES,
@@ -37,6 +40,7 @@ HEADS: dict[HeadName, int] = {
     "utilization": 1,
     "evidence": EVIDENCE_STATES,
 }
+
 _NOWHERE = -1e4  # logit of the support of a token that is in no window
 _EVIDENCE_WEIGHT, _EVIDENCE_PRIOR = 0.2, 3.0  # factor on random weights, and minus the first logit
 
@@ -57,8 +61,9 @@ class RagModel(nn.Module):
         granularity: ``token``: logits for each position. ``example``: the logits of the first
             position hold for the whole window; evidence has states for each position all the same.
         calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
-        lexical_overlap: Weights of lexical overlap in the logits, by head; 0 by default. Fitted in
-            calibration, since the encoder knows the rows that it is trained on.
+        lexical_overlap: Weights of lexical overlap in the logits of the context heads; 0 by
+            default. Fitted in calibration, since the encoder knows the rows that it is trained on.
+        sentence_layer: Layer over each response sentence's support and features, fitted likewise.
         heads: Heads, those of the trunk; by default all but evidence. The outputs that need
             another are None.
     """
@@ -72,6 +77,7 @@ class RagModel(nn.Module):
         granularity: Granularity = "token",
         calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         lexical_overlap: Mapping[str, float] | None = None,
+        sentence_layer: SentenceLayer = NO_LAYER,
         heads: Collection[str] = DEFAULT_HEADS,
     ) -> None:
         super().__init__()
@@ -83,7 +89,8 @@ class RagModel(nn.Module):
         self.calibration = nn.ModuleDict(
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
-        self.lexical_overlap = dict.fromkeys(DEFAULT_HEADS, 0.0) | dict(lexical_overlap or {})
+        self.lexical_overlap = dict.fromkeys(CONTEXT_HEADS, 0.0) | dict(lexical_overlap or {})
+        self.sentence_layer = sentence_layer
         self.heads = nn.ModuleDict()
         for name in (each for each in HEAD_NAMES if each in heads):
             self.add_head(name)
@@ -108,6 +115,8 @@ class RagModel(nn.Module):
             architecture["digits"] = digits[0]
         if any(self.lexical_overlap.values()):
             architecture["lexical_overlap"] = dict(self.lexical_overlap)
+        if self.sentence_layer != NO_LAYER:
+            architecture["sentence_layer"] = self.sentence_layer._asdict()
         if self.calibration:
             architecture["calibration"] = {
                 name: {"x": list(one.x), "y": list(one.y)}
@@ -167,6 +176,7 @@ class RagModel(nn.Module):
             granularity=architecture.get("granularity", "token"),
             calibration=architecture.get("calibration"),
             lexical_overlap=architecture.get("lexical_overlap"),
+            sentence_layer=SentenceLayer(**architecture.get("sentence_layer", {})),
             heads=heads,
         )
 
@@ -209,8 +219,8 @@ class RagModel(nn.Module):
         context_weight: Tensor,
         question_overlap: Tensor,
         response_overlap: Tensor,
-        context_overlap: Tensor,
         sentence_pool: Tensor,
+        sentence_features: Tensor,
         is_evidence: Tensor | None = None,
     ) -> Outputs:
         """Join logits of windows into probabilities of tokens, sentences and examples.
@@ -220,16 +230,14 @@ class RagModel(nn.Module):
         exported graph has no such input: there the copies in evidence windows are an example of
         their own, which the host joins with the others (``evaluation.packing``).
         """
-
-        def calibrated(support: Tensor) -> Tensor:
-            support = support + self.lexical_overlap["support"] * context_overlap
-            return self._calibrated("support", support)
-
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         probs: dict[str, Tensor | None] = dict.fromkeys(DEFAULT_HEADS)
         if "support" in logits:
             support = join_support(
-                logits["support"], response_at, context_overlap, is_evidence, calibrated
+                logits["support"],
+                response_at,
+                is_evidence,
+                lambda margins: self._calibrated("support", margins),
             )
             probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
         overlaps = {"relevance": question_overlap, "utilization": response_overlap}
@@ -237,10 +245,6 @@ class RagModel(nn.Module):
             marked = self.with_overlap(name, logits[name], context_at, overlaps[name])
             marked = self._calibrated(name, marked)
             probs[name] = torch.where(real, marked.sigmoid(), 0.0)
-        copied = None
-        if is_evidence is not None and self.lexical_overlap["support"]:
-            gathered = split_evidence(response_at, is_evidence)[1].amax(dim=-1) >= 0
-            copied = torch.where(gathered, context_overlap, 0.0)
         return join(
             support_probs=probs["support"],
             relevance_probs=probs["relevance"],
@@ -248,8 +252,9 @@ class RagModel(nn.Module):
             response_mask=shown,
             context_weight=context_weight,
             sentence_pool=sentence_pool,
+            sentence_features=sentence_features,
             faithfulness=self.faithfulness,
-            copied=copied,
+            layer=self.sentence_layer,
         )._replace(evidence_states=logits.get("evidence"))
 
     def with_overlap(
@@ -273,8 +278,8 @@ class RagModel(nn.Module):
         context_weight: Tensor,
         question_overlap: Tensor,
         response_overlap: Tensor,
-        context_overlap: Tensor,
         sentence_pool: Tensor,
+        sentence_features: Tensor,
     ) -> Outputs:
         """Return the scores of a batch; the arguments are the fields of ``Windows``, in order."""
         logits = self.read(input_ids, attention_mask, segment_ids)
@@ -285,15 +290,14 @@ class RagModel(nn.Module):
             context_weight,
             question_overlap,
             response_overlap,
-            context_overlap,
             sentence_pool,
+            sentence_features,
         )
 
 
 def join_support(
     support: Tensor,
     response_at: Tensor,
-    context_overlap: Tensor,
     is_evidence: Tensor | None,
     calibrated: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> Tensor:
@@ -302,7 +306,6 @@ def join_support(
     Args:
         support: Logits of the support head. *Shape:* [N, L, 3].
         response_at: As in ``Windows``. *Shape:* [B, R, K].
-        context_overlap: As in ``Windows``. *Shape:* [B, R].
         is_evidence: Copies in evidence windows, if there are any. *Shape:* [B, K].
         calibrated: Rising map of the logits before ordinary and evidence windows are joined.
     """
@@ -315,7 +318,7 @@ def join_support(
         calibrated(supported_anywhere(margins, at, nothing=_NOWHERE)) for at in kinds
     )
     shown, windows = kinds[1].amax(dim=-1) >= 0, (kinds[0] >= 0).sum(dim=-1)
-    joined: Tensor = join_evidence(ordinary, gathered, shown, windows, context_overlap)
+    joined: Tensor = join_evidence(ordinary, gathered, shown, windows)
     return joined
 
 

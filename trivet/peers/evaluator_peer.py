@@ -1,21 +1,18 @@
-"""Trivet's own bundles, and the word overlap that they read, as peers."""
+"""Trivet's own bundles, and counting words, as peers."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import cast, get_args
 
 from trivet.backends.loading import BackendName
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.windows import Windows
+from trivet.data.sentence_features import content_words, share_nowhere
+from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import SURE_COPY, Outputs, join
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.records import Evaluation, RagExample, Span
-
-_LEAST = 1 / (1 + math.exp(-SURE_COPY)) + 1e-3  # copies of this support are not doubted
 
 
 class EvaluatorPeer(Peer):
@@ -53,44 +50,25 @@ class EvaluatorPeer(Peer):
         return result
 
 
-class WordOverlap(EvaluatorPeer):
-    """Shares of words that the contexts hold, in place of a model; without a threshold."""
+class WordOverlap(Peer):
+    """Share of the response's content words that the contexts have; no model, no threshold."""
 
-    def __init__(self) -> None:
-        super().__init__(Evaluator(backend=OverlapBackend()))
-        self.about = "lexical overlap of the weakest sentence, with the embedded vocabulary"
+    about = "share of content words that the contexts have"
 
     def score(self, example: RagExample) -> PeerScore:
-        """Return the overlap of the sentence that shares least."""
-        found = self._evaluate(example).sentences
-        shares = [(one.support - _LEAST) / (1 - _LEAST) for one in found]
-        sentences = tuple(
-            SentenceScore(one.text, min(1.0, max(0.0, share)))
-            for one, share in zip(found, shares, strict=True)
-        )
-        return PeerScore(min(one.faithfulness for one in sentences), sentences=sentences)
-
-
-class OverlapBackend:
-    """Returns lexical overlaps as probabilities, scaled to where no copied sentence is doubted."""
-
-    name = "shared words"
-
-    def run(self, windows: Windows) -> Outputs:
-        """Join the overlaps as a model's probabilities are joined."""
-        return join(
-            support_probs=_LEAST + (1 - _LEAST) * windows.context_overlap,
-            relevance_probs=windows.question_overlap,
-            utilization_probs=windows.response_overlap,
-            response_mask=windows.response_at.max(axis=-1) >= 0,
-            context_weight=windows.context_weight,
-            sentence_pool=windows.sentence_pool,
-            faithfulness="weakest_sentence",
-        )
+        """Count the words of the response and of its sentences."""
+        known = {word for context in example.contexts for word in content_words(context)}
+        text = example.response
+        spans = example.response_sentences or split_sentences(text)
+        parts = [text[span.start : span.end] for span in spans]
+        scores = tuple(SentenceScore(part, 1 - share_nowhere(part, known)) for part in parts)
+        return PeerScore(1 - share_nowhere(text, known), sentences=scores)
 
 
 def _sentences(verdict: Evaluation) -> tuple[SentenceScore, ...]:
-    return tuple(SentenceScore(one.text, one.support) for one in verdict.sentences)
+    return tuple(
+        SentenceScore(one.text, one.support) for one in verdict.sentences if one.support is not None
+    )
 
 
 def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:

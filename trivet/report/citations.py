@@ -27,7 +27,7 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     for sentence, own, sources in zip(
         verdict.sentences, marked, find_sources(verdict), strict=True
     ):
-        right = {source.context for source in sources} if sentence.supported else set[int]()
+        right = {source.context for source in sources} if sentence.supported is True else set[int]()
         marks += [
             CitationMark(sentence.start + start, sentence.start + end, context, context in right)
             for start, end, context in own

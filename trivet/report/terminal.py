@@ -112,8 +112,9 @@ def _sentences(verdict: Evaluation) -> Table:
     """Return the sentences, each followed by its sources or, if unsupported, what is nearest."""
     table = Table("support", "", "sentence", box=None, padding=(0, 2, 0, 0))
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
-        supported = Text("supported" if sentence.supported else "not supported", no_wrap=True)
-        supported.style = "" if sentence.supported else _UNSUPPORTED
+        said = {True: "supported", False: "unsupported", None: "no claim"}[sentence.supported]
+        supported = Text(said, no_wrap=True)
+        supported.style = _UNSUPPORTED if sentence.supported is False else ""
         table.add_row(number(sentence.support), supported, _shortened(sentence.text))
         name = "source" if sentence.supported else "nearest"
         shown = sources if len(verdict.sentences) <= _SHORT else sources[:1]

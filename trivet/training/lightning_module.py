@@ -29,7 +29,6 @@ from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
-from trivet.training.soft_targets import r_drop_losses
 from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 
@@ -41,7 +40,6 @@ HEAD_LOSSES = {
     "evidence": ("evidence",),
 }
 _TAUGHT = "teacher_"  # names of the losses against a teacher begin like this
-_REPEATED = "r_drop_"  # and of the divergence between two passes
 
 COSINE = "gradient_cosine/"  # names of their figures begin like this
 # Sign and measure by which a trained head enters the score of a checkpoint.
@@ -157,7 +155,7 @@ class RagTraining(lightning.LightningModule):
                 loss = window_loss(support, targets.window_class, weight, heavier)
                 found["window"] = weights.window * loss
             if weights.token:
-                joined = join_support(logits, at, windows.context_overlap, batch.is_evidence)
+                joined = join_support(logits, at, batch.is_evidence)
                 loss = token_loss(support, at, joined, targets.token_supported, weight, heavier)
                 found["token"] = weights.token * loss
         if each_token and weights.sentence:
@@ -219,20 +217,13 @@ class RagTraining(lightning.LightningModule):
         predicted = self.predict(batch.windows, batch.is_evidence, self.active_heads)
         losses = self.losses(batch, *predicted)
         rows = max(1.0, batch.mean_labelled["teacher"])
-        if self._loss.r_drop:
-            again = self.predict(batch.windows, batch.is_evidence, self.active_heads)
-            other = self.losses(batch, *again)
-            losses = {name: (loss + other[name]) / 2 for name, loss in losses.items()}
-            apart = r_drop_losses(batch, predicted[0], again[0])
-            factor = self._loss.r_drop / rows
-            losses |= {f"{_REPEATED}{head}": factor * loss for head, loss in apart.items()}
         if self._teacher is not None:
             steps = self.trainer.estimated_stepping_batches
             taught = self._teacher.losses(batch, predicted[0], 1 - self.global_step / steps)
             losses |= {f"{_TAUGHT}{head}": loss / rows for head, loss in taught.items()}
         heads: dict[str, Tensor] = {}
         for head in self.active_heads:
-            names = (*HEAD_LOSSES[head], f"{_TAUGHT}{head}", f"{_REPEATED}{head}")
+            names = (*HEAD_LOSSES[head], f"{_TAUGHT}{head}")
             heads[head] = torch.stack([losses[name] for name in names if name in losses]).sum()
         figures = {f"loss/{name}": loss for name, loss in losses.items()}
         figures |= {f"head/{head}": loss for head, loss in heads.items()}

@@ -27,7 +27,8 @@ def _doubt(result: Evaluation | FailedEvaluation, threshold: float) -> float:
     if isinstance(result, FailedEvaluation):
         return 1.0
     if result.faithfulness is not None:
-        whole = max(result.faithfulness, min(one.support for one in result.sentences))
+        supports = [one.support for one in result.sentences if one.support is not None]
+        whole = max(result.faithfulness, min(supports, default=1.0))
         room = 1 - threshold if whole > threshold else threshold
         return 1 - abs(whole - threshold) / max(room, 1e-9)
     sentences = [one for context in result.contexts for one in context.sentences]

@@ -109,7 +109,8 @@ class Metrics:
         if verdict.cut_question_tokens:
             self._cut.inc()
         for sentence in verdict.sentences:
-            self._sentences.labels("yes" if sentence.supported else "no").inc()
+            said = {True: "yes", False: "no", None: "no_claim"}[sentence.supported]
+            self._sentences.labels(said).inc()
         for score in SCORES:
             value = getattr(verdict, score)
             if value is not None:

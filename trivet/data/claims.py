@@ -1,0 +1,154 @@
+"""Sentences of a response that claim nothing, and sentences that abstain from an answer.
+
+A greeting, an offer, a courtesy, a heading and the frame of a table have nothing to check. An
+abstention ("the passages do not say") claims nothing about the subject. Both are recognised by
+lists of English phrases. An offer that brings a value of its own ("Shall I say more about its
+award of 2024?") claims something all the same, and is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from trivet.data.values import find_values
+from trivet.records import Span
+
+SentenceRole = Literal["claim", "no_claim", "abstention"]
+
+_SOURCES = (
+    r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?"
+    r"(?:(?:given|provided|available|supplied|retrieved|above|first|second|third|other)\s){0,2}"
+    r"(?:passages?|contexts?|documents?|documentation|sources?|texts?|articles?|excerpts?|pages?"
+    r"|information|materials?|references?|results?|records?|knowledge base|it)"
+    r"(?:\s\d+)?(?:\s(?:given|provided|above|i have|available|retrieved))?"
+)
+_SAYS = (
+    r"(?:contain|mention|provide|say|state|specify|include|give|address|discuss|indicate|answer"
+    r"|tell|explain|describe|cover|offer|have|show|report|reveal|confirm|name|list)"
+)
+_NOT = (
+    r"(?:do(?:es)?|did)(?:\snot|n['’]t)(?:\s(?:explicitly|specifically|directly|clearly"
+    r"|appear to|seem to))?"
+)
+_ASKED = (
+    r"(?:answer|determine|find|provide|tell|help|say|give|confirm|verify|respond|assist|identify"
+    r"|locate|see|offer|share)"
+)
+_LEAD = (
+    r"(?:(?:however|therefore|thus|so|but|unfortunately|also|additionally|sorry|apologies|hence"
+    r"|as such"
+    r"|(?:please\s)?note(?:\sthat)?|it is important to note that|i['’]?m (?:sorry"
+    r"|afraid)(?: that)?"
+    r"|i am (?:sorry|afraid)(?: that)?|i apologi[sz]e|from this|in short|overall|the answer is"
+    r"|(?:therefore, )?the answer to (?:the|this|your) question is"
+    r"|(?:based|going) (?:up)?on (?:[\w’' ]{0,60}?)(?:passages?|contexts?|documents?|texts?"
+    r"|information|sources?))"
+    r"[\s,:;.!—–-]{0,4}(?:but |and )?){0,4}"
+)
+_ABSTENTIONS = (
+    rf"(?:i|we)(?:['’]m| am|['’]re| are)\s(?:not able|unable)\sto\s{_ASKED}",
+    r"(?:it is |it's )?(?:unable|not possible|impossible)\sto\s"
+    r"(?:answer|determine|tell|say|verify|confirm|identify|provide an?\s(?:\w+\s)?answer)",
+    rf"(?:i|we)\s(?:really\s)?(?:cannot|can['’]?t|can not|could(?:\snot|n['’]t)|am not going to"
+    rf"|won['’]t be able to)\s(?:\w+\s)?{_ASKED}",
+    r"i\s(?:do not|don['’]?t)\s(?:really\s)?(?:know|have|find|see)\b(?! to\b)(?![^.]*,)",
+    r"i(?:['’]m| am)\s(?:not sure|unsure)\b(?![^.]*,)",
+    rf"{_SOURCES}\s{_NOT}\s{_SAYS}",
+    rf"{_SOURCES}\s(?:contains?|provides?|gives?|has|have|offers?|makes?)\sno\s"
+    r"(?:\w+\s)?(?:answers?|information|mention|details?|data|indication|specifics?|evidence)",
+    r"(?:there\s(?:is|are|was)\s)?(?:no|not enough|insufficient|too little)\s(?:\w+\s){0,2}"
+    r"(?:information|mention|details?|data|answers?|evidence|context)\b[^.]{0,40}"
+    r"\b(?:is|are|was|were|about|on|of|in|to|given|provided|regarding|available|found)\b",
+    r"(?:this|that|the (?:answer|information|question))(?:\s\w+){0,4}\s(?:is not|isn['’]t"
+    r"|cannot be"
+    r"|can['’]?t be|could not be)\s(?:explicitly |directly )?(?:mentioned|specified|stated"
+    r"|provided"
+    r"|given|available|answered|determined|found|included|clear|covered|known)",
+    rf"(?:it is|it's|is)?\s?(?:not|nowhere)\s(?:explicitly )?(?:mentioned|specified|stated|said"
+    rf"|given)"
+    rf"\s(?:in|by)\s{_SOURCES}",
+    r"none of (?:the|these) (?:\w+\s)?(?:passages|contexts|documents|sources|texts|articles)\b",
+)
+_ABSTAINS = re.compile(rf"[\s\W]*{_LEAD}[\"“'(]?(?:{'|'.join(_ABSTENTIONS)})", re.IGNORECASE)
+# A second clause that says something else: "it lists the fees, but does not mention the deposit".
+_HELP = (
+    r"(?:anything|something|more|further|any (?:other |more |further )?(?:questions?|help"
+    r"|information|details?))"
+)
+_COURTESIES = (
+    r"(?:sure|of course|certainly|absolutely|definitely|great|okay|ok|alright|no problem|gladly"
+    r"|with pleasure|understood|got it|hello|hi|hey|good (?:morning|day|evening|question)"
+    r"|great question"
+    r"|thanks|thank you|you['’]re welcome|my pleasure)(?:\s(?:thing|there|again"
+    r"|for [\w ]{1,40}))?[\s,.!—–-]*$",
+    r"(?:sure|of course|certainly|absolutely|okay|ok|great question)?[\s,.!—–-]*(?:here(?:['’]s"
+    r"| is| are)"
+    r"|below (?:is|are)|let me (?:explain|break|walk|summari[sz]e|answer|help)|i(?:['’]d be| am"
+    r"|['’]m) happy to"
+    r"|i(?:['’]ll| will| can) (?:explain|help|gladly|summari[sz]e|answer))[^.?!]{0,90}[:.!]?\s*$",
+    r"(?:please\s)?(?:feel free to|don['’]t hesitate to|do not hesitate to|let me know"
+    r"|just (?:ask|let me know)"
+    r"|ask me)\b[^.?!]*[.!?]*$",
+    rf"if (?:you|there)(?:['’]d| would|['’]s| is| have| need| want"
+    rf"| are)?\b[^.?!]{{0,60}}?{_HELP}?[^.?!]{{0,40}},?\s"
+    r"(?:please |just )?(?:let me know|feel free|don['’]t hesitate|ask|i(?:['’]m| am) (?:happy"
+    r"|here)"
+    r"|i can (?:help|also|give))\b[^.?!]*[.!?]*$",
+    r"(?:i|we) (?:hope|trust) (?:this|that|it|these|the above)\b[^.?!]{0,40}\bhelp[^.?!]*[.!]*$",
+    r"hope (?:this|that|it)\b[^.?!]{0,40}\bhelps?[^.?!]*[.!]*$",
+    r"(?:is there|are there|was there) (?:anything|something|any other)\b[^.?!]*\?$",
+    r"(?:would|do|did) you (?:like|want|prefer|need|wish)\b[^.?!]*\?$",
+    r"(?:shall|should|may|can|could) i\b[^.?!]*\?$",
+    r"(?:want|need) (?:me|more|anything|further)\b[^.?!]*\?$",
+    r"have a (?:great|nice|good|wonderful|lovely) [\w ]{1,20}[.!]*$",
+    r"(?:good luck|enjoy|take care|best regards|kind regards|best wishes"
+    r"|cheers)\b[^.?!]{0,20}[.!]*$",
+    r"(?:please\s)?(?:contact|ask|call) (?:the |our |your )?(?:reception|support"
+    r"|customer (?:service|support)|"
+    r"front desk|help desk)\b[^.?!]{0,60}[.!]*$",
+)
+_CLAIMS_NOTHING = re.compile(rf"[\s\W]*(?:{'|'.join(_COURTESIES)})", re.IGNORECASE)
+# Words with which an offer or a courtesy goes on to claim something.
+_CLAIMING = re.compile(
+    r"\b(?:because|since|which|who|whose|as it|so that|even though|although|whereas"
+    r"|that (?:is|was|are|were|has|had|have|it|they|he|she))\b",
+    re.IGNORECASE,
+)
+_MARKED_LINE = re.compile(r"\s*(?:#{1,6}\s.*|\*\*[^*\n]{1,80}\*\*:?|__[^_\n]{1,80}__:?)\s*$")
+_HEADING_WORDS = 8
+
+
+def sentence_roles(response: str, sentences: Sequence[Span]) -> tuple[SentenceRole, ...]:
+    """Return what each sentence of a response is: a claim, no claim or an abstention.
+
+    A heading is a line with heading or bold marks, or of few words before a colon, that another
+    sentence follows.
+    """
+    texts = [response[span.start : span.end] for span in sentences]
+    return tuple(
+        role_of(text, heading=number + 1 < len(texts)) for number, text in enumerate(texts)
+    )
+
+
+def role_of(text: str, *, heading: bool = False) -> SentenceRole:
+    """Return the role of one sentence; ``heading`` tells whether it may be a heading."""
+    if not any(map(str.isalnum, text)):
+        return "no_claim"
+    if _ABSTAINS.match(text):
+        return "abstention"
+    if heading and _is_heading(text):
+        return "no_claim"
+    if _CLAIMS_NOTHING.match(text) and not _CLAIMING.search(text) and not find_values(text):
+        return "no_claim"
+    return "claim"
+
+
+def _is_heading(text: str) -> bool:
+    line = text.strip()
+    if "\n" in line or find_values(line.strip("#*_ :")):
+        return False
+    if _MARKED_LINE.match(line):
+        return not line.rstrip("*_ ").endswith((".", "!", "?"))
+    return line.endswith(":") and len(line.split()) <= _HEADING_WORDS

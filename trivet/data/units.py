@@ -1,0 +1,114 @@
+"""Units of measurement and currencies: their dimension, and the factor to its base unit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Unit(NamedTuple):
+    """A unit; a magnitude in its dimension's base unit is number * factor + offset."""
+
+    dimension: str
+    factor: float
+    offset: float = 0.0
+
+
+_TABLE: dict[str, dict[float, str]] = {
+    "second": {
+        1e-3: "ms millisecond milliseconds",
+        1: "s sec secs second seconds",
+        60: "min mins minute minutes",
+        3600: "h hr hrs hour hours",
+        86400: "day days",
+        604800: "week weeks fortnight",
+    },
+    "month": {1: "month months", 12: "year years yr yrs", 120: "decade decades"},
+    "century": {1: "century centuries"},
+    "metre": {
+        1e-3: "mm millimetre millimetres millimeter millimeters",
+        1e-2: "cm centimetre centimetres centimeter centimeters",
+        1: "m metre metres meter meters",
+        1e3: "km kilometre kilometres kilometer kilometers",
+        0.0254: "inch inches",
+        0.3048: "ft foot feet",
+        0.9144: "yard yards yd",
+        1609.344: "mile miles mi",
+    },
+    "square metre": {
+        1: "m² sqm",
+        1e4: "ha hectare hectares",
+        1e6: "km²",
+        4046.856: "acre acres",
+    },
+    "gram": {
+        1e-6: "mcg µg microgram micrograms",
+        1e-3: "mg milligram milligrams",
+        1: "g gram grams",
+        1e3: "kg kilogram kilograms kilo kilos",
+        1e6: "tonne tonnes",
+        28.3495: "oz ounce ounces",
+        453.592: "lb lbs pound pounds",
+        907184.74: "ton tons",
+    },
+    "litre": {
+        1e-3: "ml mL millilitre millilitres milliliter milliliters",
+        1e-2: "cl centilitre centilitres",
+        1: "l L litre litres liter liters",
+        0.2366: "cup cups",
+        0.4732: "pint pints",
+        0.9464: "quart quarts",
+        3.7854: "gallon gallons",
+        0.00493: "tsp teaspoon teaspoons",
+        0.01479: "tbsp tablespoon tablespoons",
+    },
+    "byte": {
+        1: "B byte bytes",
+        1e3: "kB KB kilobyte kilobytes",
+        1e6: "MB megabyte megabytes",
+        1e9: "GB gigabyte gigabytes",
+        1e12: "TB terabyte terabytes",
+    },
+    "watt": {1: "W watt watts", 1e3: "kW kilowatt kilowatts", 1e6: "MW megawatt megawatts"},
+    "watt hour": {1: "Wh", 1e3: "kWh", 1e6: "MWh"},
+    "volt": {1: "V volt volts"},
+    "hertz": {1: "Hz hertz", 1e3: "kHz", 1e6: "MHz", 1e9: "GHz"},
+    "metre per second": {1: "m/s", 1 / 3.6: "km/h kph", 0.44704: "mph"},
+    "ratio": {0.01: "% percent per-cent percentage"},
+    "dollar": {1: "dollar dollars USD", 0.01: "cent cents"},
+    "euro": {1: "euro euros EUR"},
+    "pound sterling": {1: "GBP"},
+    "yen": {1: "yen JPY"},
+    "rupee": {1: "rupee rupees INR"},
+}
+UNIT_WORDS: dict[str, Unit] = {
+    word: Unit(dimension, factor)
+    for dimension, line in _TABLE.items()
+    for factor, words in line.items()
+    for word in words.split()
+} | {
+    "°C": Unit("degree Celsius", 1.0),
+    **dict.fromkeys(("degrees Celsius", "degrees C", "°c"), Unit("degree Celsius", 1.0)),
+    "°F": Unit("degree Celsius", 5 / 9, -160 / 9),
+    **dict.fromkeys(
+        ("degrees Fahrenheit", "degrees F", "°f"), Unit("degree Celsius", 5 / 9, -160 / 9)
+    ),
+    "square metres": Unit("square metre", 1.0),
+    "square kilometres": Unit("square metre", 1e6),
+    "square kilometers": Unit("square metre", 1e6),
+    "square miles": Unit("square metre", 2_589_988.0),
+    "square feet": Unit("square metre", 0.092903),
+    "miles per hour": Unit("metre per second", 0.44704),
+    "kilometres per hour": Unit("metre per second", 1 / 3.6),
+    "per cent": Unit("ratio", 0.01),
+}
+CURRENCIES: dict[str, str] = {
+    **{"US$": "dollar", "$": "dollar", "USD": "dollar", "€": "euro", "EUR": "euro"},
+    **{"£": "pound sterling", "GBP": "pound sterling", "¥": "yen", "JPY": "yen"},
+    **{"₹": "rupee", "INR": "rupee"},
+}
+_FOLDED = {word.casefold(): unit for word, unit in UNIT_WORDS.items()}
+
+
+def unit_of(word: str) -> Unit:
+    """Return the unit of a word in ``UNIT_WORDS``, in any case."""
+    return UNIT_WORDS.get(word) or _FOLDED[word.casefold()]
