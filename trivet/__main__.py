@@ -16,7 +16,6 @@ import trivet
 from trivet.commands.ablate import ablate
 from trivet.commands.adapt import adapt
 from trivet.commands.annotate import annotate
-from trivet.commands.average import average
 from trivet.commands.calibrate import calibrate
 from trivet.commands.compare import compare
 from trivet.commands.evaluate import MapCommand, evaluate
@@ -62,7 +61,7 @@ app.command(cls=MapCommand)(annotate)
 app.command(cls=MapCommand)(generate)
 app.command()(perturb)
 for command in (
-    *(serve, merge, report, show, test, compare, train, ablate, average, calibrate, info),
+    *(serve, merge, report, show, test, compare, train, ablate, calibrate, info),
     *(publish, mcp),
 ):
     app.command()(command)

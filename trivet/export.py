@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -53,14 +53,12 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.graph_files import ATTENTION_OPSET, save_graph
-from trivet.exporting.input_moments import measure_moments
-from trivet.exporting.int8 import matmul_inputs, quantize
+from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import FP32_TOLERANCE, ParityReport, Run, compare, grid_windows
 from trivet.exporting.precision import Half, emulated, mixed
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
-from trivet.records import RagExample
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +92,6 @@ def export_onnx(
     *,
     keep: tuple[Precision, ...] | None = None,
     form: Literal["portable", "attention"] = "portable",
-    examples: Sequence[RagExample] | None = None,
     threads: int | None = None,
 ) -> ParityReport:
     """Write a bundle's graphs and compare them with its weights.
@@ -106,12 +103,9 @@ def export_onnx(
             ``out``. Both are always made and compared; other graphs of ``folder`` are removed.
             ``bf16`` and ``fp16`` are compared in emulation (``precision.emulated``).
         form: ``attention`` also writes ``model.attention.onnx`` and derives bf16 and fp16 from it.
-        examples: Typical examples whose inputs the weights in int8 are rounded for; ``None`` rounds
-            each weight to the nearest integer.
         threads: Threads of ONNX Runtime; ``None`` uses one per core.
 
     Raises:
-        DataError: None of ``examples`` can be evaluated.
         BundleError: The bundle is refused, ``out`` is ``folder`` or holds other files, or the
             bundle is read only and there is no ``out``.
         BackendError: The fp32 graph differs from the weights by more than 1e-4, or an output is not
@@ -131,7 +125,7 @@ def export_onnx(
     with tempfile.TemporaryDirectory() as scratch:
         extra = ("attention",) if form == "attention" else ()
         paths = {
-            name: _write_graph(model, bundle, _KINDS[name], Path(scratch), examples, threads)
+            name: _write_graph(model, bundle, _KINDS[name], Path(scratch))
             for name in ("fp32", "int8", *extra)
         }
         kinds = dict(_KINDS)
@@ -183,24 +177,13 @@ def export_onnx(
     return report
 
 
-def _write_graph(
-    model: RagModel,
-    bundle: Bundle,
-    kind: _Kind,
-    folder: Path,
-    examples: Sequence[RagExample] | None,
-    threads: int | None,
-) -> Path:
+def _write_graph(model: RagModel, bundle: Bundle, kind: _Kind, folder: Path) -> Path:
     """Trace and write one graph."""
     inference = inference_model(model, bundle.info.window.size, kind.form)
     vocab = int(model.trunk.config.vocab_size)
     graph = trace(inference, vocab, kind.opset, heads=list(model.heads))
     if kind.precision == "int8":
-        moments = None
-        if examples is not None:
-            tensors = matmul_inputs(graph)
-            moments = measure_moments(graph, tensors, bundle, examples, folder, threads)
-        graph = quantize(graph, moments)
+        graph = quantize(graph)
     path = folder / kind.file
     written = save_graph(graph, path)
     logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)

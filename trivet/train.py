@@ -20,7 +20,7 @@ from trivet.bundle.bundle import read_bundle
 from trivet.calibration.evidence import choose_sources
 from trivet.calibration.head_logits import read_heads
 from trivet.configs.loading import dump_config
-from trivet.configs.schema import Faithfulness, Head, Init, Precision, TrainConfig
+from trivet.configs.schema import Head, Init, Precision, TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.datamodule import Item, RagData
@@ -41,14 +41,8 @@ from trivet.training.checkpoints import (
     newest_whole,
     refuse_another_architecture,
 )
-from trivet.training.dev_choices import (
-    choose_on_dev,
-    choose_reduction,
-    dev_scores,
-    threshold_rows,
-)
+from trivet.training.dev_choices import choose_on_dev, threshold_rows
 from trivet.training.freed_memory import keep_freed_memory
-from trivet.training.head_stopping import HeadStopping
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
@@ -125,8 +119,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     decay = config.optim.ema_decay
     savers = checkpoint_callbacks(checkpoints, config.run.checkpoint_minutes, averaged=decay > 0)
     averaging = [EMAWeightAveraging(decay=decay)] if decay else []
-    patience = config.optim.stop_head_after
-    stopping = [HeadStopping(patience)] if patience else []
     progress = progress_callback()
     trainer = lightning.Trainer(
         default_root_dir=folder,
@@ -139,7 +131,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
-        callbacks=[*averaging, *stopping, *savers, progress],
+        callbacks=[*averaging, *savers, progress],
         plugins=[BackgroundCheckpoints()],
         enable_progress_bar=isinstance(progress, BarProgress),
         enable_model_summary=False,
@@ -161,11 +153,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     model.eval()
     model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
-        chooses = config.faithfulness is Faithfulness.best_on_dev and "support" in model.heads
-        if chooses and not trained_bundle.keeps_verdicts(config):
-            model.faithfulness = choose_reduction(
-                list(dev_scores(training, dev, tokenizer.special.pad))
-            )
         thresholds = choose_on_dev(training, choosing, tokenizer.special.pad)
     with trainer.precision_plugin.forward_context():
         begun = config.encoder.init is Init.bundle
@@ -268,7 +255,7 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     model, tokenizer = initial_model(
         encoder.name,
         encoder.init.value,
-        config.trained_reduction,
+        config.faithfulness.value,
         encoder.head_dropout,
         encoder.attention_dropout,
         encoder.trunk.value,

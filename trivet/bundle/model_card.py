@@ -59,34 +59,21 @@ def _use(info: BundleInfo) -> str:
 
 
 def _evidence(info: BundleInfo) -> str:
-    count, judged, said = info.window.evidence_sentences, info.window.support_windows, ""
+    count, said = info.window.evidence_sentences, ""
     if info.window.sort_contexts:
         said += (
             "If an example needs several windows, the contexts that share most words with question "
             "and response are read first, together. "
         )
     if count:
-        several = " of several windows" if info.window.evidence_for == "several" else ""
         shown = (
             f"{count} context sentences that share" if count > 1 else "context sentence that shares"
         )
         said += (
-            f"Examples{several} also have evidence windows, which show for each response sentence "
-            f"the {shown} most words with it. "
-        )
-    if judged:
-        plural = "s that share" if judged > 1 else " that shares"
-        said += (
-            f"A response sentence is judged in the {judged} ordinary window{plural} most words "
-            f"with it{' and in its evidence window' if count else ''}. "
-        )
-    if count:
-        said += (
-            "The support of a token is the highest of its ordinary windows, or, with an evidence "
-            "window, a mean of that and of the evidence window's, as logits; of n ordinary windows "
-            "the evidence window weighs 1/n, and at most one half; one third beside a single one. "
-            "The more of a response's words single context sentences contain, the more it weighs; "
-            "in a copied response it alone decides. "
+            "Examples of several windows also have evidence windows, which show for each response "
+            f"sentence the {shown} most words with it. The support of a token is the highest of "
+            "its ordinary windows, or, with an evidence window, a mean of that and of the evidence "
+            "window's, as logits; beside n ordinary windows the evidence window weighs 1/n. "
         )
     return said
 
@@ -103,15 +90,8 @@ def _numbers(info: BundleInfo) -> str:
         info.thresholds,
     )
     if thresholds is not None:
-        copies = (
-            "In a response that is copied nearly whole, if the support of a sentence of twelve or "
-            "more tokens is below .95, the distance of its logit to that of .95 is multiplied by "
-            "seven. "
-            if info.calibration.weighs_overlap and info.window.evidence_sentences
-            else ""
-        )
         verdict = (
-            f"{copies}Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported "
+            f"Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported "
             "if its support and the faithfulness of the response are both below "
             f"{thresholds.sentence:.4g}, and a response with such a sentence is not adherent. In "
             f"it the words below {thresholds.span:.4g} are marked, or, if there are none, all of "
@@ -143,14 +123,6 @@ def _sources(info: BundleInfo) -> str:
 def _calibration(calibration: CalibrationInfo) -> str:
     if calibration.method == "identity":
         return "none"
-    if calibration.split is None:
-        overlaps = ", ".join(
-            f"{name} {head.lexical_overlap:.3f}" for name, head in sorted(calibration.heads.items())
-        )
-        return (
-            f"that of the averaged bundles, in the weights (lexical overlap of {overlaps}); not "
-            "fitted again"
-        )
     parts = []
     if calibration.heads:
         fitted = ", ".join(

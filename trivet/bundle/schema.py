@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
-from trivet.data.windows import EvidenceFor, WindowSettings
+from trivet.data.windows import WindowSettings
 from trivet.errors import BundleError
 from trivet.model.aggregate import output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
@@ -70,12 +70,9 @@ class WindowInfo(_Part):
     sizes: tuple[int, ...] = ()
     # positions at which attention costs as much as the rest of the encoder; required with ``sizes``
     break_even: int | None = Field(default=None, gt=0)
-    # context sentences for each response sentence in the evidence windows; 0 for none of these
+    # context sentences for each response sentence in the evidence windows of examples of several
+    # windows; 0 for none of these
     evidence_sentences: int = Field(default=0, ge=0)
-    # examples with evidence windows: those of several windows, or all
-    evidence_for: EvidenceFor = "several"
-    # ordinary windows in which a response sentence is judged; 0 for all
-    support_windows: int = Field(default=0, ge=0)
     # whether examples of several windows are cut with those contexts first that share most words
     sort_contexts: bool = False
 
@@ -203,11 +200,6 @@ class CalibrationInfo(_Part):
     data: tuple[str, ...] = ()
     split: str | None = None
 
-    @property
-    def weighs_overlap(self) -> bool:
-        """Return whether the support head is calibrated with lexical overlap."""
-        return "support" in self.heads and self.heads["support"].lexical_overlap != 0
-
 
 INPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="input_ids", dtype="int64", dims=("N", "L")),
@@ -244,7 +236,7 @@ LABELS: dict[str, str] = {
     "support_probs": "probability that the contexts support this response token",
     "relevance_probs": "probability that this context token helps to answer the question",
     "utilization_probs": "probability that the response drew on this context token",
-    "sentence_support": "mean support of this response sentence's tokens, less for unsure copies",
+    "sentence_support": "mean support of this response sentence's tokens",
     "faithfulness": "support of the weakest part or parts of the response",
     "relevance": "expected share of the context sentences that help to answer the question",
     "utilization": "expected share of the context sentences that the response drew on",

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from trivet.data.tokenization import BoolArray
 from trivet.errors import DataError
-from trivet.model.aggregate import doubt_copies, join_evidence
+from trivet.model.aggregate import join_evidence
 from trivet.model.architecture import Reduction
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
 
@@ -83,7 +83,6 @@ class HeadLogits:
     weight: Tensor  # of examples [B]
     lexical_overlap: Tensor | None = None  # of each copy's sentence [M]; None where unknown
     is_evidence: Tensor | None = None  # copies in evidence windows [M]; None if there are none
-    weighs_overlap: bool = False  # whether those of support weigh it already
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,12 @@ def probabilities(
     """Return the probabilities of a head's logits under a map, joined as in the model."""
     if isinstance(found, KnotMap):
         piecewise = PiecewiseLinear(found.x, found.y).double()
-        return _joined(head, piecewise(_margin(head.logits)), faithfulness, head.weighs_overlap)
+        return _joined(head, piecewise(_margin(head.logits)), faithfulness)
     shift = torch.tensor(found.shift, dtype=torch.float64)
     margins = _linear(head.logits, torch.tensor(found.scale), shift)
     if head.lexical_overlap is not None:
         margins = margins + found.lexical_overlap * head.lexical_overlap
-    return _joined(head, margins, faithfulness, head.weighs_overlap or found.lexical_overlap != 0)
+    return _joined(head, margins, faithfulness)
 
 
 def fit(
@@ -138,7 +137,6 @@ def fit(
     smooth = [(name, _smoothed(truth, weight), weight) for name, truth, weight in terms]
 
     def loss(margins: Tensor) -> Tensor:
-        # Without the doubt of copies: rows with hardly a wrong copy would fit it away.
         joined = _joined(head, margins, faithfulness)
         total = margins.new_zeros(())
         for name, target, weight in smooth:
@@ -174,7 +172,6 @@ def _select(head: HeadLogits, rows: Tensor) -> HeadLogits:
         weight=head.weight[rows],
         lexical_overlap=None if head.lexical_overlap is None else head.lexical_overlap[copies],
         is_evidence=None if head.is_evidence is None else head.is_evidence[copies],
-        weighs_overlap=head.weighs_overlap,
     )
 
 
@@ -297,32 +294,22 @@ def _margin(logits: Tensor) -> Tensor:
     return logits if logits.ndim == 1 else entailment_logit(logits)
 
 
-def _joined(
-    head: HeadLogits, margins: Tensor, faithfulness: Reduction, weighs_overlap: bool = False
-) -> Probabilities:
+def _joined(head: HeadLogits, margins: Tensor, faithfulness: Reduction) -> Probabilities:
     """Join like ``trivet.model.aggregate``, over ragged examples; margins are [M] or [T]."""
-    count, copied = len(head.sentence), None
+    count = len(head.sentence)
     if head.token is not None and head.is_evidence is not None:
         ordinary, gathered = (
             _highest(margins[some], head.token[some], count)
             for some in (~head.is_evidence, head.is_evidence)
         )
         windows = torch.bincount(head.token[~head.is_evidence], minlength=count)
-        shared = margins.new_zeros(count)
-        if head.lexical_overlap is not None:
-            shared = shared.index_copy(0, head.token, head.lexical_overlap)  # equal for all copies
-        has = gathered > -torch.inf
-        margins = join_evidence(ordinary, gathered, has, windows, shared)
-        copied = torch.where(has, shared, 0.0)
+        margins = join_evidence(ordinary, gathered, gathered > -torch.inf, windows)
     elif head.token is not None and len(margins) != count:
         margins = _highest(margins, head.token, count)
     tokens = margins.sigmoid()
     sizes = torch.bincount(head.sentence, minlength=len(head.row)).clamp(min=1)
     sums = tokens.new_zeros(len(head.row)).index_add(0, head.sentence, tokens)
     sentences = sums / sizes
-    if weighs_overlap and copied is not None:
-        overlaps = tokens.new_zeros(len(head.row)).index_add(0, head.sentence, copied) / sizes
-        sentences = doubt_copies(sentences, overlaps, sizes)
     parts, place = sentences, head.row
     if faithfulness == "weakest_token":
         parts, place = tokens, head.row[head.sentence]

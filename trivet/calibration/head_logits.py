@@ -57,9 +57,8 @@ def read_heads(
     weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
     verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
     unknown = torch.full_like(verdict, torch.nan)
-    weighed = model.lexical_overlap["support"] != 0
     return {
-        name: _together(found, verdict if name == "support" else unknown, weight, weighed)
+        name: _together(found, verdict if name == "support" else unknown, weight)
         for name, found in rows.items()
     }
 
@@ -122,7 +121,7 @@ def _pair_row(item: Item, labels: IntArray, states: Tensor | None) -> _Row:
     if states is not None:
         add_pairs(logits, item.layout, states.numpy(), item.layout.response_sentence)
         overlaps = np.stack(list(pair_overlaps(item.tokenized)))
-    known = (labels >= 0) & np.isfinite(logits)  # -inf: no window shows both (``support_windows``)
+    known = labels >= 0
     count = int(known.sum())
     return _Row(
         logits=logits[known].astype(np.float64),
@@ -148,9 +147,7 @@ def read_logits(
         return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}
 
 
-def _together(
-    rows: Sequence[_Row], verdict: Tensor, weight: Tensor, weighs_overlap: bool
-) -> HeadLogits:
+def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogits:
     sentences = np.array([len(row.truth) for row in rows])
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
@@ -168,7 +165,6 @@ def _together(
         weight=weight,
         lexical_overlap=torch.from_numpy(np.concatenate([row.lexical_overlap for row in rows])),
         is_evidence=torch.from_numpy(is_evidence) if is_evidence.any() else None,
-        weighs_overlap=weighs_overlap,
     )
 
 

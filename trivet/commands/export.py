@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ import typer
 from trivet.commands.shared import Precision, ThreadsOption, needs_extra
 
 if TYPE_CHECKING:
-    from trivet.records import LabelledExample, RagExample
+    from trivet.records import LabelledExample
 
 export = typer.Typer(
     name="export",
@@ -56,30 +56,13 @@ def onnx(
         ),
     ] = None,
     form: FormOption = "portable",
-    round_for: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Rows like those to evaluate, such as jsonl:train.jsonl, whose inputs the int8 "
-            "weights are rounded for; default: nearest integers. Labels are not read. Repeatable.",
-        ),
-    ] = None,
-    split: Annotated[str, typer.Option(help="Split of the rows of --round-for.")] = "fit",
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rows drawn from each --round-for.")
-    ] = 150,
     threads: ThreadsOption = None,
 ) -> None:
     """Write ONNX graphs and compare them with the weights."""
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision)  # an engine may be compared with fp32
-    examples = None
-    if round_for:
-        if keep == ("fp32",):
-            raise typer.BadParameter("--round-for is for int8 weights, and --precision is fp32")
-        examples = [each for spec in round_for for each in _draw_examples(spec, split, limit)]
-    _write_graphs(bundle, out, keep, form, threads, examples)
+    _write_graphs(bundle, out, keep, form, threads)
     print(out or bundle)
 
 
@@ -194,11 +177,10 @@ def _write_graphs(
     keep: tuple[Precision, ...] | None,
     form: Literal["portable", "attention"],
     threads: int | None,
-    examples: Sequence[RagExample] | None = None,
 ) -> None:
     with needs_extra("export"):
         from trivet.export import export_onnx
-    report = export_onnx(bundle, out, keep=keep, form=form, examples=examples, threads=threads)
+    report = export_onnx(bundle, out, keep=keep, form=form, threads=threads)
     for file, worst in report.worst.items():
         print(f"{file}: largest difference from the weights {worst:.2g}")
 
@@ -241,17 +223,7 @@ def _with_graphs(
     return out or bundle
 
 
-def _load_rows(data: str, split: str, labelled: bool = True) -> list[LabelledExample]:
+def _load_rows(data: str, split: str) -> list[LabelledExample]:
     with needs_extra("train"):
         from trivet.data.labelled.sources import load_source
-    return load_source(data, split, labelled)[0]
-
-
-def _draw_examples(data: str, split: str, limit: int) -> list[RagExample]:
-    rows = _load_rows(data, split, labelled=False)
-    from trivet.data.labelled.sources import choose_rows
-    from trivet.errors import DataError
-
-    if not rows:
-        raise DataError(f"{data}: no row in split {split!r} to round for; try --split all")
-    return [row.example for row in choose_rows(rows, (), limit, seed=0)]
+    return load_source(data, split)[0]

@@ -114,16 +114,12 @@ def render_info(
 
 def _evidence(window: WindowInfo) -> str:
     """Return a description of the evidence windows."""
-    judged = (
-        f"; judged in {window.support_windows} of the windows" if window.support_windows else ""
-    )
-    judged += "; contexts sorted by shared words" if window.sort_contexts else ""
+    order = "; contexts sorted by shared words" if window.sort_contexts else ""
     if not window.evidence_sentences:
-        return f"no evidence windows{judged}"
-    some = "" if window.evidence_for == "all" else ", examples of several windows"
+        return f"no evidence windows{order}"
     plural = "s" if window.evidence_sentences > 1 else ""
     shown = f"{window.evidence_sentences} context sentence{plural} for each response sentence"
-    return f"{shown}{some}{judged}"
+    return f"{shown}, examples of several windows{order}"
 
 
 def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
 
 from omegaconf import MISSING
 
@@ -28,7 +27,6 @@ class Faithfulness(Enum):
     weakest_token = "weakest_token"
     weakest_sentence = "weakest_sentence"
     two_weakest_sentences = "two_weakest_sentences"
-    best_on_dev = "best_on_dev"  # trained as weakest_sentence; the highest AUROC on dev decides
 
 
 class Trunk(Enum):
@@ -62,13 +60,6 @@ class RunLogger(Enum):
     tensorboard = "tensorboard"
     wandb = "wandb"
     mlflow = "mlflow"
-
-
-class EvidenceFor(Enum):
-    """Examples with evidence windows."""
-
-    several = "several"
-    all = "all"
 
 
 class Precision(Enum):
@@ -113,12 +104,9 @@ class WindowConfig:
     stride_overlap: int = 0  # tokens shared by neighbouring windows
     # Window sizes, the last is size; each example uses the cheapest. Empty: size alone.
     sizes: list[int] = field(default_factory=list)
-    # Context sentences for each response sentence in the evidence windows; 0: no such windows.
+    # Context sentences for each response sentence in the evidence windows of examples of several
+    # windows; 0: no such windows.
     evidence_sentences: int = 0
-    evidence_for: EvidenceFor = EvidenceFor.several  # or all examples
-    # Ordinary windows in which a response sentence is judged, those that share most words with it;
-    # 0: all.
-    support_windows: int = 0
     # Examples of several windows are cut with those contexts first that share most words with
     # question and response.
     sort_contexts: bool = False
@@ -131,8 +119,8 @@ class WindowConfig:
         _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
         shared = self.stride_overlap
         _check(0 <= shared < self.size, "window.stride_overlap", shared, "in [0, window.size)")
-        for key in ("evidence_sentences", "support_windows"):
-            _check(getattr(self, key) >= 0, f"window.{key}", getattr(self, key), "at least 0")
+        count = self.evidence_sentences
+        _check(count >= 0, "window.evidence_sentences", count, "at least 0")
 
 
 @dataclass
@@ -169,7 +157,6 @@ class AugmentConfig:
     cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
     quote_contexts: float = 0.0  # sentences of the contexts as response
-    append_closing: float = 0.0  # an offer at the response's end, or a foreign sentence
     twins: float = 0.0  # a changed copy beside the row
 
     def __post_init__(self) -> None:
@@ -208,7 +195,6 @@ class LossConfig:
     utilization: float = 1.0
     evidence: float = 1.0  # pairs of sentences
     share: float = 0.0  # squared error of an example's relevance and utilization
-    r_drop: float = 0.0  # divergence of each trained head between two passes with other dropout
     unsupported_weight: float = 1.0  # of an unsupported token relative to a supported one
     learned: bool = False  # further weight of each head, learned from its uncertainty
     learned_lr: float = 1e-3  # learning rate of these weights' logarithms
@@ -250,8 +236,6 @@ class OptimConfig:
     clip: float = 1.0  # largest norm of the gradient
     epochs: int = 3
     max_steps: int = -1  # -1: no limit but the epochs
-    # Validations without a better measure after which a head is no longer trained; 0: never.
-    stop_head_after: int = 0
     ema_decay: float = 0.0  # of averaged weights, which dev measures and the bundle gets; 0: none
     compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
     batch_windows: int = 16  # windows per batch; an example with more is one batch
@@ -266,7 +250,7 @@ class OptimConfig:
             _check(value > 0, f"optim.{key}", value, "> 0")
         calls = self.call_windows
         _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
-        for key in ("encoder_lr", "weight_decay", "stop_head_after"):
+        for key in ("encoder_lr", "weight_decay"):
             _check(getattr(self, key) >= 0, f"optim.{key}", getattr(self, key), ">= 0")
         _check(0 <= self.ema_decay < 1, "optim.ema_decay", self.ema_decay, "in [0, 1)")
         steps = self.max_steps
@@ -319,27 +303,10 @@ class TrainConfig:
         named = [head.value for head in self.heads]
         once = 0 < len(named) == len(set(named))
         _check(once, "heads", named, f"at least one of {', '.join(Head.__members__)}, once")
-        if self.optim.stop_head_after and (self.run.devices > 1 or self.loss.learned):
-            raise ConfigError(
-                f"optim.stop_head_after ({self.optim.stop_head_after}) must be 0 with several "
-                f"devices (run.devices: {self.run.devices}) and with learned weights of the heads "
-                f"(loss.learned: {self.loss.learned})"
-            )
         if self.optim.compute_of is Trunk.partial and self.encoder.shared_layers is None:
             raise ConfigError("optim.compute_of (partial) must be used with encoder.shared_layers")
         weights = {name: self.loss.of_head(name) for name in named}
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
-
-    @property
-    def trained_reduction(
-        self,
-    ) -> Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]:
-        """Return the reduction that the verdict loss trains."""
-        if self.faithfulness is Faithfulness.weakest_token:
-            return "weakest_token"
-        if self.faithfulness is Faithfulness.two_weakest_sentences:
-            return "two_weakest_sentences"
-        return "weakest_sentence"
 
 
 def _check(holds: bool, key: str, value: object, must: str) -> None:

@@ -8,7 +8,7 @@ and strong baseline for selecting sentences (Yih et al., ACL 2013, P13-1171).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -122,29 +122,6 @@ def rank_contexts(tokenized: TokenizedExample) -> IntArray:
     answered = np.isin(ids, tokenized.response.ids, kind="table")
     order = np.argsort(-np.bincount(context, weight * (2 * answered + asked)), kind="stable")
     return np.argsort(order)
-
-
-def rank_slices(tokenized: TokenizedExample, slices: Sequence[IntArray]) -> IntArray:
-    """Rank slices of the contexts by the words, weighted by rarity, shared with a sentence.
-
-    Args:
-        tokenized: The example.
-        slices: Numbers of the context tokens of each slice.
-
-    Returns:
-        The rank of each slice for each response sentence, 0 for the one that shares most; of
-        equals the first comes first. *Shape:* [S, slices].
-    """
-    answer = tokenized.response.ids
-    width = int(answer.max(initial=0)) + 1
-    sentence, ids = np.divmod(distinct(tokenized.response_sentence * width + answer), width)
-    rarity, count = np.log1p(ids / _COMMON), len(tokenized.response_sentence_spans)
-    shared = np.zeros((count, len(slices)))
-    for number, own in enumerate(slices):
-        found = np.isin(ids, tokenized.context.ids[own], kind="table")
-        shared[:, number] = np.bincount(sentence, rarity * found, minlength=count)
-    order = np.argsort(-shared, axis=1, kind="stable")
-    return np.argsort(order, axis=1)
 
 
 def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:

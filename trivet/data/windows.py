@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trivet.data.evidence import Evidence, choose_evidence
-from trivet.data.lexical_overlap import count_overlaps, rank_contexts, rank_slices
+from trivet.data.lexical_overlap import count_overlaps, rank_contexts
 from trivet.data.tokenization import (
     BoolArray,
     FloatArray,
@@ -30,7 +30,6 @@ from trivet.errors import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
 Array = Any
-EvidenceFor = Literal["several", "all"]
 
 FRAME = 4  # [CLS] ... [SEP] question [SEP] response [SEP]
 QUESTION_SHARE = 4  # a question may fill one fourth of a window
@@ -73,11 +72,7 @@ class WindowSettings:
         break_even: Number of positions at which a window's attention costs as much as its dense
             matmuls; needed to choose among ``sizes`` (``model.trunk.break_even``).
         evidence_sentences: Number of context sentences for each response sentence in the evidence
-            windows; 0 for none of these.
-        evidence_for: Examples with evidence windows: those of several slices, or all.
-        support_windows: Number of ordinary windows in which a response sentence is judged, those
-            that share most words with it; 0 for all. Each window is another chance for a wrong
-            sentence to look supported.
+            windows of examples of several slices; 0 for none of these.
         sort_contexts: Whether an example of several slices is cut with its contexts in another
             order: those first that share most words with question and response, so that a slice
             shows together what belongs together. Among many contexts the related ones would be
@@ -89,14 +84,13 @@ class WindowSettings:
     sizes: tuple[int, ...] = ()
     break_even: int | None = None
     evidence_sentences: int = 0
-    evidence_for: EvidenceFor = "several"
-    support_windows: int = 0
     sort_contexts: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("evidence_sentences", "support_windows"):
-            if getattr(self, name) < 0:
-                raise WindowError(f"window.{name} ({getattr(self, name)}) must be at least 0")
+        if self.evidence_sentences < 0:
+            raise WindowError(
+                f"window.evidence_sentences ({self.evidence_sentences}) must be at least 0"
+            )
         if self.sizes and (sorted({*self.sizes, self.size}) != list(self.sizes)):
             raise WindowError(
                 f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
@@ -165,8 +159,8 @@ class Layout:
         window_size: Most positions in a window.
         rows: Token ids of each window.
         segments: 0 for context and question, 1 for the response. Same lengths as ``rows``.
-        response_row: Row of the k-th copy of each response token, -1 for none or one that does not
-            count. If there are evidence windows, the last copies are in these. *Shape:* [R, K].
+        response_row: Row of the k-th copy of each response token, -1 for none. If there are
+            evidence windows, the last copies are in these. *Shape:* [R, K].
         response_column: Column of the same copy. *Shape:* [R, K].
         context_row: Row of the one copy of each context token that counts. *Shape:* [C].
         context_column: Column of the same copy. *Shape:* [C].
@@ -204,7 +198,7 @@ class Layout:
     response_chunks: int
 
     def ordinary_windows(self) -> IntArray:
-        """Return in how many ordinary windows each response token counts. *Shape:* [R]."""
+        """Return in how many ordinary windows each response token is. *Shape:* [R]."""
         ordinary = (self.response_row >= 0) & ~self.row_is_evidence[self.response_row]
         counts: IntArray = ordinary.sum(axis=1)
         return counts
@@ -239,9 +233,8 @@ def lay_out(
 
     A question over a fourth of the window is cut, and ``cut_question_tokens`` counts the rest. A
     response over half of it is read in chunks, and each chunk is shown with every slice of the
-    contexts. After these ordinary windows, an evidence window for each chunk shows the context
-    sentences that share most with it; there is none if it would repeat an ordinary window. Of the
-    copies of a response sentence in ordinary windows, ``support_windows`` may let only some count.
+    contexts. If there are several slices, an evidence window for each chunk follows these ordinary
+    windows and shows the context sentences that share most with it.
     """
     plan = settings.plan(tokenized)
     chunks = plan.chunks
@@ -255,11 +248,9 @@ def lay_out(
     slices = _cut(sentence, place, plan.room, settings.stride_overlap)
     overlaps = count_overlaps(tokenized, settings.evidence_sentences)
     evidence: list[Evidence] = []
-    several = len(slices) > 1
-    if overlaps.sources.size and (several or settings.evidence_for == "all"):
+    if overlaps.sources.size and len(slices) > 1:
         room = plan.size - len(question) - FRAME
-        found = choose_evidence(tokenized, overlaps.sources, chunks, room)
-        evidence = [each for each in found if several or len(each.shown) < count]
+        evidence = list(choose_evidence(tokenized, overlaps.sources, chunks, room))
 
     rows: list[IntArray] = []
     segments: list[IntArray] = []
@@ -291,10 +282,6 @@ def lay_out(
         response_column[slice(*chunk), copy] = np.arange(begin, begin + len(ids))
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-    if 0 < settings.support_windows < len(slices):
-        read = [order[start:stop] for start, stop in slices]
-        ranks = rank_slices(tokenized, read)[tokenized.response_sentence]
-        response_row[:, : len(slices)][ranks >= settings.support_windows] = -1
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]

@@ -117,7 +117,6 @@ class Evaluator:
         self._pool = WorkerPool(self.workers)
         info = self.bundle.info
         settings = info.window.settings()
-        self._joined_as = info.faithfulness, info.calibration.weighs_overlap
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
 
@@ -356,7 +355,7 @@ class Evaluator:
                 continue
             try:
                 answer = next(answers)
-                outcome = reading(each, answer.join(*self._joined_as), thresholds)
+                outcome = reading(each, answer.join(info.faithfulness), thresholds)
                 if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
                 sourced = info.evidence is not None or "[" in each.example.response

@@ -126,27 +126,24 @@ class WindowAccumulator:
             except BackendError as error:
                 self.error = error
 
-    def join(self, faithfulness: Reduction, weighs_overlap: bool) -> Outputs:
+    def join(self, faithfulness: Reduction) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
 
-        The outputs of heads that no answer had are None. ``weighs_overlap`` tells whether support
-        is calibrated with lexical overlap.
+        The outputs of heads that no answer had are None.
         """
         if self.error is not None:
             raise self.error
         support, gathered = self._support, ~np.isnan(self._evidence)
-        overlap = self.layout.context_overlap
-        copied = np.where(gathered, overlap, 0.0) if weighs_overlap else None
         if gathered.any():
             windows = self.layout.ordinary_windows()
-            support = join_evidence_probs(support, self._evidence, gathered, windows, overlap)
+            support = join_evidence_probs(support, self._evidence, gathered, windows)
         # In blocks, since a sentence pool grows with the square of the length of the response.
         cuts = [0]
         for end in np.flatnonzero(np.diff(self.layout.response_sentence)) + 1:
             if end - cuts[-1] >= _BLOCK:
                 cuts.append(int(end))
         blocks = [
-            self._join_block(support[start:stop], start, faithfulness, copied)
+            self._join_block(support[start:stop], start, faithfulness)
             for start, stop in zip(cuts, [*cuts[1:], len(support)], strict=True)
         ]
         if "support" not in self._heads:
@@ -163,17 +160,11 @@ class WindowAccumulator:
         )
         return joined._replace(sentence_support=sentences, faithfulness=whole)
 
-    def _join_block(
-        self, own: FloatArray, start: int, faithfulness: Reduction, copied: FloatArray | None
-    ) -> Outputs:
+    def _join_block(self, own: FloatArray, start: int, faithfulness: Reduction) -> Outputs:
         """Join the response tokens of some whole sentences; ``own`` is their support."""
         real, tokens = len(own), max(1, len(own))  # no tokens: one of padding
         support = np.zeros((1, tokens), dtype=np.float32)
         support[0, :real] = own
-        overlap = None
-        if copied is not None:
-            overlap = np.zeros_like(support)
-            overlap[0, :real] = copied[start : start + real]
         sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
@@ -185,7 +176,7 @@ class WindowAccumulator:
         )
         mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
         own_support = support if "support" in self._heads else None
-        return join(own_support, *shares, mask, weight, pool, faithfulness, overlap)
+        return join(own_support, *shares, mask, weight, pool, faithfulness)
 
 
 class BackendCall:

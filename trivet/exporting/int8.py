@@ -20,7 +20,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from trivet.exporting.graph_files import replace_nodes
-from trivet.exporting.rounding import Moments, round_for_inputs
 
 # Embedding tables with fewer rows stay in fp32.
 _FEWEST_ROWS = 1000
@@ -34,35 +33,21 @@ _LARGEST_FACTOR = 64
 _LARGEST_ENTRY = 127
 
 
-def quantize(graph: onnx.ModelProto, moments: Moments | None = None) -> onnx.ModelProto:
-    """Return the graph in dynamic int8 for ONNX Runtime; ``graph`` itself is not changed.
-
-    Args:
-        graph: Graph in fp32.
-        moments: Second moments of typical inputs of matmuls (``matmul_inputs``), which their
-            weights are rounded for; without those of an input, to the nearest integers.
-    """
+def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the fp32 graph in dynamic int8 for ONNX Runtime; ``graph`` itself is not changed."""
     copied = onnx.ModelProto()
     copied.CopyFrom(graph)
     if _RUNTIME_DOMAIN not in {opset.domain for opset in copied.opset_import}:
         copied.opset_import.append(helper.make_opsetid(_RUNTIME_DOMAIN, 1))
-    _Rewriter(copied.graph, moments or {}).rewrite()
+    _Rewriter(copied.graph).rewrite()
     return copied
-
-
-def matmul_inputs(graph: onnx.ModelProto) -> tuple[str, ...]:
-    """Return the names of the tensors that weights in int8 will be multiplied by."""
-    rewriter = _Rewriter(graph.graph, {})
-    found = [node.input[0] for node in graph.graph.node if rewriter.is_matmul(node)]
-    return tuple(dict.fromkeys(found))
 
 
 class _Rewriter:
     """Replaces matmuls and look-ups of one graph, keeping the order of its nodes."""
 
-    def __init__(self, graph: onnx.GraphProto, moments: Moments) -> None:
+    def __init__(self, graph: onnx.GraphProto) -> None:
         self.graph = graph
-        self.moments = moments
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.made_by = {name: node for node in graph.node for name in node.output}
 
@@ -70,7 +55,7 @@ class _Rewriter:
         """Rewrite the graph in place; unused constants are dropped."""
         nodes: list[onnx.NodeProto] = []
         for node in self.graph.node:
-            if self.is_matmul(node):
+            if self._is_matmul(node):
                 nodes.extend(self._matmul(node))
             elif self._is_large_lookup(node):
                 nodes.extend(self._lookup(node))
@@ -78,7 +63,7 @@ class _Rewriter:
                 nodes.append(node)
         replace_nodes(self.graph, nodes, self.constants)
 
-    def is_matmul(self, node: onnx.NodeProto) -> bool:
+    def _is_matmul(self, node: onnx.NodeProto) -> bool:
         """Return whether a node multiplies by a constant matrix, outside the heads."""
         if node.op_type != "MatMul" or node.name.startswith("heads."):
             return False
@@ -99,8 +84,6 @@ class _Rewriter:
         given, out = node.input[0], node.output[0]
         matrix = numpy_helper.to_array(self.constants[node.input[1]])
         rounded, scale = _round(matrix, axis=0, largest=_LARGEST_FACTOR)
-        if given in self.moments:
-            rounded = round_for_inputs(matrix, scale, self.moments[given], _LARGEST_FACTOR)
         weight = self._constant(f"{out}_int8", rounded)
         columns = self._constant(f"{out}_scale", scale.reshape(-1))
         after_gelu = given in self.made_by and self.made_by[given].op_type == "Gelu"

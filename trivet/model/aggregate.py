@@ -20,13 +20,6 @@ from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, HeadName, Red
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
 _FINEST = 1e-7
-_LARGE = 60.0  # of a logit; its exponential is finite in float32
-# Chosen on development rows (docs/experiments.md).
-_COPIED = 12  # power of the overlap
-_COPIED_FROM, _COPIED_AT = 0.9, 0.94  # overlaps from which a sentence is copied in part, and wholly
-SURE_COPY = 3.0  # logit of .95; nearly all right copies have more support
-_STEEPER = 6.0
-_SHORTEST_COPY = 12  # tokens; right names and phrases are often below .95
 
 
 class Outputs(NamedTuple):
@@ -39,7 +32,7 @@ class Outputs(NamedTuple):
     support_probs: Array  # support of each response token, [B, R]
     relevance_probs: Array  # relevance of each context token, [B, C]
     utilization_probs: Array  # utilization of each context token, [B, C]
-    sentence_support: Array  # mean support of a sentence's tokens, less for unsure copies, [B, S]
+    sentence_support: Array  # mean support of a sentence's tokens, [B, S]
     faithfulness: Array  # support of the weakest part or parts of the response, [B]
     relevance: Array  # expected share of relevant context sentences, [B]
     utilization: Array  # expected share of utilized context sentences, [B]
@@ -134,38 +127,24 @@ def split_evidence(response_at: Array, is_evidence: Array) -> tuple[Array, Array
 
 
 def join_evidence(
-    support_logits: Array,
-    evidence_logits: Array,
-    gathered: Array,
-    windows: Array,
-    context_overlap: Array,
+    support_logits: Array, evidence_logits: Array, gathered: Array, windows: Array
 ) -> Array:
     """Return each token's support by ordinary windows and by its evidence window, as logits.
 
     It is a mean: gathered evidence is a second opinion. Their maximum would make it one more place
-    where support may be. Of n ``windows`` that are ordinary and count for the token, the evidence
-    window weighs w = 1 / n, and at most one half: where more contexts are read, more sentences
-    share words with the response by chance. Beside a single one w is one third, since that one
-    shows everything that it shows. The more words a sentence and the whole response share with
-    single context sentences, in any order (``context_overlap`` o, in [0, 1]), the more the evidence
-    window decides: it weighs w + (1 - w) o^12, since it shows the source of a copied sentence, and
-    a wrong value is seen best where nothing else is shown. *Shapes:* any x 5; ``gathered`` is false
-    without evidence window, which leaves the first as it is.
+    where support may be. With n ordinary ``windows`` the evidence window weighs 1 / n: where more
+    contexts are read, more sentences share words with the response by chance. *Shapes:* any x 4;
+    ``gathered`` is false without an evidence window, which leaves the first as it is, and n is at
+    least 2 elsewhere.
     """
     xp = _namespace(support_logits)
-    opinions = xp.where(windows == 1, 3, xp.where(windows > 2, windows, 2))
-    least = 1 / xp.asarray(opinions, dtype=support_logits.dtype)
-    copied = xp.asarray(context_overlap, dtype=support_logits.dtype) ** _COPIED
-    moved = support_logits + (evidence_logits - support_logits) * (least + (1 - least) * copied)
-    return xp.where(gathered, moved, support_logits)
+    counts = xp.asarray(xp.where(gathered, windows, 2), dtype=support_logits.dtype)
+    joined = support_logits + (evidence_logits - support_logits) / counts
+    return xp.where(gathered, joined, support_logits)
 
 
 def join_evidence_probs(
-    support_probs: Array,
-    evidence_probs: Array,
-    gathered: Array,
-    windows: Array,
-    context_overlap: Array,
+    support_probs: Array, evidence_probs: Array, gathered: Array, windows: Array
 ) -> Array:
     """Return the same as ``join_evidence`` for probabilities.
 
@@ -178,7 +157,7 @@ def join_evidence_probs(
         return xp.log(inner) - xp.log1p(-inner)
 
     opinions = logits(support_probs), logits(evidence_probs)
-    joined = join_evidence(*opinions, gathered, windows, context_overlap)
+    joined = join_evidence(*opinions, gathered, windows)
     return xp.where(gathered, 1 / (1 + xp.exp(-joined)), support_probs)
 
 
@@ -186,26 +165,6 @@ def sentence_means(support_probs: Array, sentence_pool: Array) -> Array:
     """Return the mean over each sentence's tokens. *Shapes:* [B, R], [B, S, R] -> [B, S]."""
     xp = _namespace(support_probs)
     return xp.sum(sentence_pool * support_probs[:, None, :], axis=-1)
-
-
-def doubt_copies(sentence_support: Array, sentence_overlap: Array, tokens: Array) -> Array:
-    """Return the support of sentences, lower for copied ones that are not surely supported.
-
-    A copied sentence with one wrong value has a high mean support, since all of its other tokens
-    are right; but a right copy has a higher one. So if the support of a copy is below .95, the
-    distance of its logit to that of .95 is multiplied by seven. A copy has an overlap of .94 or
-    more (``data.lexical_overlap``), which takes a response that is copied nearly whole; from .9 on
-    the factor rises. A sentence of fewer than twelve ``tokens`` is not doubted: right names and
-    phrases have less. Other support is the same to the bit. *Shapes:* [B, S] x 3 -> [B, S].
-    """
-    xp = _namespace(sentence_support)
-    share = (sentence_overlap - _COPIED_FROM) / (_COPIED_AT - _COPIED_FROM)
-    share = xp.where(tokens < _SHORTEST_COPY, 0.0, share)
-    inner = xp.clip(sentence_support, _FINEST, 1 - _FINEST)
-    logits = xp.log(inner) - xp.log1p(-inner)
-    change = _STEEPER * xp.clip(share, 0, 1) * (logits - SURE_COPY)
-    lowered = 1 / (1 + xp.exp(xp.clip(-logits - change, -_LARGE, _LARGE)))
-    return xp.where((share > 0) & (change < 0), lowered, sentence_support)
 
 
 def evidence_logits(states: Array, response_pool: Array, context_pool: Array) -> Array:
@@ -295,24 +254,15 @@ def join(
     context_weight: Array,
     sentence_pool: Array,
     faithfulness: Reduction,
-    copied: Array | None = None,
 ) -> Outputs:
     """Join token probabilities, None for a head that the model lacks, into sentences and examples.
 
-    ``copied`` is the overlap of each response token that is in an evidence window, else 0, for a
-    model whose support is calibrated with overlap; None for others. Without an evidence window
-    right copies are not as sure, so they are not doubted.
-
-    *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R], [B, R].
+    *Shapes:* [B, R], [B, C], [B, C], [B, R], [B, C], [B, S, R].
     """
     sentence_support = whole = both = None
     if support_probs is not None:
         xp = _namespace(sentence_pool)
         sentence_support = sentence_means(support_probs, sentence_pool)
-        if copied is not None:
-            overlap = sentence_means(copied, sentence_pool)
-            tokens = xp.sum(sentence_pool > 0, axis=-1)
-            sentence_support = doubt_copies(sentence_support, overlap, tokens)
         real = xp.sum(sentence_pool, axis=-1) > 0
         whole = response_support(support_probs, response_mask, sentence_support, real, faithfulness)
     if relevance_probs is not None and utilization_probs is not None:

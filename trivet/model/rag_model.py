@@ -216,9 +216,9 @@ class RagModel(nn.Module):
         """Join logits of windows into probabilities of tokens, sentences and examples.
 
         The outputs of heads without logits are None. ``is_evidence`` tells which copies of response
-        tokens are in evidence windows, [B, K]. The
-        exported graph has no such input: there the copies in evidence windows are an example of
-        their own, which the host joins with the others (``evaluation.packing``).
+        tokens are in evidence windows, [B, K]. The exported graph has no such input: there the
+        copies in evidence windows are an example of their own, which the host joins with the others
+        (``evaluation.packing``).
         """
 
         def calibrated(support: Tensor) -> Tensor:
@@ -228,19 +228,13 @@ class RagModel(nn.Module):
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         probs: dict[str, Tensor | None] = dict.fromkeys(DEFAULT_HEADS)
         if "support" in logits:
-            support = join_support(
-                logits["support"], response_at, context_overlap, is_evidence, calibrated
-            )
+            support = join_support(logits["support"], response_at, is_evidence, calibrated)
             probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
         overlaps = {"relevance": question_overlap, "utilization": response_overlap}
         for name in (each for each in overlaps if each in logits):
             marked = self.with_overlap(name, logits[name], context_at, overlaps[name])
             marked = self._calibrated(name, marked)
             probs[name] = torch.where(real, marked.sigmoid(), 0.0)
-        copied = None
-        if is_evidence is not None and self.lexical_overlap["support"]:
-            gathered = split_evidence(response_at, is_evidence)[1].amax(dim=-1) >= 0
-            copied = torch.where(gathered, context_overlap, 0.0)
         return join(
             support_probs=probs["support"],
             relevance_probs=probs["relevance"],
@@ -249,7 +243,6 @@ class RagModel(nn.Module):
             context_weight=context_weight,
             sentence_pool=sentence_pool,
             faithfulness=self.faithfulness,
-            copied=copied,
         )._replace(evidence_states=logits.get("evidence"))
 
     def with_overlap(
@@ -293,7 +286,6 @@ class RagModel(nn.Module):
 def join_support(
     support: Tensor,
     response_at: Tensor,
-    context_overlap: Tensor,
     is_evidence: Tensor | None,
     calibrated: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> Tensor:
@@ -302,7 +294,6 @@ def join_support(
     Args:
         support: Logits of the support head. *Shape:* [N, L, 3].
         response_at: As in ``Windows``. *Shape:* [B, R, K].
-        context_overlap: As in ``Windows``. *Shape:* [B, R].
         is_evidence: Copies in evidence windows, if there are any. *Shape:* [B, K].
         calibrated: Rising map of the logits before ordinary and evidence windows are joined.
     """
@@ -315,7 +306,7 @@ def join_support(
         calibrated(supported_anywhere(margins, at, nothing=_NOWHERE)) for at in kinds
     )
     shown, windows = kinds[1].amax(dim=-1) >= 0, (kinds[0] >= 0).sum(dim=-1)
-    joined: Tensor = join_evidence(ordinary, gathered, shown, windows, context_overlap)
+    joined: Tensor = join_evidence(ordinary, gathered, shown, windows)
     return joined
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import cast, get_args
 
 from trivet.backends.loading import BackendName
@@ -11,11 +10,9 @@ from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.aggregate import SURE_COPY, Outputs, join
+from trivet.model.aggregate import Outputs, join
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.records import Evaluation, RagExample, Span
-
-_LEAST = 1 / (1 + math.exp(-SURE_COPY)) + 1e-3  # copies of this support are not doubted
 
 
 class EvaluatorPeer(Peer):
@@ -62,24 +59,19 @@ class WordOverlap(EvaluatorPeer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Return the overlap of the sentence that shares least."""
-        found = self._evaluate(example).sentences
-        shares = [(one.support - _LEAST) / (1 - _LEAST) for one in found]
-        sentences = tuple(
-            SentenceScore(one.text, min(1.0, max(0.0, share)))
-            for one, share in zip(found, shares, strict=True)
-        )
+        sentences = _sentences(self._evaluate(example))
         return PeerScore(min(one.faithfulness for one in sentences), sentences=sentences)
 
 
 class OverlapBackend:
-    """Returns lexical overlaps as probabilities, scaled to where no copied sentence is doubted."""
+    """Returns lexical overlaps as probabilities."""
 
     name = "shared words"
 
     def run(self, windows: Windows) -> Outputs:
         """Join the overlaps as a model's probabilities are joined."""
         return join(
-            support_probs=_LEAST + (1 - _LEAST) * windows.context_overlap,
+            support_probs=windows.context_overlap,
             relevance_probs=windows.question_overlap,
             utilization_probs=windows.response_overlap,
             response_mask=windows.response_at.max(axis=-1) >= 0,

@@ -132,7 +132,7 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
         found = {"encoder": values, "pooled_support": encoder.init is Init.nli}
     return found | {
         "heads": [name for name in HEAD_NAMES if Head(name) in config.heads],
-        "faithfulness": config.trained_reduction,
+        "faithfulness": config.faithfulness.value,
         "dropout": encoder.head_dropout,
         "trunk": encoder.trunk.value,
         "shared_layers": encoder.shared_layers,

@@ -29,7 +29,6 @@ from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
 from trivet.training.divergence import stop_if_diverged
 from trivet.training.micro_batching import read_in_slices
-from trivet.training.soft_targets import r_drop_losses
 from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 
@@ -41,11 +40,9 @@ HEAD_LOSSES = {
     "evidence": ("evidence",),
 }
 _TAUGHT = "teacher_"  # names of the losses against a teacher begin like this
-_REPEATED = "r_drop_"  # and of the divergence between two passes
-
 COSINE = "gradient_cosine/"  # names of their figures begin like this
 # Sign and measure by which a trained head enters the score of a checkpoint.
-HEAD_MEASURES: dict[HeadName, tuple[int, str]] = {
+_HEAD_MEASURES: dict[HeadName, tuple[int, str]] = {
     "support": (1, "hallucination_auroc"),
     "relevance": (-1, "relevance_rmse"),
     "utilization": (-1, "utilization_rmse"),
@@ -94,7 +91,7 @@ class RagTraining(lightning.LightningModule):
                 f"{model.trunk.kind}: its heads share no parameters"
             )
         self.model = model
-        self._scored = self.active_heads = trained
+        self._trained = trained
         for head in (each for each in HEAD_NAMES if each in model.heads and each not in trained):
             model.freeze(head)
         if optim.encoder_lr == 0:
@@ -109,11 +106,6 @@ class RagTraining(lightning.LightningModule):
         # As plain values, since checkpoints are read without any code in them.
         self.save_hyperparameters({"loss": vars(loss), "optim": vars(optim), "seed": seed})
         self._step: tuple[Batch, dict[str, Tensor]] | None = None  # current batch and losses
-
-    def stop_head(self, head: HeadName) -> None:
-        """Leave the losses of a head out from now on, and keep its weights as they are."""
-        self.active_heads = tuple(each for each in self.active_heads if each != head)
-        self.model.freeze(head)
 
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
         """Return each weighted loss by its name; 0 without labels for it in the batch.
@@ -157,7 +149,7 @@ class RagTraining(lightning.LightningModule):
                 loss = window_loss(support, targets.window_class, weight, heavier)
                 found["window"] = weights.window * loss
             if weights.token:
-                joined = join_support(logits, at, windows.context_overlap, batch.is_evidence)
+                joined = join_support(logits, at, batch.is_evidence)
                 loss = token_loss(support, at, joined, targets.token_supported, weight, heavier)
                 found["token"] = weights.token * loss
         if each_token and weights.sentence:
@@ -216,23 +208,16 @@ class RagTraining(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the losses, and log the losses and the sums of each head."""
-        predicted = self.predict(batch.windows, batch.is_evidence, self.active_heads)
+        predicted = self.predict(batch.windows, batch.is_evidence, self._trained)
         losses = self.losses(batch, *predicted)
-        rows = max(1.0, batch.mean_labelled["teacher"])
-        if self._loss.r_drop:
-            again = self.predict(batch.windows, batch.is_evidence, self.active_heads)
-            other = self.losses(batch, *again)
-            losses = {name: (loss + other[name]) / 2 for name, loss in losses.items()}
-            apart = r_drop_losses(batch, predicted[0], again[0])
-            factor = self._loss.r_drop / rows
-            losses |= {f"{_REPEATED}{head}": factor * loss for head, loss in apart.items()}
         if self._teacher is not None:
+            rows = max(1.0, batch.mean_labelled["teacher"])
             steps = self.trainer.estimated_stepping_batches
             taught = self._teacher.losses(batch, predicted[0], 1 - self.global_step / steps)
             losses |= {f"{_TAUGHT}{head}": loss / rows for head, loss in taught.items()}
         heads: dict[str, Tensor] = {}
-        for head in self.active_heads:
-            names = (*HEAD_LOSSES[head], f"{_TAUGHT}{head}", f"{_REPEATED}{head}")
+        for head in self._trained:
+            names = (*HEAD_LOSSES[head], f"{_TAUGHT}{head}")
             heads[head] = torch.stack([losses[name] for name in names if name in losses]).sum()
         figures = {f"loss/{name}": loss for name, loss in losses.items()}
         figures |= {f"head/{head}": loss for head, loss in heads.items()}
@@ -338,8 +323,8 @@ class RagTraining(lightning.LightningModule):
         self._measures.reset()
         score = sum(
             sign * figures.get(f"{name}/mean", 0.0)
-            for head, (sign, name) in HEAD_MEASURES.items()
-            if head in self._scored
+            for head, (sign, name) in _HEAD_MEASURES.items()
+            if head in self._trained
         )
         # Equal on every device, since the measures are joined.
         self.log_dict({f"{rows}/{name}": value for name, value in figures.items()}, sync_dist=True)

@@ -131,8 +131,6 @@ def estimate_step(config: TrainConfig, gpu: bool) -> MemoryEstimate:
     windows = config.optim.call_windows or config.optim.batch_windows
     bf16 = config.run.precision is Precision.bf16
     found = estimate_memory(build, windows, config.window.size, bf16, gpu)
-    if config.loss.r_drop:  # both passes wait for the backward pass
-        found = replace(found, activations=2 * found.activations)
     return replace(found, weights=2 * found.weights) if config.optim.ema_decay else found
 
 

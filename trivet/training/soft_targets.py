@@ -1,4 +1,4 @@
-"""Losses against logits on the same windows: those of a teacher, or of another pass."""
+"""Losses against a teacher's logits on the same windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from trivet.data.labelled.datamodule import Batch
 from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
 from trivet.model.aggregate import gather_tokens
-from trivet.model.rag_model import TokenLogits, gather_classes, pair_logits
+from trivet.model.rag_model import gather_classes, pair_logits
 
 
 def soft_target_losses(
@@ -37,18 +37,3 @@ def soft_target_losses(
         real = (response[:, :, None] & context[:, None, :]).to(weight)
         losses["evidence"] = pair_loss(ours, theirs, real, batch.pairs.example, weight)
     return losses
-
-
-def r_drop_losses(batch: Batch, first: TokenLogits, second: TokenLogits) -> dict[str, Tensor]:
-    """Return the sum over examples of each head's divergence between two passes.
-
-    R-Drop (Liang et al., arXiv 2106.14448, eq. 2): the mean of both Kullback-Leibler divergences
-    between the predictions of two passes that differ in their dropout; 0 without dropout.
-    """
-    passes = (first, second)
-    crossed = [soft_target_losses(batch, *pair) for pair in (passes, passes[::-1])]
-    own = [soft_target_losses(batch, each, each) for each in passes]
-    return {
-        head: (crossed[0][head] + crossed[1][head] - own[0][head] - own[1][head]) / 2
-        for head in crossed[0]
-    }

@@ -115,7 +115,7 @@ def _adapted(config: TrainConfig) -> bool:
 
 def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
     """Return a bundle's windows, of which a new setting lets others count for a sentence."""
-    settings = ("evidence_sentences", "evidence_for", "support_windows", "sort_contexts")
+    settings = ("evidence_sentences", "sort_contexts")
     window = old.model_copy(update={key: getattr(new, key) for key in settings})
     if window != old:
         logger.warning(
@@ -156,8 +156,6 @@ def write_trained(
             sizes=tuple(config.window.sizes),
             break_even=break_even(encoder) if config.window.sizes else None,
             evidence_sentences=config.window.evidence_sentences,
-            evidence_for=config.window.evidence_for.value,
-            support_windows=config.window.support_windows,
             sort_contexts=config.window.sort_contexts,
         ),
         faithfulness=model.faithfulness,

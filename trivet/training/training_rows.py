@@ -42,8 +42,6 @@ def row_preparation(
         tuple(window.sizes),
         even,
         window.evidence_sentences,
-        window.evidence_for.value,
-        window.support_windows,
         window.sort_contexts,
     )
     return partial(

@@ -1,8 +1,8 @@
 """Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
 After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
-responses exchanged. Our own: contexts reordered, responses cut, removed, quoted from the contexts
-or ended with an offer, twins added.
+responses exchanged. Our own: contexts reordered, responses cut, removed or quoted from the
+contexts, twins added.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import asdict, astuple, dataclass
 import numpy as np
 
 from trivet.data.labelled.augmentation import altered_contexts, altered_responses
-from trivet.data.labelled.augmentation.closings import append_claim, append_remark
 from trivet.data.labelled.augmentation.removed_sentences import (
     context_sentences,
     distinct_words,
@@ -28,11 +27,10 @@ _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts t
 # In order; shuffle is first because the others treat the new pair like the old one.
 _ALTERATIONS = (
     *("shuffle", "quote_contexts", "drop_contexts", "insert_contexts"),
-    *("permute_contexts", "cut_response", "empty_response", "append_closing"),
+    *("permute_contexts", "cut_response", "empty_response"),
 )
 _MOST_QUOTED = 3  # sentences of the contexts that become a response
 _QUOTED_WORDS = range(3, 41)  # distinct words of such a sentence
-_CLAIMS = 0.35  # share of closings that claim something
 _LOOKS = 8  # rows drawn in search of an unrelated one
 
 
@@ -48,8 +46,6 @@ class Augmentation:
     empty_response: float = 0.0  # remove the response
     # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
-    # append an offer or a courtesy to the response, or a foreign sentence, also in such a form
-    append_closing: float = 0.0
     twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
 
     def __post_init__(self) -> None:
@@ -111,8 +107,6 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
     count = len(texts.contexts)
     if name == "empty_response":
         return altered_responses.empty_response(example)
-    if name == "append_closing":
-        return _append_closing(example, draw)
     if name == "shuffle":
         other = _draw_unrelated(draw.batch, draw) or _draw_unrelated(draw.pool, draw)
         return example if other is None else altered_responses.take_pair(example, other)
@@ -148,16 +142,6 @@ def _quotable(example: LabelledExample) -> list[ContextSpan]:
         for sentence in context_sentences(example)
         if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
     ]
-
-
-def _append_closing(example: LabelledExample, draw: _Draw) -> LabelledExample:
-    if draw.random.random() >= _CLAIMS:
-        return append_remark(example, draw.random)
-    other = _draw_unrelated(draw.pool, draw)
-    if other is None or not (fit := _quotable(other)):
-        return example
-    claim = text_of(other, fit[int(draw.random.integers(len(fit)))])
-    return append_claim(example, claim, draw.random)
 
 
 def _insert(
