@@ -2,41 +2,59 @@
 
 python -m benchmarks.scattered_evidence --ragbench ragbench:data/ragbench
     --ragtruth ragtruth:data/ragtruth [--split dev] [--bundle DIR] [--sizes 256 384 512]
-    [--sentences 1] [--windows 0] [--foreign 0 8 24] [--limit 200]
+    [--sentences 1] [--foreign 0 8 24] [--limit 200]
 
 The first table has the rows with a supported sentence whose annotated evidence no ordinary window
 of the bundle's own size shows whole; they are the same at every size. The second has rows among
 foreign passages, which leave their labels true. Each line is without or with evidence windows of
 ``--sentences`` context sentences for each response sentence. ``sentence F1``: of unsupported
 sentences, at the bundle's threshold. ``scattered flagged``: share of those supported sentences that
-count as unsupported. ``--windows``: ordinary windows in which a sentence is judged; 0 for all.
-Seconds are those of all cores.
+count as unsupported. Seconds are those of all cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.evidence_windows import READINGS, Row, joined, run, run_evidence
 from benchmarks.report import Table
-from trivet.bundle.schema import BundleInfo
+from trivet.bundle.schema import BundleInfo, Thresholds
 from trivet.data.labelled.augmentation.context_padding import lengthen
 from trivet.data.labelled.sources import load_source
 from trivet.data.spans import mark_tokens
-from trivet.data.tokenization import BoolArray, tokenize_examples
-from trivet.data.windows import WindowSettings, lay_out
+from trivet.data.tokenization import BoolArray, FloatArray, TokenizedExample, tokenize_examples
+from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.measures.intervals import Draws, auroc
 from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample, Span
 
 RESAMPLES = 1000
 HEADER = ("windows of", "evidence windows", "windows", "CPU seconds", "AUROC")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A labelled example with its ordinary windows."""
+
+    labelled: LabelledExample
+    tokenized: TokenizedExample
+    layout: Layout
+
+
+class Scores(NamedTuple):
+    """Support of a response and of its sentences, and the number of windows that were read."""
+
+    faithfulness: float
+    sentences: FloatArray  # [S]
+    windows: int
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,13 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--bundle", type=Path)
     flags.add_argument("--sizes", type=int, nargs="+", default=[256, 384, 512])
     flags.add_argument("--sentences", type=int, default=1)
-    flags.add_argument("--windows", type=int, default=0)
     flags.add_argument("--foreign", type=int, nargs="+", default=[0, 8, 24])
     flags.add_argument("--limit", type=int, help="rows of the second table; all by default")
     given = flags.parse_args(arguments)
     evaluator = Evaluator(given.bundle)
-    own = replace(evaluator.preprocessor.settings, evidence_sentences=0, support_windows=0)
-    judged = replace(own, support_windows=given.windows)
+    own = replace(evaluator.preprocessor.settings, evidence_sentences=0)
     if given.ragbench:
         rows = read(evaluator, load_source(given.ragbench, given.split)[0], own)
         marks = [scattered(row) for row in rows]
@@ -63,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         title = f"{len(kept)} of {len(rows)} rows have scattered evidence ({positives(kept)})"
         table = Table(title, (*HEADER, "sentence F1", "scattered flagged"), [])
         for size in given.sizes:
-            settings = replace(judged, size=size, sizes=())
+            settings = replace(own, size=size, sizes=())
             lines = measured(evaluator, kept, settings, given.sentences, scattered_marks)
             table.rows.extend(lines)
         print(f"{table.to_markdown()}\n", flush=True)
@@ -74,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table = Table(f"Foreign passages, {count}", ("foreign", *HEADER, "sentence F1"), [])
         for foreign in given.foreign:
             rows = read(evaluator, lengthen(plain, foreign, seed=0)[: given.limit], own)
-            lines = measured(evaluator, rows, judged, given.sentences)
+            lines = measured(evaluator, rows, own, given.sentences)
             table.rows.extend((foreign, *line) for line in lines)
         print(table.to_markdown(), flush=True)
 
@@ -126,37 +142,33 @@ def measured(
     marks: Sequence[BoolArray] | None = None,
 ) -> Iterator[tuple[object, ...]]:
     """Yield a line of the table without evidence windows, and one with them."""
-    special = evaluator.preprocessor.tokenizer.special
-    cut = replace(settings, evidence_sentences=sentences)
-    layouts = [lay_out(row.tokenized, settings, special) for row in rows]
-    ordinary = sum(len(layout.rows) for layout in layouts)
-    support, seconds = run(evaluator, layouts)
-    both = [lay_out(row.tokenized, cut, special) for row in rows]
-    evidence, extra, more = run_evidence(evaluator, both)
-    mean = [READINGS["mean"](*each) for each in zip(support, evidence, layouts, strict=True)]
     info = evaluator.bundle.info
-    without = [joined(one, row, info) for one, row in zip(support, rows, strict=True)]
-    with_them = [
-        joined(one, row, info, ~np.isnan(own))
-        for one, row, own in zip(mean, rows, evidence, strict=True)
-    ]
-    for name, windows, cost, scores in (
-        ("without", ordinary, seconds, without),
-        ("with", ordinary + extra, seconds + more, with_them),
-    ):
+    for name, count in (("without", 0), ("with", sentences)):
+        cut = replace(settings, evidence_sentences=count)
+        evaluator.preprocessor = replace(evaluator.preprocessor, settings=cut)
+        started = time.process_time()
+        found = evaluator.begin([row.labelled.example for row in rows]).outcomes(read_scores)
+        seconds = time.process_time() - started
+        scores = [each for each in found if isinstance(each, Scores)]
         yield (
             settings.size,
             name,
-            windows,
-            f"{cost:.0f}",
+            sum(each.windows for each in scores),
+            f"{seconds:.0f}",
             area(rows, scores),
             *of_sentences(info, rows, scores, marks),
         )
 
 
-def area(rows: Sequence[Row], scores: Sequence[Outputs]) -> str:
+def read_scores(example: PreprocessedExample, outputs: Outputs, _: Thresholds | None) -> Scores:
+    """Read the scores of one response."""
+    faithfulness, support = outputs.faithfulness[0], outputs.sentence_support[0]
+    return Scores(float(faithfulness), support, len(example.layout.rows))
+
+
+def area(rows: Sequence[Row], scores: Sequence[Scores]) -> str:
     """Return the AUROC of hallucinated responses with its interval by source document."""
-    doubt = np.array([1 - float(each.faithfulness[0]) for each in scores])
+    doubt = np.array([1 - each.faithfulness for each in scores])
     wrong = np.array([not row.labelled.labels.adherent for row in rows])
     if wrong.all() or not wrong.any():
         return "one class"
@@ -169,7 +181,7 @@ def area(rows: Sequence[Row], scores: Sequence[Outputs]) -> str:
 def of_sentences(
     info: BundleInfo,
     rows: Sequence[Row],
-    scores: Sequence[Outputs],
+    scores: Sequence[Scores],
     marks: Sequence[BoolArray] | None,
 ) -> tuple[str, ...]:
     """Return the F1 of unsupported sentences and, with ``marks``, how many of these are flagged."""
@@ -179,8 +191,7 @@ def of_sentences(
     for place, (row, each) in enumerate(zip(rows, scores, strict=True)):
         count = row.layout.sentences
         real = np.bincount(row.tokenized.response_sentence, minlength=count) > 0
-        sentences = each.sentence_support[0, :count]
-        below = (np.maximum(sentences, each.faithfulness[0]) < threshold) & real
+        below = (np.maximum(each.sentences[:count], each.faithfulness) < threshold) & real
         if row.labelled.labels.unsupported is not None:
             labels = unsupported(row)
             hits, flagged = hits + int((below & labels).sum()), flagged + int(below.sum())

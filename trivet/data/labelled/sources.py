@@ -63,9 +63,7 @@ def _parts(spec: str) -> tuple[str, str]:
     return kind, where
 
 
-def load_source(
-    spec: str, split: str = "all"
-) -> tuple[list[LabelledExample], SourceReport]:
+def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], SourceReport]:
     """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
     Args:
