@@ -319,7 +319,7 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
     assert code == 0
     assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
     fake.export_onnx.assert_called_once_with(
-        Path("in"), Path("out"), keep=("fp32",), form="portable", examples=None, threads=2
+        Path("in"), Path("out"), keep=("fp32",), form="portable", threads=2
     )
     # An engine is compared with fp32, so a graph for one is never written alone.
     assert call("export", "onnx", "in", "--precision", "bf16", "--form", "attention")[0] == 0
@@ -328,32 +328,8 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
         None,
         keep=("fp32", "int8", "bf16"),
         form="attention",
-        examples=None,
         threads=None,
     )
-
-
-def test_export_draws_the_rows_to_round_for(
-    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fake = Mock(**{"export_onnx.return_value.worst": {}})
-    monkeypatch.setitem(sys.modules, "trivet.export", fake)
-    files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
-    for file in files:
-        rows = ({"id": f"{n}", "question": "q", "contexts": ["c"], "response": "r"} for n in "abc")
-        file.write_text("\n".join(map(json.dumps, rows)))
-    specs = [word for file in files for word in ("--round-for", f"jsonl:{file}")]
-    assert call("export", "onnx", "in", *specs, "--split", "all", "--limit", "2")[0] == 0
-    examples = fake.export_onnx.call_args.kwargs["examples"]
-    assert len(examples) == 4
-    assert len({example.id for example in examples[:2]}) == 2
-    files[0].write_text("")
-    assert (
-        "no row in split 'all' to round for"
-        in call("export", "onnx", "in", *specs, "--split", "all")[2]
-    )
-    code, _, err = call("export", "onnx", "in", *specs, "--precision", "fp32")
-    assert (code, "--round-for is for int8 weights" in err) == (2, True)
 
 
 def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_heads_windows_and_reduction_are_those_of_the_first_bundle(
     first = tmp_path / "first"
     shutil.copytree(tiny_bundle, first)
     info = read_bundle(first).info
-    changed = {"evidence_sentences": 2, "support_windows": 1, "sort_contexts": True}
+    changed = {"evidence_sentences": 2, "sort_contexts": True}
     window = info.window.model_copy(update=changed)
     sizes = {"size": 64, "sizes": (48, 64), "break_even": 100}  # not used with another size
     several = window.model_copy(update=sizes)

@@ -1,16 +1,12 @@
-"""The shared parts of the benchmarks: shapes, inputs, races, tables, profiles, shared words."""
+"""The shared parts of the benchmarks: shapes, inputs, races, tables, profiles."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from hypothesis import given, strategies
 
-from benchmarks import evidence_windows, overlap_alone, rank_balance
 from benchmarks.backends import load_named, null_outputs, recorded_calls, tokenizer_of
 from benchmarks.gpu import Case, request_case, request_cases
 from benchmarks.heads import last_hidden, profile, share_table, values_for
@@ -65,8 +61,8 @@ def test_an_example_has_about_the_requested_tokens(context: int, other: int) -> 
     assert sample["context_tokens"] == pytest.approx(context, rel=0.03)
     assert sample["other_tokens"] == pytest.approx(other, rel=0.06)
     ordinary = windows_of(context, other, 512)
-    assert read_bundle(EMBEDDED_BUNDLE).info.window.evidence_for == "all"
-    assert sample["windows"] == ordinary + 1
+    assert read_bundle(EMBEDDED_BUNDLE).info.window.evidence_sentences
+    assert sample["windows"] == ordinary + (ordinary > 1)
     assert 0 < sample["backend"] < sample["total"]
 
 
@@ -122,86 +118,3 @@ def test_a_profile_that_does_not_fit_its_graph_is_refused(monkeypatch: pytest.Mo
     feed = full_windows(1, 32, vocabulary=1000)._asdict()
     with pytest.raises(BackendError, match=r"model\.int8\.onnx: the profile does not have each"):
         profile(EMBEDDED_BUNDLE / INT8_NAME, feed, 1, threads=1)
-
-
-def test_shared_words_separate_supported_from_unsupported_responses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    responses = {
-        "The ferry is red.": True,
-        "The mill grinds flour.": True,
-        "The ferry is red. Nobody remembers its captain.": False,
-        "Bakers sell bread.": False,
-    }
-    rows = [
-        {
-            "question": "What is there?",
-            "contexts": ["The mill grinds flour.", "The ferry is red."],
-            "response": response,
-            "group": str(number),
-            "labels": {"adherent": adherent},
-        }
-        for number, (response, adherent) in enumerate(responses.items())
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    overlap_alone.main(["--data", f"jsonl:{path}", "--split", "all"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "auroc" in line]
-    cells = [cell.strip() for cell in line.split("|")]
-    assert "1.000" in cells and cells[cells.index("hallucination_auroc") + 3 :][:2] == ["4", "2"]
-
-
-def test_the_balance_of_ranks_is_counted_without_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [
-        {
-            "question": "What is there?",
-            "contexts": ["The mill grinds flour. " * (40 * count)],
-            "response": "The mill grinds flour.",
-            "group": str(count),
-            "labels": {"adherent": True},
-        }
-        for count in (*range(1, 40), *[1] * 40)
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    rank_balance.main(["--data", f"jsonl:{path}", "--split", "all"])
-    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if "|" in line]
-    in_turn, balanced = (float(cells[3]) for cells in lines if cells[0] == "| 8")
-    assert in_turn < balanced < 1
-    longest = lines[-1]
-    assert longest[0] == "| more"
-    assert float(longest[2]) > 2 and longest[3] == "1.00 |"
-
-
-def test_evidence_windows_are_measured_in_every_reading(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    filler = " ".join(f"The town has {number} wells and a gate." for number in range(70))
-    contexts = ["The mill grinds flour. " + filler, "The ferry is red."]
-    response = "The ferry is red. The mill grinds flour."
-    evidence = [{"response": [0, 17], "contexts": [[1, 0, 17]]}]
-    evidence.append({"response": [18, len(response)], "contexts": [[0, 0, 22], [1, 0, 17]]})
-    rows = [
-        {
-            "question": "What is there?",
-            "contexts": contexts,
-            "response": response,
-            "source": "towns/one",
-            "group": str(number),
-            "labels": {"adherent": True, "unsupported": [], "evidence": evidence}
-            if number
-            else {"adherent": False},
-        }
-        for number in range(3)
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    flags = ["--split", "all", "--sentences", "1", "--single-sentences", "2"]
-    evidence_windows.main(["--data", f"jsonl:{path}", *flags])
-    printed = capsys.readouterr().out
-    assert "held whole: ordinary 0.500, evidence 1.000, either 1.000 (n 4 sentences)" in printed
-    assert "towns, several windows (n 3)" in printed
-    assert printed.count("| mean | 0.500") == 2
-    assert ": 1.00 more windows a row" in printed and ": 2.00 more windows a row" in printed

@@ -55,7 +55,7 @@ def info() -> BundleInfo:
         precision="int8",
     )
     training = TrainingInfo(
-        command="trivet train tiny.yaml && trivet average a b",
+        command="trivet train tiny.yaml && trivet train more.yaml",
         date="2026-01-31",
         data=(DataInfo(name="mills | ferries", licence="CC0-1.0", rows=1200),),
         settings={"epochs": 3, "learning_rate": 1e-5},
@@ -298,25 +298,20 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("sentences", "windows", "sort", "said"),
     [
-        (1, 1, False, "the context sentence that shares most words with it. A response sentence is"
-               " judged in the 1 ordinary window that shares most words with it and in its evidence"
-               " window. The support of a token is the highest of its ordinary windows, or, with"
-               " an evidence window, a mean of that and of the evidence window's, as logits; of n"
-               " ordinary windows the evidence window weighs 1/n, and at most one half; one third"),
-        (2, 0, False, "the 2 context sentences that share most words with it. The support of a"),
-        (0, 0, True, "If an example needs several windows, the contexts that share most words"
-                     " with question and response are read first, together. Window"),
-        (0, 3, False, "in the 3 ordinary windows that share most words with it. Window and"),
+        (1, False, "Examples of several windows also have evidence windows, which show for each"
+            " response sentence the context sentence that shares most words with it. The support"
+            " of a token is the highest of its ordinary windows, or, with an evidence window, a"
+            " mean of that and of the evidence window's, as logits; beside n ordinary windows the"
+            " evidence window weighs 1/n. Window"),
+        (2, False, "the 2 context sentences that share most words with it. The support of a"),
+        (0, True, "If an example needs several windows, the contexts that share most words"
+                  " with question and response are read first, together. Window"),
     ],
 )  # fmt: skip
 def test_the_card_says_which_windows_count(
-    info: BundleInfo, sentences: int, windows: int, sort: bool, said: str
+    info: BundleInfo, sentences: int, sort: bool, said: str
 ) -> None:
-    update = {
-        "evidence_sentences": sentences,
-        "support_windows": windows,
-        "sort_contexts": sort,
-    }
+    update = {"evidence_sentences": sentences, "sort_contexts": sort}
     changed = info.model_copy(update={"window": info.window.model_copy(update=update)})
     assert said in render_card(changed)
 
@@ -334,7 +329,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
     for text in (
         "# tiny",
         "CC0-1.0",
-        "```bash\ntrivet train tiny.yaml &&\ntrivet average a b\n```",
+        "```bash\ntrivet train tiny.yaml &&\ntrivet train more.yaml\n```",
         r"mills \| ferries",
         "1,200",
         "0.750",

@@ -171,47 +171,10 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
     joined = probabilities(one, LinearMap(2.0, -1.0)).tokens
     # The maximum of the ordinary copies, .5, becomes 0 and evidence 3; the mean is 1.5.
     assert joined.tolist() == pytest.approx(sigmoid(np.array([1.5, 1.0])).tolist())
-    # Over a copied response the evidence window decides alone; the map adds nothing for overlap.
-    copied = dataclasses.replace(one, lexical_overlap=torch.ones(4).double())
-    joined = probabilities(copied, LinearMap(2.0, -1.0)).tokens
-    assert joined.tolist() == pytest.approx(sigmoid(np.array([3.0, 1.0])).tolist())
     bent = KnotMap((0.0, 1.0, 2.0), (0.0, 1.0, 5.0))
     assert probabilities(one, bent).tokens.tolist() == pytest.approx(
         sigmoid(np.array([(0.5 + 5.0) / 2, 1.0])).tolist()
     )
-
-
-def test_copies_are_doubted_by_a_map_that_weighs_overlap_and_never_while_it_is_fitted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Support has three logits. Each sentence has twelve tokens, and each of these a copy in an
-    # ordinary and in an evidence window; of each pair of sentences the first is copied.
-    margins, tokens = np.full(N, 2.0), 12
-    logits = np.stack([margins, np.full(N, -30.0), np.zeros(N)], axis=-1).repeat(2 * tokens, axis=0)
-    one = dataclasses.replace(
-        head(logits, np.ones(N)),
-        sentence=torch.arange(N).repeat_interleave(tokens),
-        token=torch.arange(N * tokens).repeat_interleave(2),
-        is_evidence=torch.tensor([False, True] * N * tokens),
-        lexical_overlap=torch.tensor([1.0, 0.5] * (N // 2)).repeat_interleave(2 * tokens).double(),
-    )
-    plain = probabilities(one, LinearMap()).sentences
-    assert plain.tolist() == pytest.approx(sigmoid(margins).tolist())
-    weighed = probabilities(one, LinearMap(1.0, 0.0, 0.2)).sentences[:2]
-    assert weighed.tolist() == pytest.approx(sigmoid(np.array([2.2 - 6 * 0.8, 2.1])).tolist())
-    already = probabilities(dataclasses.replace(one, weighs_overlap=True), LinearMap()).sentences
-    assert already[:2].tolist() == pytest.approx(sigmoid(np.array([2.0 - 6.0, 2.0])).tolist())
-    ordinary = dataclasses.replace(one, is_evidence=None, weighs_overlap=True)
-    assert probabilities(ordinary, LinearMap()).sentences.tolist() == plain.tolist()
-    # Doubted, right copies would be fitted a higher weight of overlap.
-    margins = 2 + np.random.default_rng(0).normal(size=N)
-    logits[:, 0] = margins.repeat(2 * tokens)
-    varied = dataclasses.replace(
-        one, logits=torch.from_numpy(logits), truth=torch.from_numpy(drawn(sigmoid(margins)))
-    )
-    monkeypatch.setattr("trivet.calibration.fit.doubt_copies", pytest.fail)
-    for weighs in (False, True):
-        fitted(dataclasses.replace(varied, weighs_overlap=weighs), lexical_overlap=True)
 
 
 @pytest.mark.parametrize("method", ["platt", "isotonic"])

@@ -15,7 +15,6 @@ from trivet.data.lexical_overlap import count_overlaps
 from trivet.data.tokenization import SpecialTokens, TokenizedExample
 from trivet.data.windows import (
     FRAME,
-    EvidenceFor,
     Layout,
     WindowSettings,
     collate,
@@ -49,7 +48,6 @@ def settings(draw: st.DrawFn) -> WindowSettings:
         size,
         draw(st.integers(0, least_room // 4)),
         evidence_sentences=draw(st.integers(1, 4)),
-        evidence_for=draw(st.sampled_from(["several", "all"])),
         sort_contexts=draw(st.booleans()),
     )
 
@@ -110,20 +108,17 @@ def test_every_response_token_has_one_copy_in_an_evidence_window_or_none_is_need
     slices = plain.response_row.shape[1]
     rows = evidence_rows(layout)
     if not rows:
-        # Nothing to gather: no text, or the only slice shows what the evidence window would.
+        # Nothing to gather: no text, or the only slice shows all.
         assert layout.response_row.shape[1] == slices
         assert slices == 1 or not len(read.response)
         return
-    assert layout.response_row.shape[1] == slices + 1
+    assert layout.response_row.shape[1] == slices + 1 > 2
+    np.testing.assert_array_equal(layout.ordinary_windows(), slices)
     for r, (row, column) in enumerate(
         zip(layout.response_row[:, -1], layout.response_column[:, -1], strict=True)
     ):
-        if row < 0:
-            assert slices == 1
-            continue
         assert row in rows
         assert layout.rows[row][column] == read.response.ids[r]
-    assert slices > 1 or window.evidence_for == "all"
 
 
 @given(reads(), settings())
@@ -197,18 +192,9 @@ def test_one_evidence_window_written_out() -> None:
     assert layout.row_is_evidence.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize(("evidence_for", "windows"), [("several", 1), ("all", 2)])
-def test_examples_of_one_window_have_evidence_only_if_all_shall(
-    evidence_for: EvidenceFor, windows: int
-) -> None:
-    window = WindowSettings(96, evidence_sentences=1, evidence_for=evidence_for)
-    assert len(lay_out(example(), window, SPECIAL).rows) == windows
-
-
-def test_no_evidence_window_repeats_the_only_slice() -> None:
-    read = make_tokenized([], [[[CONTEXT], [CONTEXT + 1]]], [[CONTEXT], [CONTEXT + 1]])
-    window = WindowSettings(64, evidence_sentences=1, evidence_for="all")
-    assert len(lay_out(read, window, SPECIAL).rows) == 1
+def test_an_example_of_one_window_has_no_evidence_window() -> None:
+    window = WindowSettings(96, evidence_sentences=1)
+    assert len(lay_out(example(), window, SPECIAL).rows) == 1
 
 
 def test_the_question_decides_between_equal_sources() -> None:

@@ -83,7 +83,7 @@ def test_states_that_are_not_finite_fail_the_example(
     backend.broken = True
     (answer,) = run(layouts_of(rag_examples[:1], tokenizer), backend, 100_000)
     with pytest.raises(BackendError, match="evidence_states that are not finite"):
-        answer.join("weakest_sentence", False)
+        answer.join("weakest_sentence")
 
 
 def test_a_pair_is_the_scaled_product_of_the_means_of_both_halves() -> None:

@@ -258,7 +258,7 @@ def test_an_example_that_failed_runs_no_further(lay_out_one: Callable[[str], Lay
     pool = WorkerPool(1)
     (failed,) = InferenceJob([layout], backend, pool, 0, BatchLimits(1)).wait()
     with pytest.raises(BackendError, match="told to fail"):
-        failed.join("weakest_token", False)
+        failed.join("weakest_token")
     assert len(layout.rows) > 5 and len(backend.calls) == 1
 
 

@@ -24,7 +24,7 @@ from trivet.evaluation.packing import (
     probabilities,
     take_windows,
 )
-from trivet.model.aggregate import Outputs, doubt_copies, join_evidence_probs
+from trivet.model.aggregate import Outputs, join_evidence_probs
 from trivet.model.architecture import Reduction
 from trivet.records import RagExample
 
@@ -76,7 +76,7 @@ def test_packing_changes_no_number(
     assert max(len(layout.rows) for layout in layouts) > 10
     formula.faithfulness = faithfulness
     for layout, answers in zip(layouts, run(layouts, formula, positions), strict=True):
-        found, alone = answers.join(faithfulness, False), formula.run(collate([layout], 0))
+        found, alone = answers.join(faithfulness), formula.run(collate([layout], 0))
         sizes = {
             "support_probs": len(layout.response_sentence),
             "relevance_probs": len(layout.context_row),
@@ -100,7 +100,7 @@ def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
     found = run(layouts, formula, positions)
     plain = run(layouts_of(rag_examples, tokenizer), formula, positions)
     for layout, *both in zip(layouts, found, plain, strict=True):
-        ours, theirs = (each.join("weakest_token", False) for each in both)
+        ours, theirs = (each.join("weakest_token") for each in both)
         for name in ("relevance_probs", "utilization_probs", "relevance", "completeness"):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=2e-6)
         support = theirs.support_probs
@@ -109,9 +109,7 @@ def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
             alone = formula.run(collate([take_windows(layout, rows)[0]], 0)).support_probs
             gathered = layout.response_row[None, :, -1] >= 0
             alone, windows = alone[:, : support.shape[1]], layout.ordinary_windows()[None]
-            support = join_evidence_probs(
-                support, alone, gathered, windows, layout.context_overlap[None]
-            )
+            support = join_evidence_probs(support, alone, gathered, windows)
         np.testing.assert_allclose(ours.support_probs, support, atol=2e-6)
         if support.size:
             np.testing.assert_allclose(ours.faithfulness, support.min(), atol=2e-6)
@@ -126,37 +124,10 @@ def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
     layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
     alone = formula.run(collate(layouts, 0))
     (answers,) = run(layouts, formula, 1024)
-    found = answers.join(faithfulness, False)
+    found = answers.join(faithfulness)
     assert found.sentence_support.shape == (1, 400)
     np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
     np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
-
-
-def test_copies_are_doubted_block_by_block(tokenizer: SegmentTokenizer, formula: Any) -> None:
-    # All but every tenth sentence is copied, so some overlaps are above .9 and some are not.
-    copy, own = "The old boat lay near the quay.", "The red boat lay at sea by then."
-    response = " ".join(copy if n % 10 else own for n in range(100))
-    others = tuple(f"Harbour number {n} has {n} quays and a light." for n in range(20))
-    example = RagExample("Who?", (copy, *others), response)
-    (layout,) = layouts_of([example], tokenizer, evidence_sentences=1)
-    (answers,) = run([layout], formula, 1024)
-    plain = answers.join("weakest_sentence", False).sentence_support
-    sentence = layout.response_sentence
-    shown = layout.row_is_evidence[layout.response_row] & (layout.response_row >= 0)
-    copied = np.where(shown.any(axis=1), layout.context_overlap, 0.0)
-    counts = np.bincount(sentence)
-    overlap = np.bincount(sentence, copied) / counts
-    assert len(sentence) > 1024 and overlap.min() < 0.9 < overlap.max()
-    doubted = answers.join("weakest_sentence", True)
-    wanted = doubt_copies(plain, overlap[None], counts[None])
-    assert (wanted != plain).any() and (wanted == plain).any()
-    np.testing.assert_allclose(doubted.sentence_support, wanted, atol=2e-6)
-    np.testing.assert_allclose(doubted.faithfulness, wanted.min(), atol=2e-6)
-    (alone,) = run(layouts_of([example], tokenizer), formula, 1024)
-    np.testing.assert_array_equal(
-        alone.join("weakest_sentence", True).sentence_support,
-        alone.join("weakest_sentence", False).sentence_support,
-    )
 
 
 @pytest.mark.parametrize(
@@ -176,11 +147,11 @@ def test_an_error_is_that_of_its_own_example(
     fine, broken = run(layouts, formula, 1000 if shared else 1)
     message = "support_probs = nan" if fault == "nan_on" else "told to fail"
     with pytest.raises(BackendError, match=message):
-        broken.join("weakest_token", False)
+        broken.join("weakest_token")
     if shared and fault == "raises_on":
         assert fine.error is broken.error
     else:
-        fine.join("weakest_token", False)
+        fine.join("weakest_token")
 
 
 def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
@@ -205,7 +176,7 @@ def test_an_error_of_one_part_is_that_of_the_example(
             call.answer = call.answer._replace(relevance_probs=broken)
         call.add()
     with pytest.raises(BackendError, match="relevance_probs = nan"):
-        accumulator.join("weakest_token", False)
+        accumulator.join("weakest_token")
 
 
 @given(

@@ -207,7 +207,7 @@ def test_evidence_is_joined_in_training_as_in_serving(
     pool = WorkerPool(1)
     job = InferenceJob(layouts, backend, pool, tokenizer.special.pad, BatchLimits(1))
     for b, answers in enumerate(job.wait()):
-        served = answers.join("weakest_sentence", weighs_overlap=calibrated)
+        served = answers.join("weakest_sentence")
         length = len(items[b].tokenized.response)
         ours = torch.from_numpy(served.support_probs[0, :length])
         torch.testing.assert_close(ours, taught.support_probs[b, :length], atol=2e-5, rtol=0)

@@ -96,7 +96,7 @@ def test_other_windows_are_kept_and_ask_for_calibration(
     first = train(config_of(tmp_path / "first", "optim.epochs=1"))
     scores = read_bundle(EMBEDDED_BUNDLE).info.scores
     add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": scores}))
-    windows = {"evidence_sentences": 1, "support_windows": 3}
+    windows = {"evidence_sentences": 1, "sort_contexts": True}
     settings = [f"window.{name}={value}" for name, value in windows.items()]
     found = added(config_of, tmp_path / "second", first, sourced, *settings)
     assert found.info.window == read_bundle(first).info.window.model_copy(update=windows)
@@ -143,16 +143,6 @@ def long_contexts(sourced: tuple[Path, Path], folder: Path) -> tuple[Path, Path]
         files.append(folder / file.name)
         files[-1].write_text("\n".join(map(json.dumps, longer)), encoding="utf-8")
     return files[0], files[1]
-
-
-def test_pairs_that_no_window_shows_do_not_count_in_its_calibration(
-    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
-) -> None:
-    window = ("window.size=32", "window.support_windows=1", "optim.epochs=1")
-    config = config_of(tmp_path, ALL, *window, data=long_contexts(sourced, tmp_path))
-    info = read_bundle(train(config)).info
-    assert info.evidence is not None
-    assert info.evidence.lexical_overlap != 0  # fitted
 
 
 def test_no_reading_of_a_run_holds_more_windows_than_a_call(

@@ -2,7 +2,7 @@
 
 A grid file::
 
-    base: [minilm.yaml]                     # shipped, next to the grid file, or a path
+    base: [embedded.yaml]                   # shipped, next to the grid file, or a path
     overrides: [optim.epochs=1]             # for every cell
     axes: {encoder.trunk: [shared, separate]}
     seeds: [0, 1, 2]
