@@ -78,6 +78,7 @@ def outputs_of(
         response_mask=windows.response_at.max(axis=-1) >= 0,
         context_weight=windows.context_weight,
         sentence_pool=windows.sentence_pool,
+        sentence_features=windows.sentence_features,
         faithfulness=faithfulness,
     )
 

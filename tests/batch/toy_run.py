@@ -42,6 +42,7 @@ class ToyBackend:
             response_mask=windows.response_at.max(axis=-1) >= 0,
             context_weight=windows.context_weight,
             sentence_pool=windows.sentence_pool,
+            sentence_features=windows.sentence_features,
             faithfulness="weakest_sentence",
         )
 

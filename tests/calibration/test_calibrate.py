@@ -228,7 +228,10 @@ def shared(written: Path) -> Path:
         by_label = {
             "relevant": (layout.question_overlap, sentences),
             "utilized": (layout.response_overlap, sentences),
-            "unsupported": (0.7 - layout.context_overlap, item.tokenized.response_sentence),
+            "unsupported": (
+                0.7 - layout.sentence_features[:, 0][item.tokenized.response_sentence],
+                item.tokenized.response_sentence,
+            ),
         }
         for key, (overlap, of) in by_label.items():
             spans, (_, first) = spans_of(item)[key], np.unique(of, return_index=True)

@@ -73,7 +73,7 @@ def test_the_ordinary_windows_and_who_owns_what_stay(
     shown = plain.response_row.shape[1]
     np.testing.assert_array_equal(layout.response_row[:, :shown], plain.response_row)
     np.testing.assert_array_equal(layout.response_column[:, :shown], plain.response_column)
-    for name in ("context_row", "context_column", "context_weight", "context_overlap"):
+    for name in ("context_row", "context_column", "context_weight", "sentence_features"):
         np.testing.assert_array_equal(getattr(layout, name), getattr(plain, name))
 
 

@@ -196,7 +196,7 @@ def test_a_batch_holds_every_layout(
         np.testing.assert_array_equal(row, first + layout.context_row)
         np.testing.assert_array_equal(column, layout.context_column)
         assert (batch.context_at[b, held:] == -1).all()
-        for name in ("context_weight", "question_overlap", "response_overlap", "context_overlap"):
+        for name in ("context_weight", "question_overlap", "response_overlap", "sentence_features"):
             values, own_values = getattr(batch, name)[b], getattr(layout, name)
             np.testing.assert_array_equal(values[: len(own_values)], own_values)
             assert not values[len(own_values) :].any()
@@ -239,7 +239,6 @@ def test_pieces_taken_from_a_layout_join_to_the_whole(
         times_held[numbers] += 1
         for name in ("context_weight", "question_overlap", "response_overlap"):
             np.testing.assert_array_equal(getattr(part, name), getattr(layout, name)[numbers])
-        np.testing.assert_array_equal(part.context_overlap, layout.context_overlap)
     assert (times_held == 1).all()
     np.testing.assert_array_equal(joined, context)
     length = len(support)

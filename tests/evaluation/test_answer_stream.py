@@ -60,6 +60,7 @@ def test_events_do_not_depend_on_the_pieces(
     assert [event.text for event in events] == SENTENCES
     for event in events:
         assert event.text == ANSWER[event.start : event.end]
+        assert event.support is not None
         assert event.supported is (event.support >= 0.5)
         assert bool(event.unsupported) is not event.supported
         assert all(event.start <= s.start < s.end <= event.end for s in event.unsupported)

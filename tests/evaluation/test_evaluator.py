@@ -63,9 +63,10 @@ def test_a_verdict_holds_every_part(judge: Evaluator) -> None:
         "It was built of wood.",
     ]
     assert [len(context.sentences) for context in verdict.contexts] == [2, 1]
-    assert verdict.faithfulness == min(sentence.support for sentence in verdict.sentences)
+    supports = [s.support for s in verdict.sentences if s.support is not None]
+    assert verdict.faithfulness == min(supports)
     assert verdict.adherent is (verdict.faithfulness >= 0.5)
-    supported = [sentence.supported for sentence in verdict.sentences]
+    supported = [sentence.supported is True for sentence in verdict.sentences]
     assert verdict.supported_share == sum(supported) / 2
     sentences = [s.relevance or 0.0 for context in verdict.contexts for s in context.sentences]
     assert verdict.relevance == pytest.approx(np.mean(sentences), abs=1e-6)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.model import aggregate
-from trivet.model.aggregate import Array, Outputs
+from trivet.model.aggregate import NO_LAYER, Array, Outputs, SentenceLayer
 from trivet.model.architecture import Reduction
 
 Make = Callable[[Any], Array]
@@ -137,9 +137,10 @@ def test_join_by_hand(make: Make, reduction: Reduction, faithfulness: float) -> 
         response_mask=make([[True, True, True, False]]),
         context_weight=make([[0.5, 0.25, 0.25, 0.0]]),
         sentence_pool=make([[[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]),
+        sentence_features=make([[[0.5], [0.5], [0.0]]]),
         faithfulness=reduction,
     )
-    assert outputs.sentence_support.tolist() == [[0.625, 0.5, 0.0]]
+    assert outputs.sentence_support.tolist() == [[0.625, 0.5, 1.0]]
     assert outputs.faithfulness.tolist() == pytest.approx([faithfulness])
     assert outputs.relevance.tolist() == [0.75]
     assert outputs.utilization.tolist() == [0.25]
@@ -165,6 +166,11 @@ class Case:
         pool = (home[:, None, :] == np.arange(sentences)[:, None]) & real[:, None, :]
         self.sentence_pool = (pool / np.maximum(pool.sum(-1, keepdims=True), 1)).astype(np.float32)
         self.reduction: Reduction = get_args(Reduction)[seed % 3]
+        count = int(random.integers(1, 4))
+        shape = (*self.sentence_pool.shape[:2], count)
+        self.sentence_features = random.random(shape, dtype=np.float32)
+        weights = tuple(map(float, random.normal(size=count)))
+        self.layer = (NO_LAYER, SentenceLayer(0.7, -0.4, weights))[seed % 2]
         self.random = random
 
     def join(self, convert: Make = np.asarray) -> Outputs:
@@ -176,7 +182,9 @@ class Case:
             response_mask=convert((self.response_at >= 0).any(-1)),
             context_weight=convert(self.context_weight),
             sentence_pool=convert(self.sentence_pool),
+            sentence_features=convert(self.sentence_features),
             faithfulness=self.reduction,
+            layer=self.layer,
         )
 
 
@@ -226,7 +234,7 @@ def test_the_order_of_the_copies_changes_nothing(case: Case) -> None:
 @given(cases)
 def test_a_batch_equals_its_singles(case: Case) -> None:
     whole = case.join()
-    fields = ("response_at", "context_at", "context_weight", "sentence_pool")
+    fields = ("response_at", "context_at", "context_weight", "sentence_pool", "sentence_features")
     kept = {name: getattr(case, name) for name in fields}
     for b in range(case.b):
         for name, values in kept.items():
@@ -251,6 +259,7 @@ def test_extra_padding_changes_nothing(case: Case, wider: int, more: int) -> Non
         setattr(case, name, np.pad(moved, widths, constant_values=-1))
     case.context_weight = np.pad(case.context_weight, ((0, 0), (0, more)))
     case.sentence_pool = np.pad(case.sentence_pool, ((0, 0), (0, more), (0, more)))
+    case.sentence_features = np.pad(case.sentence_features, ((0, 0), (0, more), (0, 0)))
     assert_equal(case.join(), before)
 
 

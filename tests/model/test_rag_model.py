@@ -111,10 +111,9 @@ def test_a_heads_logit_gains_its_weight_times_the_overlap(
     model.granularity = granularity
     windows = collate(layouts, pad=0)
     plain = scores_of(model, windows)
-    model.lexical_overlap = {"support": 0.7, "relevance": 1.5, "utilization": -2.0}
+    model.lexical_overlap = {"relevance": 1.5, "utilization": -2.0}
     weighed = scores_of(model, windows)
     for before, after, overlap, weight, at in (
-        (plain[0], weighed[0], windows.context_overlap, 0.7, windows.response_at.max(-1)),
         (plain[1], weighed[1], windows.question_overlap, 1.5, windows.context_at),
         (plain[2], weighed[2], windows.response_overlap, -2.0, windows.context_at),
     ):

@@ -19,6 +19,7 @@ from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows, collate
 from trivet.errors import BackendError
 from trivet.model.aggregate import (
+    NO_LAYER,
     Outputs,
     SentenceLayer,
     evidence_logits,
@@ -129,7 +130,7 @@ class WindowAccumulator:
             except BackendError as error:
                 self.error = error
 
-    def join(self, faithfulness: Reduction, layer: SentenceLayer) -> Outputs:
+    def join(self, faithfulness: Reduction, layer: SentenceLayer = NO_LAYER) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
 
         The outputs of heads that no answer had are None.

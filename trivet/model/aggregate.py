@@ -184,6 +184,8 @@ def weigh_sentences(support: Array, features: Array, layer: SentenceLayer) -> Ar
 
     sigmoid(scale * logit(mean support) + weights . features + shift).
     """
+    if layer == NO_LAYER:
+        return support + 0 * features[..., 0]  # unchanged; the graph reads all its inputs
     xp = _namespace(support)
     logits = layer.scale * logits_of(support) + layer.shift
     for number, weight in enumerate(layer.weights):
@@ -285,7 +287,7 @@ def join(
     sentence_pool: Array,
     sentence_features: Array,
     faithfulness: Reduction,
-    layer: SentenceLayer,
+    layer: SentenceLayer = NO_LAYER,
 ) -> Outputs:
     """Join token probabilities, None for a head that the model lacks, into sentences and examples.
 

@@ -39,7 +39,7 @@ def case_of(row: dict[str, Any]) -> Any:
 
 def supported(verdict: Evaluation, statements: int) -> float:
     """Return the mean of answers, the first counted twice: statements, then shares."""
-    share = fmean(sentence.support for sentence in verdict.sentences)
+    share = fmean(s.support for s in verdict.sentences if s.support is not None)
     assert verdict.faithfulness is not None
     return ((statements + 1) * verdict.faithfulness + (3 - statements) * share) / 4
 
