@@ -109,7 +109,7 @@ def test_names_are_imported_from_the_module_that_defines_them() -> None:
 
 def test_files_are_short_and_modules_have_docstrings() -> None:
     lines = {file: file.read_text(encoding="utf-8").splitlines() for file in [*SOURCES, *DOCUMENTS]}
-    limits = {".py": 400, ".md": 200}
+    limits = {".py": 400, ".md": 320}
     checked = [file for file in lines if file.name != "CHANGELOG.md"]
     assert [file for file in checked if len(lines[file]) > limits[file.suffix]] == []
     assert len(lines[ROOT / "README.md"]) <= 150
