@@ -55,8 +55,8 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
     """Return the units that have a probability and a label, by kind.
 
     ``hallucination``: responses, positive = not adherent. ``support``: response sentences, positive
-    = touched by an unsupported span; sentences without a claim are none. ``relevance``, ``utilization``: context sentences, positive =
-    touched by a span of that label.
+    = touched by an unsupported span; sentences without a claim are none. ``relevance``,
+    ``utilization``: context sentences, positive = touched by a span of that label.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
