@@ -108,6 +108,7 @@ def test_true_in_a_column_of_errors_is_unsupported(column: str) -> None:
     assert read_label(1, column) is False
     assert read_label("no", column) is True
     assert read_label("supported", column) is True
+    assert read_label(1, "right_or_wrong") is True
 
 
 def test_all_rows_are_read_unless_a_split_is_asked_for(tmp_path: Path) -> None:

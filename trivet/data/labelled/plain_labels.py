@@ -6,6 +6,7 @@ wrong, supported or unsupported. Empty means unknown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +36,8 @@ _SUPPORTED = frozenset(
 _UNSUPPORTED = frozenset(
     {"unsupported", "wrong", "incorrect", "unfaithful", "hallucinated", "ungrounded", "fail"}
 )
-# Columns in which true says that an answer is not supported.
-_INVERSE = ("unsupported", "wrong", "incorrect", "unfaithful", "hallucinat", "ungrounded")
+# In the name of a column in which true says that an answer is not supported.
+_ERRORS = re.compile("unsupported|wrong|incorrect|unfaithful|hallucinat|ungrounded")
 _FORMS = "true or false, 1 or 0, right or wrong, supported or unsupported"
 _SHOWN, _SHOWN_COLUMNS, _SHOWN_LETTERS = 3, 20, 40  # places, columns and letters in a message
 
@@ -133,9 +134,14 @@ def read_label(value: Any, column: str = "label") -> bool | None:
     if text in _SUPPORTED or text in _UNSUPPORTED:
         return text in _SUPPORTED
     if text in _TRUE or text in _FALSE:
-        inverse = any(word in column.casefold() for word in _INVERSE)
-        return (text in _TRUE) != inverse
+        return (text in _TRUE) != _is_inverse(column)
     return None
+
+
+def _is_inverse(column: str) -> bool:
+    """Tell whether a column names errors alone: ``is_wrong``, but not ``right_or_wrong``."""
+    rest, errors = _ERRORS.subn("", column.casefold())
+    return errors > 0 and not any(word in rest for word in _SUPPORTED)
 
 
 def _find_column(rows: Sequence[SourceRow], label: str | None, source: str) -> str:
