@@ -59,9 +59,10 @@ app = typer.Typer(
 app.command(cls=MapCommand)(evaluate)
 app.command(cls=MapCommand)(annotate)
 app.command(cls=MapCommand)(generate)
+app.command(cls=MapCommand)(test)
 app.command()(perturb)
 for command in (
-    *(serve, merge, report, show, test, compare, train, ablate, calibrate, info),
+    *(serve, merge, report, show, compare, train, ablate, calibrate, info),
     *(publish, mcp),
 ):
     app.command()(command)

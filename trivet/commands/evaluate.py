@@ -20,6 +20,7 @@ from trivet.commands.shared import (
     DeviceOption,
     PrecisionOption,
     ThreadsOption,
+    ThresholdOption,
     end,
     parse_level,
     parse_mapping,
@@ -138,15 +139,7 @@ def evaluate(
     allow_empty_contexts: Annotated[
         bool, typer.Option(help="Evaluate answers without contexts.")
     ] = False,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SUPPORT",
-            help="Threshold of support for the verdict; default: that of the bundle.",
-        ),
-    ] = None,
+    threshold: ThresholdOption = None,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,

@@ -88,11 +88,7 @@ def load_source(
         losses = report.describe(report.dropped)
         raise DataError(f"{spec}: none of its {report.rows} rows can be used: {losses}")
     _check_groups(examples, spec, split, report)
-    chosen = [example for example in examples if _belongs(example, split)]
-    if examples and not chosen and split not in OWN_SPLITS:
-        present = sorted({example.split for example in examples if example.split is not None})
-        names = ", ".join((*OWN_SPLITS, *present))
-        raise DataError(f"{spec} has no split {split!r}; it has {names}")
+    chosen = choose_split(examples, split, spec)
     if labelled and chosen and all(example.labels == Labels() for example in chosen):
         raise DataError(
             f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
@@ -103,6 +99,18 @@ def load_source(
     report.kept = len(chosen)
     report.log()
     return chosen, report
+
+
+def choose_split(
+    examples: Sequence[LabelledExample], split: str, source: str
+) -> list[LabelledExample]:
+    """Return the examples of a split, as `load_source` does; ``DataError`` without such a split."""
+    chosen = [example for example in examples if _belongs(example, split)]
+    if examples and not chosen and split not in OWN_SPLITS:
+        present = sorted({example.split for example in examples if example.split is not None})
+        names = ", ".join((*OWN_SPLITS, *present))
+        raise DataError(f"{source} has no split {split!r}; it has {names}")
+    return chosen
 
 
 def _check_groups(
