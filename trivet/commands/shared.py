@@ -91,6 +91,18 @@ def parse_mapping(pairs: list[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
+def say_how_files_are_read(quiet: bool) -> Iterator[None]:
+    """Print on stderr in which shape and encoding a file is read, where it is not the plain one."""
+    logger = logging.getLogger("trivet.data")
+    before = logger.level
+    logger.setLevel(before if quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextlib.contextmanager
 def run_exits() -> Iterator[None]:
     """Turn an error that stops a run over a log into one line and an exit code."""
     from trivet.batch.errors import (

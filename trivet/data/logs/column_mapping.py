@@ -178,7 +178,7 @@ class Columns:
 
     def _values(self, row: Mapping[str, list[Any]], ours: str) -> dict[str, list[Any]]:
         """Return the values of a field by the names that hold it."""
-        found = {}
+        found: dict[str, list[Any]] = {}
         for name in self._names[ours]:
             if self.shape and any(value for values in found.values() for value in values):
                 break  # the first path that leads to a value counts

@@ -106,13 +106,13 @@ def joined_parts(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not value:
         return value
     texts = [
-        item.get("text")
+        item["text"]
         for item in value
-        if isinstance(item, Mapping) and item.get("type", "text") in _TEXT_PARTS
+        if isinstance(item, Mapping)
+        and item.get("type", "text") in _TEXT_PARTS
+        and isinstance(item.get("text"), str)
     ]
-    if len(texts) < len(value) or not all(isinstance(text, str) for text in texts):
-        return value
-    return "\n".join(texts)
+    return "\n".join(texts) if len(texts) == len(value) else value
 
 
 def passage(item: Any, *, nested: bool = False) -> tuple[str | None, str | None]:

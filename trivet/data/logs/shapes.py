@@ -89,13 +89,14 @@ SHAPES: Mapping[str, Shape] = {
                 "id": ("id", "request_id", "trace_id"),
                 "question": (
                     *("inputs.question", "inputs.query", "inputs.request", "inputs.input"),
-                    *("inputs.messages[role=user][-1].content", "request.query", "request"),
-                    *("request.messages[role=user][-1].content", "question", "inputs"),
+                    *("inputs.messages[role=user][-1].content", "inputs", "request.query"),
+                    *("request.messages[role=user][-1].content", "request", "question"),
                 ),
                 "contexts": ("retrieved_context", "outputs.retrieved_context", "inputs.context"),
                 "response": (
-                    *("outputs.response", "outputs.answer", "outputs.output", "outputs"),
-                    "response",
+                    *("outputs.response", "outputs.answer", "outputs.output"),
+                    *("outputs.choices[0].message.content", "outputs"),
+                    *("response.choices[0].message.content", "response"),
                 ),
                 "context_ids": ("retrieved_context[].doc_uri",),
             },
@@ -224,6 +225,6 @@ def described() -> Iterator[str]:
         yield f"{shape.name}: {shape.title}"
         if shape.rows:
             inside = "members are columns" if shape.rows == COLUMNS else shape.rows
-            yield f"  rows       {inside}"
+            yield f"  rows        {inside}"
         for name, paths in shape.fields.items():
-            yield f"  {name:<10} {', '.join(paths)}"
+            yield f"  {name:<11} {', '.join(paths)}"
