@@ -170,10 +170,11 @@ def describe(records: Sequence[SourceRow], reading: Reading) -> str:
     """Return the line that says how records are read, with the path of each field."""
     rows = [row for record in records for row in reading.rows(record)]
     row = next(row for row in rows if _reads(reading.columns.read(row)))
-    paths = ", ".join(f"{ours} = {path}" for ours, path in reading.columns.used(row).items())
-    inside = reading.inside and f" of {reading.inside}".replace(COLUMNS, "its columns")
+    paths = {"rows": reading.inside} if reading.inside not in ("", COLUMNS) else {}
+    paths |= reading.columns.used(row)
     shape = reading.columns.shape or SHAPES["columns"]
-    return f"read as {shape.title} (--format {shape.name}): {paths}{inside}"
+    listed = ", ".join(f"{ours} = {path}" for ours, path in paths.items())
+    return f"read as {shape.title} (--format {shape.name}): {listed}"
 
 
 def _ambiguous(records: Sequence[SourceRow], one: Reading, other: Reading) -> str:

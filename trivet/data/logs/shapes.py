@@ -51,7 +51,12 @@ SHAPES: Mapping[str, Shape] = {
                 "question": ("query", "question", "input"),
                 "contexts": ("source_documents",),
                 "response": ("result", "answer", "output_text"),
-                "context_ids": ("source_documents[].metadata.source",),
+                "context_ids": (
+                    *(
+                        "source_documents[].metadata.source",
+                        "source_documents[].kwargs.metadata.source",
+                    ),
+                ),
             },
         ),
         Shape(
@@ -89,16 +94,24 @@ SHAPES: Mapping[str, Shape] = {
                 "id": ("id", "request_id", "trace_id"),
                 "question": (
                     *("inputs.question", "inputs.query", "inputs.request", "inputs.input"),
-                    *("inputs.messages[role=user][-1].content", "inputs", "request.query"),
+                    *("inputs.messages[role=user][-1].content", "inputs"),
+                    *("request.question", "request.query", "request.input"),
                     *("request.messages[role=user][-1].content", "request", "question"),
                 ),
-                "contexts": ("retrieved_context", "outputs.retrieved_context", "inputs.context"),
+                "contexts": (
+                    *("retrieved_context", "outputs.retrieved_context"),
+                    *("response.retrieved_context", "inputs.context", "request.context"),
+                ),
                 "response": (
                     *("outputs.response", "outputs.answer", "outputs.output"),
                     *("outputs.choices[0].message.content", "outputs"),
+                    *("response.response", "response.answer", "response.output"),
                     *("response.choices[0].message.content", "response"),
                 ),
-                "context_ids": ("retrieved_context[].doc_uri",),
+                "context_ids": (
+                    *("retrieved_context[].doc_uri", "outputs.retrieved_context[].doc_uri"),
+                    "response.retrieved_context[].doc_uri",
+                ),
             },
         ),
         Shape(
