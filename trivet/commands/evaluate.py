@@ -25,7 +25,9 @@ from trivet.commands.shared import (
     parse_level,
     parse_mapping,
     run_exits,
+    say_how_files_are_read,
 )
+from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ class MapCommand(typer.core.TyperCommand):
                 words.append("--map")
             words.append(word)
         return super().parse_args(ctx, words)
+
+
+def _list_shapes(asked: bool) -> None:
+    if asked:
+        print("\n".join(described()))
+        raise typer.Exit
 
 
 def evaluate(
@@ -69,16 +77,23 @@ def evaluate(
         ),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
-        Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx", TraceFormat] | None,
+        str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; or "
-            "the tool of its spans: otel, openinference, phoenix, langfuse, langsmith.",
+            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; the "
+            "tool of its spans: otel, openinference, phoenix, langfuse, langsmith; or the shape of "
+            "its rows, by default that of the first ones (see --formats).",
         ),
     ] = None,
+    formats: Annotated[
+        bool,
+        typer.Option(
+            "--formats", callback=_list_shapes, is_eager=True, help="List the shapes of rows."
+        ),
+    ] = False,
     encoding: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Encoding of FILE; default: UTF-8 or UTF-16."),
+        typer.Option(metavar="NAME", help="Encoding of FILE; default: as it looks."),
     ] = None,
     max_characters: Annotated[
         int | None,
@@ -235,6 +250,7 @@ def evaluate(
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             written = Path(folder) / "verdicts.jsonl"
         stack.enter_context(run_exits())
+        stack.enter_context(say_how_files_are_read(quiet))
         on_block = stack.enter_context(show_progress(log, quiet))
         if written is None:
             tally = evaluate_to_stream(

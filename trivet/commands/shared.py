@@ -117,6 +117,26 @@ def parse_mapping(pairs: list[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
+def say_how_files_are_read(quiet: bool) -> Iterator[None]:
+    """Print on stderr in which shape and encoding a file is read, where it is not the plain one."""
+    if quiet:
+        yield
+        return
+    logger, handler = logging.getLogger("trivet.data"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("trivet: %(message)s"))
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+
+@contextlib.contextmanager
 def run_exits() -> Iterator[None]:
     """Turn an error that stops a run over a log into one line and an exit code."""
     from trivet.batch.errors import (
