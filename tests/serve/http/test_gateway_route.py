@@ -19,7 +19,7 @@ from trivet.serve.http.settings import ServerSettings
 
 LABELS = {"hallucinated", *get_args(SpanCategory)}
 HOSTILE = {
-    "emoji": "It left \U0001f468\u200d\U0001f467 in 1931 \U0001f3f4\U000e0067. \U0001f44d\U0001f3fd!",
+    "emoji": "At \U0001f468\u200d\U0001f467 in 1931 \U0001f3f4\U000e0067. \U0001f44d\U0001f3fd!",
     "combining": "Le pharé fut bâti en 1884́. न्दी में १८८४.",
     "line ends": "It was built in 1884.\r\n\r\nIts keeper left.\rIt is red.\u2028It is old.",
     "right to left": "‮המגדלור نבנה في 1884‬. It is old.",
