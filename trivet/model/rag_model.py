@@ -46,7 +46,8 @@ _EVIDENCE_WEIGHT, _EVIDENCE_PRIOR = 0.2, 3.0  # factor on random weights, and mi
 
 
 # Logits by head at every position of every window. *Shapes:* [N, L, 3] for support (entailment,
-# neutral, contradiction; or supported, unsupported), [N, L, P] for evidence (states), [N, L] for the others.
+# neutral, contradiction) or [N, L, 2] (supported, unsupported), [N, L, P] for evidence (states),
+# [N, L] for the others.
 TokenLogits = dict[str, Tensor]
 
 
