@@ -31,7 +31,7 @@ from trivet.serve.scheduling.predictions import BatcherState
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = "\n".join(
     (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("serving.md", "operating.md", "deployment.md")
+    for name in ("serving.md", "gateways.md", "operating.md", "deployment.md")
 )
 ADDRESS = "http://127.0.0.1:8080"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

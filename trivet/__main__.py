@@ -21,6 +21,7 @@ from trivet.commands.compare import compare
 from trivet.commands.evaluate import MapCommand, evaluate
 from trivet.commands.export import export
 from trivet.commands.generate import generate
+from trivet.commands.import_ import import_
 from trivet.commands.info import info
 from trivet.commands.lightning import PASSED_ON, lightning
 from trivet.commands.mcp import mcp
@@ -70,6 +71,7 @@ app.command()(adapt)
 app.command()(review)
 app.command(context_settings=PASSED_ON)(lightning)
 app.add_typer(export)
+app.add_typer(import_)
 
 
 def main() -> None:

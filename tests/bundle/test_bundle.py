@@ -176,11 +176,12 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
         (("schema_version",), None, "schema_version None"),
         (("surprise",), 1, "surprise: Extra inputs"),
         (("window", "stride"), 1, r"window\.stride: Extra inputs"),
+        (("window", "layout", "pieces"), [], r"window\.layout: .* the piece contexts 0 times"),
         (("window", "size"), "64", r"window\.size: Input should be a valid integer"),
         (
             ("window", "stride_overlap"),
             48,
-            r"window\.stride_overlap \(48\) must be below window\.size \(48\)",
+            r"window\.stride_overlap \(48 tokens\) must be between 0 and",
         ),
         (("thresholds", "span"), 1.5, r"thresholds\.span"),
         (("thresholds", "more"), 0.5, r"thresholds\.more"),

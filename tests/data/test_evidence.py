@@ -11,15 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import make_tokenized
+from trivet.data.collating import collate
 from trivet.data.lexical_overlap import count_overlaps
 from trivet.data.tokenization import SpecialTokens, TokenizedExample
-from trivet.data.windows import (
-    FRAME,
-    Layout,
-    WindowSettings,
-    collate,
-    lay_out,
-)
+from trivet.data.windows import FRAME, Layout, WindowSettings, lay_out
 from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
 

@@ -1,4 +1,4 @@
-"""Laws of cutting for any lengths, and a few layouts written out by hand."""
+"""Laws of cutting for any lengths and layouts; `test_windows_by_hand` has a few written out."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from itertools import accumulate, pairwise
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import make_tokenized
+from trivet.data.collating import collate
 from trivet.data.lexical_overlap import rank_contexts
 from trivet.data.tokenization import FloatArray, IntArray, Segment, SpecialTokens, TokenizedExample
-from trivet.data.windows import FRAME, Layout, Windows, WindowSettings, collate, lay_out
-from trivet.errors import WindowError
+from trivet.data.window_layout import PLAIN, Frame, Piece, WindowLayout
+from trivet.data.windows import FRAME, Layout, Windows, WindowSettings, lay_out
 from trivet.evaluation.packing import take_windows
 from trivet.model.aggregate import gather_tokens, supported_anywhere
 
-SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
+
+def text_ids(text: str) -> IntArray:
+    """Return ids of a fixed text: one for each letter, so that numbers differ in length."""
+    return np.asarray([100 + ord(letter) for letter in text], dtype=np.int64)
+
+
+SPECIAL = SpecialTokens(cls=1, sep=2, pad=0, text_ids=text_ids)
 # Every token has an id of its own, so that an id says which token stands somewhere.
 QUESTION, CONTEXT, RESPONSE = 1_000, 10_000, 20_000
 
@@ -57,11 +63,35 @@ def asking(read: TokenizedExample, random: Random) -> TokenizedExample:
     return replace(read, question=shared)
 
 
+texts = st.text(st.sampled_from("ab"), max_size=3)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> WindowLayout:
+    """Return the plain layout, or pieces in any order with the response as the last segment."""
+    if draw(st.booleans()):
+        return PLAIN
+    numbered = texts.map(lambda text: f"{text}{{number}}")
+    contexts = Piece("contexts", draw(texts | numbered))
+    fixed = [Piece("cls"), Piece("sep"), Piece("text", "{passages}")]
+    fixed += [Piece("text", text) for text in draw(st.lists(texts.filter(bool), max_size=2))]
+    before = draw(st.permutations([*fixed, contexts, Piece("question")]))
+    end = (Piece("response"), *draw(st.lists(st.sampled_from([Piece("sep"), Piece("text", "c")]))))
+    other = tuple(piece for piece in before if piece.kind != "question")
+    return WindowLayout((*before, *end), (*other, *end) if draw(st.booleans()) else ())
+
+
 @st.composite
 def settings(draw: st.DrawFn) -> WindowSettings:
-    size = draw(st.integers(32, 96))
-    least_room = size - size // 4 - size // 2 - FRAME
-    return WindowSettings(size, draw(st.integers(0, least_room // 4)))
+    layout = draw(layouts())
+    fixed = max(
+        Frame(pieces, SPECIAL, passages=99).positions
+        for pieces in (layout.pieces, layout.without_question or layout.pieces)
+    )
+    least = 32 + 4 * (fixed - FRAME)
+    size = draw(st.integers(least, least + 64))
+    least_room = size - size // 4 - size // 2 - fixed
+    return WindowSettings(size, draw(st.integers(0, least_room // 4)), layout=layout)
 
 
 def ends_of(shown: IntArray) -> tuple[int, int]:
@@ -74,12 +104,12 @@ def slices_of(layout: Layout) -> list[tuple[int, int]]:
     return list(dict.fromkeys(map(ends_of, layout.row_context)))
 
 
-def places_of(read: TokenizedExample) -> list[int]:
+def places_of(read: TokenizedExample, gap: int) -> list[int]:
     """Return where each context token would stand in one endless row."""
     place, places = -1, []
     for number, owner in enumerate(read.context_index):
         between = number > 0 and owner != read.context_index[number - 1]
-        place += 2 if between else 1
+        place += 1 + gap if between else 1
         places.append(place)
     return places
 
@@ -87,32 +117,51 @@ def places_of(read: TokenizedExample) -> list[int]:
 def room_of(read: TokenizedExample, layout: Layout, window: WindowSettings) -> int:
     question = len(read.question) - layout.cut_question_tokens
     longest = max(int((row >= RESPONSE).sum()) for row in layout.rows)
-    return window.size - question - longest - FRAME
+    return window.size - question - longest - window.frame(read, SPECIAL).positions
 
 
 # Laws -----------------------------------------------------------------------------------------
 
 
 @given(reads(), settings())
-def test_a_row_is_slice_question_and_chunk(read: TokenizedExample, window: WindowSettings) -> None:
+def test_a_row_is_the_pieces_of_the_layout(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     assert 1 <= max(map(len, layout.rows)) <= window.size
     question = read.question.ids[: window.size // 4].tolist()
+    pieces = window.layout.of(len(question) > 0)
     windows = zip(layout.rows, layout.segments, layout.row_context, strict=True)
     for row, segment, shown in windows:
-        start, stop = ends_of(shown)
-        wanted = [SPECIAL.cls]
-        for token in range(start, stop):
-            if token > start and read.context_index[token] != read.context_index[token - 1]:
-                wanted.append(SPECIAL.sep)
-            wanted.append(int(read.context.ids[token]))
-        wanted += [SPECIAL.sep, *question, SPECIAL.sep]
-        chunk = row[len(wanted) : -1]
-        np.testing.assert_array_equal(row, [*wanted, *chunk, SPECIAL.sep])
-        np.testing.assert_array_equal(chunk, np.arange(len(chunk)) + (chunk[:1].sum() or 0))
-        assert ((chunk >= RESPONSE) & (chunk < RESPONSE + len(read.response))).all()
-        np.testing.assert_array_equal(segment, [0] * len(wanted) + [1] * (len(chunk) + 1))
+        slice_, passages = written_out(read, *ends_of(shown), pieces)
+        chunk = row[row >= RESPONSE].tolist()
+        parts: dict[str, list[int]] = {"cls": [1], "sep": [2], "question": question}
+        parts |= {"contexts": slice_, "response": chunk}
+        wanted: list[int] = []
+        for piece in pieces:
+            begin = len(wanted) if piece.kind == "response" else None
+            text = text_ids(piece.text.replace("{passages}", str(passages)))
+            wanted += text.tolist() if piece.kind == "text" else parts[piece.kind]
+            if begin is not None:
+                np.testing.assert_array_equal(segment, np.arange(len(row)) >= begin)
+        assert row.tolist() == wanted
+        assert chunk == list(range(chunk[0], chunk[0] + len(chunk))) if chunk else True
+        assert not chunk or chunk[-1] < RESPONSE + len(read.response)
     assert layout.cut_question_tokens == len(read.question) - len(question)
+
+
+def written_out(
+    read: TokenizedExample, start: int, stop: int, pieces: Sequence[Piece]
+) -> tuple[list[int], int]:
+    """Return the ids of a slice, with what is between its passages, and their number."""
+    (before,) = (piece.text for piece in pieces if piece.kind == "contexts")
+    written: list[int] = []
+    passages = 0
+    for token in range(start, stop):
+        if token == start or read.context_index[token] != read.context_index[token - 1]:
+            passages += 1
+            own = text_ids(before.replace("{number}", str(passages))).tolist()
+            written += own if before else [SPECIAL.sep] * (passages > 1)
+        written.append(int(read.context.ids[token]))
+    return written, passages
 
 
 @given(reads(), settings())
@@ -156,7 +205,8 @@ def test_slices_overlap_as_asked(read: TokenizedExample, window: WindowSettings)
 @given(reads(), settings())
 def test_cuts_prefer_late_sentence_ends(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
-    room, places = room_of(read, layout, window), places_of(read)
+    gap = window.frame(read, SPECIAL).gap
+    room, places = room_of(read, layout, window), places_of(read, gap)
     sentence = read.context_sentence
     for start, stop in slices_of(layout)[:-1]:
         filled = {end: places[end] - places[start] for end in range(start + 1, stop + 1)}
@@ -287,84 +337,3 @@ def test_the_order_of_contexts_that_are_sorted_changes_no_window(
     )
     assert len(given_order.rows) > 1
     np.testing.assert_equal(shuffled.rows, given_order.rows)
-
-
-# By hand --------------------------------------------------------------------------------------
-
-
-def test_one_window_written_out() -> None:
-    read = read_of(question=2, passages=[[2, 1], [], [1]], response=[1, 2])
-    layout = lay_out(read, WindowSettings(32), SPECIAL)
-    c, q, r = CONTEXT, QUESTION, RESPONSE
-    (row,) = layout.rows
-    assert row.tolist() == [1, c, c + 1, c + 2, 2, c + 3, 2, q, q + 1, 2, r, r + 1, r + 2, 2]
-    assert layout.context_column.tolist() == [1, 2, 3, 5]
-    assert layout.response_column.tolist() == [[10], [11], [12]]
-    assert layout.context_weight.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
-    windows = collate([layout], SPECIAL.pad)
-    assert windows.segment_ids[0].tolist() == [0] * 10 + [1] * 4
-    assert windows.sentence_pool[0].tolist() == [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
-    assert (layout.cut_question_tokens, layout.response_chunks, layout.sentences) == (0, 1, 2)
-
-
-def test_an_overlapped_token_counts_where_it_stands_nearer_the_middle() -> None:
-    # The smallest room, 32 - 8 - 16 - 4 = 4, allows an overlap of 1; here the room is 20.
-    layout = lay_out(read_of(4, [[40]], [4]), WindowSettings(32, stride_overlap=1), SPECIAL)
-    assert slices_of(layout) == [(0, 20), (19, 39), (38, 40)]
-    # 19 is 9.5 from both middles and stays with the first; 38 is 9.5 from one, 0.5 from the other.
-    assert layout.context_row[[18, 19, 20, 37, 38, 39]].tolist() == [0, 0, 1, 1, 2, 2]
-
-
-def test_a_long_response_is_read_in_chunks_that_each_meet_every_slice() -> None:
-    # Chunks of at most 16: sentences of 9 and 5 share one, 15 and 1 fill the next, 7 remain.
-    layout = lay_out(read_of(4, [[8], [8]], [9, 5, 15, 1, 7]), WindowSettings(32), SPECIAL)
-    assert layout.response_chunks == 3
-    assert slices_of(layout) == [(0, 8), (8, 16)]
-    chunks = [row[row >= RESPONSE] - RESPONSE for row in layout.rows]
-    assert [(int(chunk[0]), len(chunk)) for chunk in chunks] == [(0, 14), (14, 16), (30, 7)] * 2
-    rows = layout.response_row[[0, 13, 14, 29, 30]].tolist()
-    assert rows == [[0, 3], [0, 3], [1, 4], [1, 4], [2, 5]]
-
-
-@pytest.mark.parametrize(
-    ("question", "passages", "response"),
-    [(0, [], []), (3, [], [4]), (0, [[3]], [4]), (3, [[3]], []), (3, [[], []], [2])],
-    ids=["nothing", "no-context", "no-question", "no-response", "empty-contexts"],
-)
-def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
-    question: int, passages: list[list[int]], response: list[int]
-) -> None:
-    layout = lay_out(read_of(question, passages, response), WindowSettings(32), SPECIAL)
-    windows = collate([layout], SPECIAL.pad)
-    assert len(layout.rows) == 1
-    assert all(size >= 1 for array in windows for size in array.shape)
-    assert (windows.response_at >= 0).sum() == sum(response)
-    assert (windows.context_at >= 0).sum() == sum(map(sum, passages))
-    assert windows.context_weight.sum() == pytest.approx(1.0 if sum(map(sum, passages)) else 0.0)
-    part, numbers = take_windows(layout, [0])
-    for taken, own in zip(collate([part], SPECIAL.pad), windows, strict=True):
-        np.testing.assert_array_equal(taken, own)
-    assert len(numbers) == len(layout.context_row)
-
-
-@pytest.mark.parametrize(
-    ("size", "overlap", "message"),
-    [
-        (31, 0, r"window\.size \(31 tokens\) must be at least 32"),
-        (32, 2, r"stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32"),
-        (512, -1, r"window\.stride_overlap \(-1 tokens\) must be between 0 and 31"),
-        (512, 32, r"window\.stride_overlap \(32 tokens\) must be between 0 and 31"),
-    ],
-)
-def test_settings_that_leave_no_room_are_refused(size: int, overlap: int, message: str) -> None:
-    with pytest.raises(WindowError, match=message):
-        WindowSettings(size, overlap)
-
-
-def test_a_passage_of_a_megabyte_is_cut_whole() -> None:
-    tokens = 250_000
-    read = read_of(20, [[25] * (tokens // 25)], [30])
-    layout = lay_out(read, WindowSettings(512, stride_overlap=16), SPECIAL)
-    assert (layout.context_row >= 0).all()
-    shown: IntArray = np.unique(np.concatenate(layout.rows))
-    assert np.isin(read.context.ids, shown).all()

@@ -14,8 +14,9 @@ from tests.data.examples import make_tokenized
 from tests.evaluation.test_packing import layouts_of, run
 from tests.report.rows import verdict_on
 from trivet.bundle.evidence_info import EvidenceInfo
+from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import Windows, collate
+from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.evaluation.evidence import MOST_SOURCES, with_sources
 from trivet.evaluation.packing import add_pairs, no_pairs, take_windows

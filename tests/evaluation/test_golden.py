@@ -15,8 +15,9 @@ import pytest
 from tests.judges import approximately
 from trivet.backends.loading import load_tokenizer
 from trivet.bundle.bundle import read_bundle
+from trivet.data.collating import collate
 from trivet.data.tokenization import tokenize_examples
-from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.data.windows import WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
 

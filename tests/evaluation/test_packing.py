@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.backends.backend import Backend, workers_of
+from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
-from trivet.data.windows import Layout, WindowSettings, collate, lay_out
+from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import (

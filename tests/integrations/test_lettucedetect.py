@@ -17,13 +17,19 @@ def call(row: dict[str, Any]) -> dict[str, Any]:
     return {"context": row["contexts"], "question": row["question"], "answer": row["response"]}
 
 
+def found_kinds(span: Any) -> dict[str, str]:
+    kinds = {"category": span.category, "subcategory": span.subcategory}
+    return {name: kind for name, kind in kinds.items() if kind}
+
+
 def test_spans_are_those_of_the_verdict(judge: Any, rows: Rows, verdicts: list[Any]) -> None:
     detector = HallucinationDetector(judge)
     for row, verdict in zip(rows, verdicts, strict=True):
         found = detector.predict(**call(row), output_format="spans")
+        kinds = [found_kinds(span) for span in verdict.unsupported]
         assert found == [
-            {"start": s.start, "end": s.end, "confidence": s.probability, "text": s.text}
-            for s in verdict.unsupported
+            {"start": s.start, "end": s.end, "confidence": s.probability, "text": s.text} | kind
+            for s, kind in zip(verdict.unsupported, kinds, strict=True)
         ]
         assert all(row["response"][s["start"] : s["end"]] == s["text"] for s in found)
     sure = detector.predict(**call(rows[1]), output_format="spans", min_confidence=1.0)

@@ -11,9 +11,10 @@ import torch
 import transformers
 
 from trivet.ablation.scores import WeightsBackend
+from trivet.data.collating import collate
 from trivet.data.labelled.datamodule import collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
-from trivet.data.windows import Layout, WindowSettings, collate, lay_out
+from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.evaluation.job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
 from trivet.model.aggregate import Outputs

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
-from trivet.data.windows import WindowSettings, collate, lay_out
+from trivet.data.windows import WindowSettings, lay_out
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.records import RagExample
 from trivet.training import micro_batching

@@ -81,6 +81,7 @@ def _architecture(
         "faithfulness": info.faithfulness,
         "dropout": 0.0,
         "pooled_support": False,
+        "support_classes": len(stored.get("heads.support.classifier.bias", range(3))),
         "trunk": info.trunk,
         "shared_layers": info.shared_layers,
         "granularity": info.granularity,

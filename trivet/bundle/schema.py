@@ -16,6 +16,7 @@ from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.openvino_info import OpenVinoInfo
 from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.sentence_features import FEATURES
+from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
 from trivet.errors import BundleError
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, output_names
@@ -79,10 +80,12 @@ class WindowInfo(_Part):
     evidence_sentences: int = Field(default=0, ge=0)
     # whether examples of several windows are cut with those contexts first that share most words
     sort_contexts: bool = False
+    # pieces of a window, in order; a window owns its slice of the contexts, all else repeats
+    layout: WindowLayout = PLAIN
 
     def settings(self) -> WindowSettings:
         """Return the settings for ``data.windows``."""
-        return WindowSettings(**self.model_dump())
+        return WindowSettings(**self.model_dump(exclude={"layout"}), layout=self.layout)
 
 
 class SpecialTokenIds(_Part):
@@ -328,19 +331,7 @@ class BundleInfo(_Part):
 
     @model_validator(mode="after")
     def _fits_this_package(self) -> Self:
-        if self.window.stride_overlap >= self.window.size:
-            raise ValueError(
-                f"window.stride_overlap ({self.window.stride_overlap}) must be below window.size "
-                f"({self.window.size})"
-            )
-        sizes = self.window.sizes
-        if sizes and (sorted({*sizes}) != list(sizes) or sizes[-1] != self.window.size):
-            raise ValueError(
-                f"window.sizes {list(sizes)} must rise, and the last must be window.size "
-                f"({self.window.size})"
-            )
-        if sizes and self.window.break_even is None:
-            raise ValueError("window.break_even is missing: no length can be chosen without it")
+        self.window.settings()  # refuses what cannot be cut
         if len(set(self.heads)) != len(self.heads):
             raise ValueError(f"heads {list(self.heads)} name one head twice")
         if (self.trunk == "partial") != (self.shared_layers is not None):

@@ -31,6 +31,8 @@ _LATER: dict[str, Any] = {
     "digits": [],
     "lexical_overlap": {},
     "sentence_layer": {},
+    "support_classes": 3,
+    "support_norm": None,
 }
 # Keys that make the library fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(

@@ -77,7 +77,7 @@ IDENTITY = LinearMap()
 class HeadLogits:
     """The logits of one head for all examples, and their labels."""
 
-    logits: Tensor  # of copies: [M], or [M, 3] for support
+    logits: Tensor  # of copies: [M], or [M, 3] or [M, 2] for support
     token: Tensor | None  # token of each copy [M]; None if every token has one copy
     sentence: Tensor  # sentence of each token, over all examples [T]
     row: Tensor  # example of each sentence [S]

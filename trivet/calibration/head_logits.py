@@ -87,7 +87,7 @@ def _read(
         has_claim = np.array([role == "claim" for role in layout.roles], dtype=np.bool_)
         truth = _supported(read.response_sentence_spans, labels)
         found["support"] = _Row(
-            logits=logits["support"].reshape(-1, 3)[response_at[shown]].numpy(),
+            logits=logits["support"].flatten(0, 1)[response_at[shown]].numpy(),
             copies=shown.sum(-1).numpy(),
             is_evidence=is_evidence.expand_as(shown)[shown].numpy(),
             sentence=read.response_sentence,

@@ -20,7 +20,6 @@ class Evidence(NamedTuple):
 
     chunk: tuple[int, int]  # first and one-past-last response token
     shown: IntArray  # numbers of the context tokens, rising, [T], T > 0
-    columns: IntArray  # columns of these tokens in the window, [T]
 
 
 def choose_evidence(
@@ -28,6 +27,7 @@ def choose_evidence(
     sources: IntArray,
     chunks: Sequence[tuple[int, int]],
     room: int,
+    gap: int = 1,
 ) -> Iterator[Evidence]:
     """Yield an evidence window for each chunk of the response.
 
@@ -40,18 +40,18 @@ def choose_evidence(
         sources: Context sentences for each response sentence, best first. *Shape:* [S, n].
         chunks: First and one-past-last response token of each chunk.
         room: Number of positions for context, separators in it, and chunk.
+        gap: Number of positions of a separator.
     """
     lengths = np.bincount(tokenized.context_sentence)
     for start, stop in chunks:
         most = room - (stop - start)
         first, last = tokenized.response_sentence[[start, stop - 1]]
-        shown = _fitting(tokenized, lengths, sources[first : last + 1].T.ravel(), most)
-        columns = np.arange(1, len(shown) + 1) + _runs(tokenized, shown)
-        yield Evidence((start, stop), shown, columns)
+        ranked = sources[first : last + 1].T.ravel()
+        yield Evidence((start, stop), _fitting(tokenized, lengths, ranked, most, gap))
 
 
 def keep_evidence(
-    tokenized: TokenizedExample, ranked: IntArray, most: int
+    tokenized: TokenizedExample, ranked: IntArray, most: int, gap: int = 1
 ) -> tuple[TokenizedExample, IntArray]:
     """Return an example with only some context sentences, as an evidence window shows them.
 
@@ -59,19 +59,20 @@ def keep_evidence(
         tokenized: An example with contexts.
         ranked: Numbers of the context sentences, best first. *Shape:* [n], n > 0.
         most: Maximum number of context tokens and separators.
+        gap: Number of positions of a separator.
 
     Returns:
         The example, in which every run of text counts as a passage; and the numbers that its
         context tokens had. *Shape:* [T].
     """
     lengths = np.bincount(tokenized.context_sentence)
-    shown = _fitting(tokenized, lengths, ranked, most)
+    shown = _fitting(tokenized, lengths, ranked, most, gap)
     kept, sentence = np.unique(tokenized.context_sentence[shown], return_inverse=True)
     context = Segment(tokenized.context.ids[shown], tokenized.context.offsets[shown])
     evidence = replace(
         tokenized,
         context=context,
-        context_index=_runs(tokenized, shown),
+        context_index=runs_of(tokenized, shown),
         context_sentence=sentence,
         context_sentence_spans=tuple(tokenized.context_sentence_spans[n] for n in kept),
     )
@@ -79,12 +80,12 @@ def keep_evidence(
 
 
 def _fitting(
-    tokenized: TokenizedExample, lengths: IntArray, ranked: IntArray, most: int
+    tokenized: TokenizedExample, lengths: IntArray, ranked: IntArray, most: int, gap: int
 ) -> IntArray:
     """Return the tokens of the ranked sentences that fit, in their order in the contexts."""
-    chosen, free = [], most + 1  # the first sentence needs no separator
+    chosen, free = [], most + gap  # the first sentence needs no separator
     for sentence in dict.fromkeys(ranked.tolist()):
-        needed = int(lengths[sentence]) + 1
+        needed = int(lengths[sentence]) + gap
         if needed <= free:
             chosen.append(sentence)
             free -= needed
@@ -92,7 +93,8 @@ def _fitting(
     return np.flatnonzero(marks)[: max(1, most)]
 
 
-def _runs(tokenized: TokenizedExample, shown: IntArray) -> IntArray:
+def runs_of(tokenized: TokenizedExample, shown: IntArray) -> IntArray:
     """Number the runs of context tokens between passage ends and omissions, from 0."""
     gaps = (np.diff(shown) != 1) | (np.diff(tokenized.context_index[shown]) != 0)
-    return np.cumsum(np.concatenate([[0], gaps]))
+    runs: IntArray = np.cumsum(np.concatenate([[0], gaps]))[: len(shown)]
+    return runs

@@ -7,8 +7,8 @@ same in every window that shows it. Training, evaluation and serving all use thi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Self
@@ -28,8 +28,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 # Indexed by character code. The last white space is U+3000; later codes are clipped to the end.
 _IS_SPACE = np.asarray([chr(code).isspace() for code in range(0x3001)] + [False])
-# Names in BERT and DeBERTa, then in RoBERTa and MPNet.
-_SPECIAL_NAMES = {"cls": ("[CLS]", "<s>"), "sep": ("[SEP]", "</s>"), "pad": ("[PAD]", "<pad>")}
+# Names in BERT, DeBERTa and ModernBERT, then in RoBERTa and MPNet, then in mmBERT.
+_SPECIAL_NAMES = {
+    "cls": ("[CLS]", "<s>", "<bos>"),
+    "sep": ("[SEP]", "</s>", "<eos>"),
+    "pad": ("[PAD]", "<pad>"),
+}
 _UNKNOWN_NAMES = ("[UNK]", "<unk>")
 _WORD_STARTS = ("\u2581", "\u0120")  # in SentencePiece and in byte-level vocabularies
 _LONGEST_PIECE = 64  # characters, the length of a SHA-256 in hexadecimal; few words are longer
@@ -49,13 +53,18 @@ class Segment:
         return len(self.ids)
 
 
+def _no_texts(text: str) -> IntArray:
+    raise ValueError(f"no tokenizer gives the ids of {text!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """Ids of the special tokens that frame the segments of a window."""
+    """Ids of what frames the segments of a window: special tokens, and fixed texts."""
 
     cls: int
     sep: int
     pad: int
+    text_ids: Callable[[str], IntArray] = field(default=_no_texts, compare=False, repr=False)
 
 
 class SegmentTokenizer:
@@ -71,7 +80,8 @@ class SegmentTokenizer:
         added = tokenizer.get_added_tokens_decoder()
         special = {number for number, token in added.items() if token.special}
         ids = {name: self._special_id(words, special) for name, words in _SPECIAL_NAMES.items()}
-        self.special = SpecialTokens(**ids)
+        self.special = SpecialTokens(**ids, text_ids=self._text_ids)
+        self._fixed: dict[str, IntArray] = {}  # ids of the fixed texts of a layout
         self._unknown = self._special_id(_UNKNOWN_NAMES, special)
         # A Unigram vocabulary holds special tokens as ordinary pieces and finds them in text too.
         reserved = {self.special.cls, self.special.sep, self.special.pad} | special
@@ -167,6 +177,11 @@ class SegmentTokenizer:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
         return self._tokenizer.to_str(pretty=False)
 
+    def _text_ids(self, text: str) -> IntArray:
+        if text not in self._fixed:
+            self._fixed[text] = self.encode([text])[0].ids
+        return self._fixed[text]
+
     def _special_id(self, names: Sequence[str], special: Container[int]) -> int:
         found = [self._tokenizer.token_to_id(name) for name in names]
         known = [number for number in found if number is not None]
@@ -225,23 +240,46 @@ class TokenizedExample:
 
 
 def tokenize_examples(
-    examples: Sequence[RagExample], tokenizer: SegmentTokenizer
+    examples: Sequence[RagExample],
+    tokenizer: SegmentTokenizer,
+    leads: Callable[[bool], tuple[str, str]] = lambda has_question: ("", ""),
 ) -> list[TokenizedExample]:
     """Tokenize every passage, question and response of some examples once, in one batch.
+
+    Args:
+        examples: The examples.
+        tokenizer: The tokenizer.
+        leads: Returns the leads of the question and of each passage of an example with or without
+            a question (``data.window_layout``).
 
     Raises:
         ExampleError: Sentences given with an example do not fit its texts.
     """
     texts: list[str] = []
-    for example in examples:
-        texts += [example.question, example.response, *example.contexts]
+    before = [leads(bool(example.question.strip())) for example in examples]
+    for example, (asked, read) in zip(examples, before, strict=True):
+        texts += [_led(asked, example.question), example.response]
+        texts += [_led(read, text) for text in example.contexts]
     segments = iter(tokenizer.encode(texts))
     tokenized = []
-    for example in examples:
+    for example, (_, read) in zip(examples, before, strict=True):
         question, response = next(segments), next(segments)
-        passages = tuple(itertools.islice(segments, len(example.contexts)))
+        passages = [
+            _without_lead(segment, len(read))
+            for segment in itertools.islice(segments, len(example.contexts))
+        ]
         tokenized.append(_assemble(example, question, response, passages))
     return tokenized
+
+
+def _led(lead: str, text: str) -> str:
+    """Return a text with its lead; a blank text has no token then."""
+    return (lead + text if text.strip() else "") if lead else text
+
+
+def _without_lead(segment: Segment, length: int) -> Segment:
+    """Return a segment with offsets in its text; a token of the lead alone is empty."""
+    return Segment(segment.ids, np.maximum(segment.offsets - length, 0)) if length else segment
 
 
 def with_response(

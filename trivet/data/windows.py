@@ -1,8 +1,9 @@
-"""Cut examples into windows (``lay_out``) and batch them (``collate``). The only file that cuts.
+"""Cut examples into windows (``lay_out``). The only file that cuts.
 
 Luna (arXiv 2406.00975), eq. 1: a window shows a slice of the contexts, the question and the
 response: ``[CLS] slice [SEP] question [SEP] response [SEP]``, with a ``[SEP]`` between passages
-that share a slice. Does not import torch; training turns the arrays into tensors.
+that share a slice, unless the bundle has another layout (``data.window_layout``). Does not import
+torch; training turns the arrays into tensors.
 
 Letters: N windows, L positions in a window, B examples, R response tokens, C context tokens,
 K windows that show one response token, S response sentences.
@@ -11,17 +12,15 @@ K windows that show one response token, S response sentences.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trivet.data.claims import SentenceRole, sentence_roles
-from trivet.data.evidence import Evidence, choose_evidence
+from trivet.data.evidence import Evidence, choose_evidence, runs_of
 from trivet.data.lexical_overlap import count_overlaps, rank_contexts
 from trivet.data.sentence_features import (
-    FEATURES,
     NEAR_SENTENCES,
     count_features,
     index_contexts,
@@ -35,12 +34,13 @@ from trivet.data.tokenization import (
     TokenizedExample,
 )
 from trivet.data.value_status import ContextValues, FoundValue
+from trivet.data.window_layout import PLAIN, Frame, WindowLayout
 from trivet.errors import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
 Array = Any
 
-FRAME = 4  # [CLS] ... [SEP] question [SEP] response [SEP]
+FRAME = 4  # of the plain layout: [CLS] ... [SEP] question [SEP] response [SEP]
 QUESTION_SHARE = 4  # a question may fill one fourth of a window
 RESPONSE_SHARE = 2  # a response may fill half of a window; a longer one is read in chunks
 # Attention reaches less of a machine's peak speed than dense matmuls: a longer window must cost
@@ -86,6 +86,7 @@ class WindowSettings:
             order: those first that share most words with question and response, so that a slice
             shows together what belongs together. Among many contexts the related ones would be
             scattered.
+        layout: Pieces of a window.
     """
 
     size: int = 512
@@ -94,6 +95,7 @@ class WindowSettings:
     break_even: int | None = None
     evidence_sentences: int = 0
     sort_contexts: bool = False
+    layout: WindowLayout = PLAIN
 
     def __post_init__(self) -> None:
         if self.evidence_sentences < 0:
@@ -122,12 +124,23 @@ class WindowSettings:
                 "context; lower window.stride_overlap or raise window.size"
             )
 
-    def plan(self, tokenized: TokenizedExample) -> Plan:
+    def frame(self, tokenized: TokenizedExample, special: SpecialTokens) -> Frame:
+        """Return the fixed parts of an example's windows."""
+        # An evidence window may cut its passages into as many as it has sentences.
+        sentences = self.evidence_sentences * len(tokenized.response_sentence_spans)
+        passages = int(tokenized.context_index.max(initial=-1)) + 1
+        return Frame(self.layout.of(len(tokenized.question) > 0), special, passages + sentences)
+
+    def plan(self, tokenized: TokenizedExample, fixed: int = FRAME) -> Plan:
         """Choose the window length that cuts least of the question, and then costs least.
 
         Every window repeats the question and the response, so short windows compute them often; in
         long windows attention, which grows with the square of the length, costs more. Takes the
-        shortest length that costs at most a tenth more than the cheapest.
+        shortest length that costs at most a tenth more than the cheapest. ``fixed`` is the number
+        of positions of the layout's fixed pieces.
+
+        Raises:
+            WindowError: These leave no room for context.
         """
         context, answer = len(tokenized.context.ids), len(tokenized.response.ids)
         plans = []
@@ -139,7 +152,13 @@ class WindowSettings:
             longest = 0
             for start, stop in chunks:
                 longest = max(longest, stop - start)
-            room = size - question - longest - FRAME
+            room = size - question - longest - fixed
+            if room <= self.stride_overlap:
+                raise WindowError(
+                    f"the fixed texts of window.layout ({fixed} tokens), question ({question}) and "
+                    f"response ({longest}) leave {room} of {size} positions for context; raise "
+                    "window.size"
+                )
             # The first slice fills the room; each further one adds what it does not repeat.
             step = room - self.stride_overlap
             slices = max(1, math.ceil((context - self.stride_overlap) / step))
@@ -147,7 +166,7 @@ class WindowSettings:
             even = self.break_even or 1
             work = 0.0
             for start, stop in chunks:
-                other = question + (stop - start) + FRAME
+                other = question + (stop - start) + fixed
                 full, last = room + other, rest + other
                 work += (slices - 1) * full * (full / even + 1) + last * (last / even + 1)
             cut = len(tokenized.question.ids) - question
@@ -267,22 +286,24 @@ def lay_out(
     context sentences that share most with it. ``contexts`` may bring the example's values of
     ``index_contexts``, if they are known already.
     """
-    plan = settings.plan(tokenized)
+    frame = settings.frame(tokenized, special)
+    fixed, gap = frame.positions, frame.gap
+    plan = settings.plan(tokenized, fixed)
     chunks = plan.chunks
     question = tokenized.question.ids[: plan.size // QUESTION_SHARE]
     count, answer = len(tokenized.context.ids), len(tokenized.response.ids)
-    order, place = np.arange(count), _places(tokenized.context_index)
+    order, place = np.arange(count), _places(tokenized.context_index, gap)
     if settings.sort_contexts and count and place[-1] >= plan.room:
         order = np.argsort(rank_contexts(tokenized)[tokenized.context_index], kind="stable")
-        place = _places(tokenized.context_index[order])
+        place = _places(tokenized.context_index[order], gap)
     sentence = tokenized.context_sentence[order]
     slices = _cut(sentence, place, plan.room, settings.stride_overlap)
     overlaps = count_overlaps(tokenized, max(settings.evidence_sentences, NEAR_SENTENCES))
     evidence: list[Evidence] = []
     if settings.evidence_sentences and overlaps.sources.size and len(slices) > 1:
-        room = plan.size - len(question) - FRAME
+        room = plan.size - len(question) - fixed
         sources = overlaps.sources[:, : settings.evidence_sentences]
-        evidence = list(choose_evidence(tokenized, sources, chunks, room))
+        evidence = list(choose_evidence(tokenized, sources, chunks, room, gap))
 
     rows: list[IntArray] = []
     segments: list[IntArray] = []
@@ -291,27 +312,30 @@ def lay_out(
     context_row = np.full(count, -1, dtype=np.int64)
     context_column = context_row.copy()
     nearest = np.full(count, np.inf)
-    # The chunk, context tokens, their columns and the copy of the response in each row.
-    plans: list[tuple[tuple[int, int], IntArray, IntArray, int]] = []
+    # The chunk, context tokens, ids before the response, their columns of context tokens, and the
+    # copy of the response in each row.
+    plans: list[tuple[tuple[int, int], IntArray, IntArray, IntArray, int]] = []
+
+    def head(shown: IntArray) -> tuple[IntArray, IntArray]:
+        return frame.head(question, tokenized.context.ids[shown], runs_of(tokenized, shown))
+
     for number, (start, stop) in enumerate(slices):
-        columns = 1 + place[start:stop] - (place[start] if stop > start else 0)
+        before, columns = head(order[start:stop])
         # If two slices show a token, the copy nearer the middle of its slice counts.
         distance = np.abs(np.arange(start, stop) - (start + stop - 1) / 2)
         owned = np.flatnonzero(distance < nearest[start:stop])
         nearest[start + owned] = distance[owned]
         context_row[order[start + owned]] = len(plans)
         context_column[order[start + owned]] = columns[owned]
-        plans += [(chunk, order[start:stop], columns, number) for chunk in chunks]
-    plans += [(*each, len(slices)) for each in evidence]
-    for chunk, shown, columns, copy in plans:
-        head = np.full(int(columns[-1]) + 1 if len(columns) else 1, special.sep, dtype=np.int64)
-        head[0] = special.cls
-        head[columns] = tokenized.context.ids[shown]
+        plans += [(chunk, order[start:stop], before, columns, number) for chunk in chunks]
+    plans += [(chunk, shown, *head(shown), len(slices)) for chunk, shown in evidence]
+    after = frame.tail()
+    for chunk, _, before, _, copy in plans:
         ids = tokenized.response.ids[slice(*chunk)]
-        row = np.concatenate([head, [special.sep], question, [special.sep], ids, [special.sep]])
-        begin = len(head) + len(question) + 2
+        begin = len(before)
         response_row[slice(*chunk), copy] = len(rows)
         response_column[slice(*chunk), copy] = np.arange(begin, begin + len(ids))
+        row = np.concatenate([before, ids, after])
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
     values: tuple[tuple[FoundValue, ...], ...] = ()
@@ -338,18 +362,18 @@ def lay_out(
         response_sentence=tokenized.response_sentence,
         sentences=len(tokenized.response_sentence_spans),
         context_sentence=tokenized.context_sentence,
-        row_context=tuple(shown for _, shown, _, _ in plans),
-        row_columns=tuple(columns for _, _, columns, _ in plans),
+        row_context=tuple(shown for _, shown, *_ in plans),
+        row_columns=tuple(columns for *_, columns, _ in plans),
         row_is_evidence=np.arange(len(rows)) >= len(rows) - len(evidence),
         cut_question_tokens=plan.cut,
         response_chunks=len(chunks),
     )
 
 
-def _places(passage: IntArray) -> IntArray:
-    """Return the places of tokens in an endless row with one separator between passages."""
+def _places(passage: IntArray, gap: int) -> IntArray:
+    """Return the places of tokens in an endless row with ``gap`` places between passages."""
     ends: IntArray = np.concatenate([[0], np.cumsum(np.diff(passage) != 0)])[: len(passage)]
-    return ends + np.arange(len(passage))
+    return gap * ends + np.arange(len(passage))
 
 
 def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[tuple[int, int]]:
@@ -371,48 +395,3 @@ def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[t
         stop = int(candidates[-1]) if len(candidates) else stop
         pieces.append((start, stop))
         start = max(stop - overlap, start + 1)
-
-
-def collate(layouts: Sequence[Layout], pad: int) -> Windows:
-    """Pad and stack the windows of any examples. Every dimension is at least 1."""
-    widths = [len(row) for layout in layouts for row in layout.rows]
-    height, width = len(widths), max(widths)
-    examples = len(layouts)
-    tokens = max(1, *(len(layout.response_row) for layout in layouts))
-    copies = max(1, *(layout.response_row.shape[1] for layout in layouts))
-    contexts = max(1, *(len(layout.context_row) for layout in layouts))
-    sentences = max(1, *(layout.sentences for layout in layouts))
-    windows = Windows(
-        input_ids=np.full((height, width), pad, dtype=np.int64),
-        attention_mask=np.zeros((height, width), dtype=np.int64),
-        segment_ids=np.zeros((height, width), dtype=np.int64),
-        response_at=np.full((examples, tokens, copies), -1, dtype=np.int64),
-        context_at=np.full((examples, contexts), -1, dtype=np.int64),
-        context_weight=np.zeros((examples, contexts), dtype=np.float32),
-        question_overlap=np.zeros((examples, contexts), dtype=np.float32),
-        response_overlap=np.zeros((examples, contexts), dtype=np.float32),
-        sentence_pool=np.zeros((examples, sentences, tokens), dtype=np.float32),
-        sentence_features=np.zeros((examples, sentences, len(FEATURES)), dtype=np.float32),
-    )
-    first = 0
-    for b, layout in enumerate(layouts):
-        for n, (row, segment) in enumerate(zip(layout.rows, layout.segments, strict=True), first):
-            windows.input_ids[n, : len(row)] = row
-            windows.attention_mask[n, : len(row)] = 1
-            windows.segment_ids[n, : len(row)] = segment
-        length, shown = layout.response_row.shape
-        windows.response_at[b, :length, :shown] = np.where(
-            layout.response_row < 0,
-            -1,
-            (first + layout.response_row) * width + layout.response_column,
-        )
-        held = len(layout.context_row)
-        windows.context_at[b, :held] = (first + layout.context_row) * width + layout.context_column
-        windows.context_weight[b, :held] = layout.context_weight
-        windows.question_overlap[b, :held] = layout.question_overlap
-        windows.response_overlap[b, :held] = layout.response_overlap
-        if length:
-            windows.sentence_pool[b, : layout.sentences, :length] = layout.sentence_pool()
-            windows.sentence_features[b, : layout.sentences] = layout.sentence_features
-        first += len(layout.rows)
-    return windows

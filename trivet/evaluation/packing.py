@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.backends.backend import POSITIONS, AllThreadsBackend, Backend
+from trivet.data.collating import collate
 from trivet.data.evidence_pairs import window_sentences
 from trivet.data.lexical_overlap import distinct
 from trivet.data.sentence_features import FEATURES
 from trivet.data.tokenization import FloatArray, IntArray
-from trivet.data.windows import Layout, Windows, collate
+from trivet.data.windows import Layout, Windows
 from trivet.errors import BackendError
 from trivet.model.aggregate import (
     NO_LAYER,

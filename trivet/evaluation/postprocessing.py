@@ -161,13 +161,16 @@ def lettucedetect_spans(
         least: Minimum of this probability.
 
     Returns:
-        For each span ``start``, ``end`` (characters of the answer), ``text`` and its probability.
+        For each span ``start``, ``end`` (characters of the answer), ``text``, its probability, and
+        ``category`` and ``subcategory`` where they are known.
     """
-    return [
-        {"start": span.start, "end": span.end, probability: span.probability, "text": span.text}
-        for span in verdict.unsupported
-        if span.probability >= least
-    ]
+    spans = []
+    for span in (each for each in verdict.unsupported if each.probability >= least):
+        kinds = {"category": span.category, "subcategory": span.subcategory}
+        place = {"start": span.start, "end": span.end, probability: span.probability}
+        known = {name: kind for name, kind in kinds.items() if kind is not None}
+        spans.append({**place, "text": span.text, **known})
+    return spans
 
 
 def _sentences(

@@ -76,7 +76,9 @@ class Preprocessor:
         accepted = [each for each in checked if isinstance(each, RagExample)]
         tokenized: Iterator[TokenizedExample | ExampleError]
         try:
-            tokenized = iter(tokenize_examples(accepted, self.tokenizer))
+            tokenized = iter(
+                tokenize_examples(accepted, self.tokenizer, self.settings.layout.leads)
+            )
         except ExampleError:
             tokenized = map(self._tokenize, accepted)
         found: list[PreprocessedExample | Refusal] = []
@@ -148,7 +150,7 @@ class Preprocessor:
     def _tokenize(self, example: RagExample) -> TokenizedExample | ExampleError:
         """Tokenize one example of a batch that was refused."""
         try:
-            return tokenize_examples([example], self.tokenizer)[0]
+            return tokenize_examples([example], self.tokenizer, self.settings.layout.leads)[0]
         except ExampleError as error:
             return error
 

@@ -10,7 +10,7 @@ from trivet.data.lexical_overlap import Overlaps, count_overlaps
 from trivet.data.sentence_features import count_features, index_contexts, response_values
 from trivet.data.sentences import GrowingText, split_sentences
 from trivet.data.tokenization import Segment, TokenizedExample, with_response
-from trivet.data.windows import FRAME, QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
+from trivet.data.windows import QUESTION_SHARE, RESPONSE_SHARE, Layout, lay_out
 from trivet.errors import ExampleError
 from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
@@ -179,11 +179,13 @@ class SentenceReader:
         settings = replace(self._preprocessor.settings, evidence_sentences=0)
         question = min(len(tokens.question), settings.size // QUESTION_SHARE)
         answer = min(len(tokens.response), settings.size // RESPONSE_SHARE)
-        most = settings.size - question - answer - FRAME
-        evidence, kept = keep_evidence(tokens, overlaps.sources[-1], most)
+        special = self._preprocessor.tokenizer.special
+        frame = replace(settings.frame(tokens, special), passages=SOURCES)
+        most = settings.size - question - answer - frame.positions
+        evidence, kept = keep_evidence(tokens, overlaps.sources[-1], most, frame.gap)
         values = response_values(tokens, overlaps, self._contexts)
         layout = replace(
-            lay_out(evidence, settings, self._preprocessor.tokenizer.special, self._contexts),
+            lay_out(evidence, settings, special, self._contexts),
             # Compared with all of the contexts, as in training.
             question_overlap=overlaps.question[kept],
             response_overlap=overlaps.response[kept],

@@ -3,7 +3,7 @@
 Each loss is a sum over examples.
 
 Classes of natural language inference: entailment, neutral, contradiction; p = P(entailment). See
-Luna (arXiv 2406.00975), 3.3.
+Luna (arXiv 2406.00975), 3.3. A head of two classes has the last two as one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def window_loss(
 ) -> Tensor:
     """Return the cross-entropy in each window, where the place of the evidence is known.
 
-    Classes are 0 to 2, or -1 where unknown. *Shapes:* [B, R, K, 3], [B, R, K], [B] -> [].
+    Classes are 0 to 2, or -1 where unknown. *Shapes:* [B, R, K, 3 or 2], [B, R, K], [B] -> [].
     """
     known = window_class >= 0
-    loss = nn.functional.cross_entropy(
-        logits.flatten(0, 2), window_class.clamp(min=0).flatten(), reduction="none"
-    ).view_as(known)
+    classes = window_class.clamp(min=0, max=logits.shape[-1] - 1).flatten()
+    loss = nn.functional.cross_entropy(logits.flatten(0, 2), classes, reduction="none")
+    loss = loss.view_as(known)
     counts = known * torch.where(window_class == _CONTRADICTION, unsupported_weight, 1.0)
     return sum_of_means(loss.flatten(1), counts.flatten(1), weight)
 
@@ -50,11 +50,11 @@ def token_loss(
     Unsupported tokens: cross-entropy of contradiction in every window. Labels are 1, 0, or -1 where
     unknown; the position of a copy is -1 for none. ``joined`` is the logit of the joined support.
 
-    *Shapes:* [B, R, K, 3], [B, R, K], [B, R] x 2, [B] -> [].
+    *Shapes:* [B, R, K, 3 or 2], [B, R, K], [B, R] x 2, [B] -> [].
     """
     log_probs = logits.log_softmax(dim=-1)
     shown = response_at >= 0
-    nowhere = (log_probs[..., _CONTRADICTION] * shown).sum(-1) / shown.sum(-1).clamp(min=1)
+    nowhere = (log_probs[..., -1] * shown).sum(-1) / shown.sum(-1).clamp(min=1)
     known = token_supported >= 0
     log_likelihood = torch.where(token_supported == 1, nn.functional.logsigmoid(joined), nowhere)
     loss = -log_likelihood.masked_fill(~known, 0.0)

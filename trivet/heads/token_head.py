@@ -8,14 +8,21 @@ from torch import Tensor, nn
 class TokenHead(nn.Module):
     """Hidden states of tokens to logits, always in fp32.
 
-    ``pooled`` adds the dense layer and GELU of DeBERTa's sequence classifiers, to copy an NLI head.
+    ``pooled`` adds the dense layer and GELU of DeBERTa's sequence classifiers, to copy an NLI head;
+    ``norm`` adds a layer norm after it, with this epsilon, as in ModernBERT's classifiers.
     """
 
     def __init__(
-        self, hidden: int, classes: int, dropout: float = 0.0, pooled: bool = False
+        self,
+        hidden: int,
+        classes: int,
+        dropout: float = 0.0,
+        pooled: bool = False,
+        norm: float | None = None,
     ) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden) if pooled else None
+        self.norm = None if norm is None else nn.LayerNorm(hidden, eps=norm)
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(hidden, classes)
 
@@ -24,6 +31,8 @@ class TokenHead(nn.Module):
         hidden = hidden.float()
         if self.dense is not None:
             hidden = nn.functional.gelu(self.dense(hidden))
+        if self.norm is not None:
+            hidden = self.norm(hidden)
         logits: Tensor = self.classifier(self.dropout(hidden))
         return logits
 

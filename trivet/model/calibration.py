@@ -51,6 +51,9 @@ class PiecewiseLinear(nn.Module):
 
 
 def entailment_logit(logits: Tensor) -> Tensor:
-    """Return the logit of P(entailment). *Shapes:* [..., 3] -> [...]."""
+    """Return the logit of P(entailment). *Shapes:* [..., 3] or [..., 2] -> [...]."""
+    if logits.shape[-1] == 2:
+        supported, unsupported = logits.unbind(-1)
+        return supported - unsupported
     entailment, neutral, contradiction = logits.unbind(-1)
     return entailment - neutral - nn.functional.softplus(contradiction - neutral)

@@ -46,7 +46,8 @@ _EVIDENCE_WEIGHT, _EVIDENCE_PRIOR = 0.2, 3.0  # factor on random weights, and mi
 
 
 # Logits by head at every position of every window. *Shapes:* [N, L, 3] for support (entailment,
-# neutral, contradiction), [N, L, P] for evidence (states), [N, L] for the others.
+# neutral, contradiction) or [N, L, 2] (supported, unsupported), [N, L, P] for evidence (states),
+# [N, L] for the others.
 TokenLogits = dict[str, Tensor]
 
 
@@ -66,6 +67,8 @@ class RagModel(nn.Module):
         sentence_layer: Layer over each response sentence's support and features, fitted likewise.
         heads: Heads, those of the trunk; by default all but evidence. The outputs that need
             another are None.
+        support_classes: 3, or 2 for supported and unsupported.
+        support_norm: Epsilon of the layer norm in the support head, if it has one.
     """
 
     def __init__(
@@ -79,9 +82,13 @@ class RagModel(nn.Module):
         lexical_overlap: Mapping[str, float] | None = None,
         sentence_layer: SentenceLayer = NO_LAYER,
         heads: Collection[str] = DEFAULT_HEADS,
+        support_classes: int = HEADS["support"],
+        support_norm: float | None = None,
     ) -> None:
         super().__init__()
         self.trunk = trunk
+        self.support_classes = support_classes
+        self.support_norm = support_norm
         self.faithfulness: Reduction = faithfulness
         self.dropout = dropout
         self.pooled_support = pooled_support
@@ -113,6 +120,10 @@ class RagModel(nn.Module):
             architecture["matches"] = True
         if digits := [each.tolist() for each in self._digits()]:
             architecture["digits"] = digits[0]
+        if self.support_classes != HEADS["support"]:
+            architecture["support_classes"] = self.support_classes
+        if self.support_norm is not None:
+            architecture["support_norm"] = self.support_norm
         if any(self.lexical_overlap.values()):
             architecture["lexical_overlap"] = dict(self.lexical_overlap)
         if self.sentence_layer != NO_LAYER:
@@ -135,8 +146,10 @@ class RagModel(nn.Module):
 
     def add_head(self, name: HeadName) -> None:
         """Add a head with random weights, after the others."""
-        pooled = self.pooled_support and name == "support"
-        head = TokenHead(self.trunk.hidden, HEADS[name], self.dropout, pooled)
+        classes, pooled, norm = HEADS[name], False, None
+        if name == "support":
+            classes, pooled, norm = self.support_classes, self.pooled_support, self.support_norm
+        head = TokenHead(self.trunk.hidden, classes, self.dropout, pooled, norm)
         if name == "evidence":
             start_evidence(head.classifier)
         self.heads[name] = head
@@ -178,6 +191,8 @@ class RagModel(nn.Module):
             lexical_overlap=architecture.get("lexical_overlap"),
             sentence_layer=SentenceLayer(**architecture.get("sentence_layer", {})),
             heads=heads,
+            support_classes=architecture.get("support_classes", HEADS["support"]),
+            support_norm=architecture.get("support_norm"),
         )
 
     def read(

@@ -105,7 +105,7 @@ def initial_model(
         )
     if init == "nli":
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
-    tokenizer = _read_tokenizer(name, int(model.trunk.config.vocab_size))
+    tokenizer = read_tokenizer(name, int(model.trunk.config.vocab_size))
     tokenizer.unify_forms()
     _prepare_words(model, tokenizer, exact_match, split_digits)
     return model, tokenizer
@@ -185,13 +185,18 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
     return state, config.label2id
 
 
-def _read_tokenizer(name: str, vocab_size: int) -> SegmentTokenizer:
+def read_tokenizer(name: str, vocab_size: int, revision: str | None = None) -> SegmentTokenizer:
     """Read a tokenizer, converting a SentencePiece model or a word list if it has no other file.
 
     The bundle holds the result as its ``tokenizer.json``, so it is converted once.
+
+    Raises:
+        ConfigError: It cannot be read or converted, or has other ids than the encoder.
     """
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(
+            name, revision=revision, trust_remote_code=False
+        )
     except (ImportError, OSError, ValueError) as error:
         missing = [each for each in _CONVERTERS if importlib.util.find_spec(each) is None]
         if missing:

@@ -203,6 +203,7 @@ PATHS = {
     "/v1/evaluate": {"question": "a", "contexts": ["b"], "response": "c"},
     "/v1/relevance": {"question": "a", "contexts": ["b"]},
     "/v1/lettucedetect/spans": {"question": "a", "contexts": ["b"], "answer": "c"},
+    "/classify": {"inputs": "c", "parameters": {"context": "b"}},
     "/v2/models/trivet/infer": {
         "inputs": [
             {"name": name, "shape": [1], "datatype": "BYTES", "data": ["a"]}

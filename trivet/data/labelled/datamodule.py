@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from trivet.data.collating import collate
 from trivet.data.evidence_pairs import EvidencePairs, collate_pairs
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.batching import WindowBatches
@@ -27,7 +28,7 @@ from trivet.data.labelled.labels import (
     evidence_labels,
 )
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
-from trivet.data.windows import Layout, Windows, WindowSettings, collate, lay_out
+from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.errors import ConfigError
 from trivet.records import LabelledExample
 
@@ -75,7 +76,8 @@ def prepare(
     items = []
     for first in range(0, len(examples), _BLOCK):
         block = examples[first : first + _BLOCK]
-        texts = tokenize_examples([labelled.example for labelled in block], tokenizer)
+        examples_of = [labelled.example for labelled in block]
+        texts = tokenize_examples(examples_of, tokenizer, settings.layout.leads)
         for labelled, tokenized in zip(block, texts, strict=True):
             layout = lay_out(tokenized, settings, tokenizer.special)
             targets = align_labels(labelled, tokenized, layout, use_evidence)

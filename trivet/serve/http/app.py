@@ -13,6 +13,7 @@ from starlette.responses import Response
 import trivet
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.docs_page import docs_routes
+from trivet.serve.http.gateway_route import gateway_route
 from trivet.serve.http.health import Health, health_routes
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
@@ -58,6 +59,7 @@ def build_app(
         routes=[
             *v1_routes(service, InfoAnswer.of(evaluator, settings)),
             stream_route(service, evaluator),
+            gateway_route(service, evaluator, settings),
             *open_inference_routes(service, health),
             *health_routes(health, metrics),
             *docs_routes(settings),

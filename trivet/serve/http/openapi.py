@@ -128,11 +128,12 @@ def _plain(text: str) -> str:
 def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -> None:
     """Add the limits of the settings to the fields of requests."""
     limits = dict.fromkeys(
-        ("question", "response", "answer"), ("maxLength", settings.max_characters)
+        ("question", "response", "answer", "inputs"), ("maxLength", settings.max_characters)
     )
     limits["contexts"] = "maxItems", settings.max_contexts
     limits["examples"] = "maxItems", settings.max_examples
     evaluated = ("EvaluateOne", "EvaluateMany", "ExampleBody")
-    for name in (*evaluated, "RelevanceBody", "StreamBody", "LettuceDetectBody"):
+    others = ("RelevanceBody", "StreamBody", "LettuceDetectBody")
+    for name in (*evaluated, *others, "ClassifyBody", "ClassifyParameters"):
         for field, about in parts[name]["properties"].items():
             about |= dict([limits[field]]) if field in limits else {}

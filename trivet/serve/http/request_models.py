@@ -229,6 +229,22 @@ class LettuceDetectBody(Body):
     timeout_ms: TimeoutMs = None
 
 
+class ClassifyParameters(RequestOptions):
+    """The texts that an answer is compared with, and the options."""
+
+    context: Contexts = Field(
+        description="What the answer may rest on: passages, or one text, cut at its blank lines."
+    )
+    question: str = Field(default="", description="User's question; may be empty.")
+
+
+class ClassifyBody(Body):
+    """The request of a gateway that asks for unsupported spans (token_spans.v1)."""
+
+    inputs: str = Field(description="Generated answer.")
+    parameters: ClassifyParameters = Field(description="Context, question and options.")
+
+
 def _one_or_many(value: Any) -> str:
     many = isinstance(value, EvaluateMany) or (isinstance(value, dict) and "examples" in value)
     return _MANY if many else _ONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -12,7 +12,7 @@ import trivet
 from trivet.bundle.schema import EncoderInfo, Thresholds, WindowInfo
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.architecture import HeadName, Reduction
-from trivet.records import Evaluation, FailedEvaluation
+from trivet.records import Evaluation, FailedEvaluation, SpanCategory, SpanSubcategory
 from trivet.serve.http.settings import ServerSettings, described_fields
 
 Ids = Sequence[str | None] | None
@@ -98,12 +98,41 @@ class LettuceDetectSpan(Answer):
     hallucination_score: float = Field(
         description="Mean probability of its tokens to be unsupported."
     )
+    category: SpanCategory | None = Field(
+        default=None, description="Kind of the error; missing where it is unknown."
+    )
+    subcategory: SpanSubcategory | None = Field(
+        default=None, description="Kind of what is wrong; missing where it is unknown."
+    )
 
 
 class LettuceDetectAnswer(Answer):
     """The answer of LettuceDetect's server."""
 
     predictions: list[LettuceDetectSpan]
+
+
+class ClassifySpan(Answer):
+    """A span that the context does not support."""
+
+    start: int = Field(description="First code point of inputs.")
+    end: int = Field(description="One past the last code point.")
+    label: SpanCategory | Literal["hallucinated"] = Field(
+        description="Kind of the error; hallucinated where it is unknown."
+    )
+    score: float = Field(description="Probability to be unsupported, in [0, 1].")
+    text: str
+
+
+class ClassifyAnswer(Answer):
+    """Unsupported spans by the contract token_spans.v1; without any, all is supported."""
+
+    spans: list[ClassifySpan]
+    truncated_at: int | None = Field(
+        default=None,
+        description="Length of inputs, only where the question was cut: the scan is partial.",
+    )
+    model: str = Field(description="Name of the bundle.")
 
 
 class CalibrationAnswer(Answer):

@@ -12,6 +12,7 @@ from trivet.serve.http import response_models
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.health import PUBLIC
 from trivet.serve.http.request_models import (
+    ClassifyBody,
     EvaluateBody,
     EvaluateOne,
     LettuceDetectBody,
@@ -113,6 +114,17 @@ ROUTES: tuple[RouteFacts, ...] = (
         (("answer", EXAMPLES["lettuce_detect"]),),
         (("answer", EXAMPLES["lettuce_detect_answer"]),),
         "hallucination_score is the mean over a span's tokens, not their maximum.",
+    ),
+    RouteFacts(
+        "POST",
+        "/classify",
+        "Return unsupported spans to a gateway, by the contract token_spans.v1.",
+        response_models.ClassifyAnswer,
+        ClassifyBody,
+        (("answer", EXAMPLES["classify"]),),
+        (("answer", EXAMPLES["classify_answer"]),),
+        "Offsets count Unicode code points of inputs. A context that is one text is cut into "
+        "passages at its blank lines.",
     ),
     RouteFacts(
         "POST",

@@ -1,0 +1,307 @@
+"""Bundles of published detectors: their weights, their tokenizer and their own prompt.
+
+LettuceDetect (Kovács and Recski, arXiv 2502.17125 and 2607.00895) is a token classifier with two
+classes that reads the pair of a prompt and a response. Its prompt becomes the layout of the
+windows, its classifier the support head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
+
+import trivet
+from trivet.bundle.bundle import check_folder, write_bundle
+from trivet.bundle.hub import HUB_NAME
+from trivet.bundle.schema import (
+    LABELS,
+    BundleInfo,
+    EncoderInfo,
+    SpecialTokenIds,
+    Thresholds,
+    TrainingInfo,
+    WindowInfo,
+    outputs_of,
+)
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.window_layout import Frame, Piece, WindowLayout
+from trivet.data.windows import QUESTION_SHARE, RESPONSE_SHARE
+from trivet.errors import BundleError, ConfigError, WindowError
+from trivet.heads.token_head import TokenHead
+from trivet.model.aggregate import output_names
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk
+from trivet.training.initialization import read_tokenizer
+
+LONGEST = 4096  # tokens that LettuceDetect reads at once
+_THRESHOLD = 0.5  # of LettuceDetect: a token is flagged by the larger class
+_LEAST_ROOM = 32  # positions for context, beside the longest question and response
+
+# Names of the classes. Checkpoints that name none have 0 for supported.
+_SUPPORTED = frozenset({"supported", "faithful", "grounded", "consistent", "label_0"})
+_UNSUPPORTED = frozenset({"hallucinated", "hallucination", "unsupported", "label_1"})
+
+_PASSAGES = Piece("contexts", "\npassage {number}:", lead=" ")
+# From lettucedetect 0.2.3 (MIT, KR Labs): qa_prompt_en and summary_prompt_en.
+_QUESTION_PROMPT = (
+    Piece("text", "Briefly answer the following question:"),
+    Piece("question", lead="\n"),
+    Piece(
+        "text",
+        "\nBear in mind that your response should be strictly based on the following {passages} "
+        "passages:",
+    ),
+    _PASSAGES,
+    Piece(
+        "text",
+        "\nIn case the passages do not contain the necessary information to answer the question, "
+        'please reply with: "Unable to answer based on given passages."\noutput:',
+    ),
+)
+_SUMMARY_PROMPT = (
+    Piece("text", "Summarize the following text:"),
+    _PASSAGES,
+    Piece("text", "\noutput:"),
+)
+_NOTE = (
+    "Weights of {name}, a published detector of the LettuceDetect family, read with its own prompt "
+    "as the layout of the windows. Relevance, utilization and completeness are null: it has no "
+    "such heads. The thresholds are its own .5 for tokens and, for sentences, ours; "
+    "`trivet calibrate --thresholds-only` chooses them on labelled rows. Where an example needs "
+    "several windows, a response token is supported if some window supports it; LettuceDetect "
+    "itself takes the highest probability of hallucination."
+)
+
+
+def import_lettucedetect(
+    name: str,
+    out: Path,
+    *,
+    size: int | None = None,
+    licence: str = "unknown",
+    command: str = "trivet import lettucedetect",
+) -> BundleInfo:
+    """Write a bundle of a published token classifier; nothing is written if it is refused.
+
+    Args:
+        name: Folder of the checkpoint, or ``org/name`` or ``org/name@revision`` on the hub.
+        out: Folder of the bundle.
+        size: Most positions in a window; ``None`` means LettuceDetect's 4,096, or fewer if the
+            encoder has fewer.
+        licence: Licence of the weights.
+        command: Command line, recorded in the bundle.
+
+    Raises:
+        BundleError: It is no token classifier with a class for supported and one for unsupported
+            tokens, its weights are no safetensors, its tokenizer is missing or frames a pair in
+            another way, or ``out`` holds other files.
+        WindowError: ``size`` is more than the encoder has, or leaves no room for context.
+    """
+    check_folder(out)
+    source, revision = _source(name)
+    _refuse_pickle(name, source)
+    config = _classifier_config(name, source, revision)
+    order = _order(name, config.id2label)
+    classifier = _classifier(name, source, revision)
+    prefix = f"{classifier.base_model_prefix}."
+    state: dict[str, Tensor] = classifier.state_dict()
+    head = {key: value for key, value in state.items() if not key.startswith(prefix)}
+    tokenizer, layout = _tokenizer_and_layout(name, source, revision, int(config.vocab_size))
+    model = _model(name, classifier, head, order)
+    most = int(getattr(config, "max_position_embeddings", LONGEST) or LONGEST)
+    window = WindowInfo(size=size or min(LONGEST, most), layout=layout)
+    model.trunk.check_window(window.size)
+    _check_room(window.size, layout, tokenizer)
+    special = tokenizer.special
+    info = BundleInfo(
+        package_version=trivet.__version__,
+        name=out.resolve().name,
+        encoder=EncoderInfo(
+            model_type=config.model_type,
+            hidden_size=int(config.hidden_size),
+            layers=int(config.num_hidden_layers),
+            source=Path(name).name if Path(name).exists() else name,
+            licence=licence,
+        ),
+        window=window,
+        faithfulness=model.faithfulness,
+        heads=("support",),
+        outputs=outputs_of(["support"]),
+        labels={each: LABELS[each] for each in output_names(["support"])},
+        thresholds=Thresholds(sentence=_THRESHOLD, span=_THRESHOLD),
+        special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
+        training=TrainingInfo(command=command, date=date.today().isoformat(), data=()),
+        notes=(_NOTE.format(name=Path(name).name if Path(name).exists() else name),),
+    )
+    write_bundle(
+        out,
+        info,
+        tokenizer.to_json(),
+        weights=model.state_dict(),
+        encoder_config=model.architecture(),
+    )
+    return info
+
+
+def _source(name: str) -> tuple[str, str | None]:
+    """Return the folder or the repository of a name, and its revision."""
+    found = None if Path(name).exists() else HUB_NAME.fullmatch(name)
+    return (found[1], found[2]) if found else (name, None)
+
+
+def _refuse_pickle(name: str, source: str) -> None:
+    """Refuse a folder whose weights are a pickle, which could run code."""
+    folder = Path(source)
+    pickles = sorted(path.name for kind in ("*.bin", "*.pt") for path in folder.glob(kind))
+    if pickles and not any(folder.glob("*.safetensors")):
+        raise BundleError(
+            f"{name}: its weights are a pickle ({pickles[0]}), which can run code; save it as "
+            "safetensors where that does no harm, and import the result"
+        )
+
+
+def _classifier_config(name: str, source: str, revision: str | None) -> Any:
+    try:
+        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise _unreadable(name, error) from error
+    kinds = list(config.architectures or ())
+    if not any(kind.endswith("ForTokenClassification") for kind in kinds):
+        raise BundleError(
+            f"{name}: is a {' or '.join(kinds) or 'model without a head'}, not a token classifier, "
+            "which LettuceDetect is"
+        )
+    return config
+
+
+def _order(name: str, labels: Mapping[int, str]) -> list[int]:
+    """Return the numbers of the classes supported and unsupported, by their names."""
+    found = [
+        [number for number, label in labels.items() if label.strip().lower() in names]
+        for names in (_SUPPORTED, _UNSUPPORTED)
+    ]
+    if len(labels) != 2 or any(len(numbers) != 1 for numbers in found):
+        raise BundleError(
+            f"{name}: its labels are {', '.join(labels.values())}; the support head needs two, one "
+            f"of {', '.join(sorted(_SUPPORTED))} and one of {', '.join(sorted(_UNSUPPORTED))}"
+        )
+    return [number for (number,) in found]
+
+
+def _classifier(name: str, source: str, revision: str | None) -> Any:
+    try:
+        classifier, loading = AutoModelForTokenClassification.from_pretrained(
+            source,
+            revision=revision,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=torch.float32,
+        )
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        raise _unreadable(name, error) from error
+    # The library fills missing tensors with random numbers.
+    if wrong := sorted([*loading["missing_keys"], *loading["unexpected_keys"]]):
+        raise BundleError(
+            f"{name}: {len(wrong)} tensors are missing or left over, first {wrong[0]}; the file is "
+            "incomplete, or belongs to another architecture"
+        )
+    return classifier
+
+
+def _unreadable(name: str, error: Exception) -> BundleError:
+    said = str(error).strip().partition("\n")[0]
+    return BundleError(f"{name}: cannot be loaded: {said}")
+
+
+def _model(name: str, classifier: Any, head: Mapping[str, Tensor], order: list[int]) -> RagModel:
+    """Return the model of a classifier, whose head has these weights."""
+    config = classifier.config
+    pooled = "head.dense.weight" in head
+    known = {"classifier.weight", "classifier.bias"}
+    known |= {f"head.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias")}
+    activation = getattr(config, "classifier_activation", "gelu")
+    if not {"classifier.weight", "classifier.bias"} <= head.keys() <= known or (
+        pooled and (activation != "gelu" or "head.norm.weight" not in head)
+    ):
+        raise BundleError(
+            f"{name}: its classifier ({', '.join(sorted(head))}; {activation}) is neither a linear "
+            "layer nor that of ModernBERT (dense layer, gelu, norm, linear layer)"
+        )
+    if int(getattr(config, "type_vocab_size", 0) or 0) > 1:  # LettuceDetect tells no segments apart
+        types = classifier.base_model.embeddings.token_type_embeddings.weight
+        with torch.no_grad():
+            types.copy_(types[:1].expand_as(types))
+    config.id2label = {0: "supported", 1: "unsupported"}
+    config.label2id = {"supported": 0, "unsupported": 1}
+    model = RagModel(
+        Trunk(classifier.base_model),
+        faithfulness="weakest_token",
+        pooled_support=pooled,
+        heads=["support"],
+        support_classes=2,
+        support_norm=float(config.norm_eps) if pooled else None,
+    )
+    support = cast(TokenHead, model.heads["support"])
+    copied = {
+        f"classifier.{kind}": head[f"classifier.{kind}"][order] for kind in ("weight", "bias")
+    }
+    if pooled:
+        nothing = torch.zeros(model.trunk.hidden)
+        for part in ("dense", "norm"):
+            copied[f"{part}.weight"] = head[f"head.{part}.weight"]
+            copied[f"{part}.bias"] = head.get(f"head.{part}.bias", nothing)
+    support.load_state_dict(copied)
+    return model.eval()
+
+
+def _tokenizer_and_layout(
+    name: str, source: str, revision: str | None, vocab_size: int
+) -> tuple[SegmentTokenizer, WindowLayout]:
+    """Return the tokenizer, and its frame of a pair with the prompt as its first text."""
+    try:
+        tokenizer = read_tokenizer(source, vocab_size, revision)
+        library = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
+    except (ConfigError, OSError, ValueError) as error:
+        said = str(error).removeprefix("encoder.name: ")
+        raise BundleError(f"{name}: {said}") from error
+    roles = {tokenizer.special.cls: Piece("cls"), tokenizer.special.sep: Piece("sep")}
+    pair = library("a", "b")
+    ids, sides = pair["input_ids"], pair.sequence_ids()
+    odd = [number for number, side in zip(ids, sides, strict=True) if side is None]
+    if any(number not in roles for number in odd) or library.pad_token_id != tokenizer.special.pad:
+        tokens = " ".join(library.convert_ids_to_tokens(ids))
+        raise BundleError(
+            f"{name}: its tokenizer frames a pair as {tokens} and pads with {library.pad_token}; "
+            "only its cls and its sep can frame a window"
+        )
+
+    def frame(prompt: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        parts: list[Piece] = []
+        for number, side in zip(ids, sides, strict=True):
+            if side is None:
+                parts.append(roles[number])
+            elif side == 0 and prompt[0] not in parts:
+                parts += prompt
+            elif side == 1 and Piece("response") not in parts:
+                parts.append(Piece("response"))
+        return tuple(parts)
+
+    return tokenizer, WindowLayout(frame(_QUESTION_PROMPT), frame(_SUMMARY_PROMPT))
+
+
+def _check_room(size: int, layout: WindowLayout, tokenizer: SegmentTokenizer) -> None:
+    """Refuse windows that would leave no room for context beside the prompt."""
+    fixed = Frame(layout.pieces, tokenizer.special, passages=1).positions
+    room = size - size // QUESTION_SHARE - size // RESPONSE_SHARE - fixed
+    if room < _LEAST_ROOM:
+        raise WindowError(
+            f"window.size ({size} tokens): the prompt ({fixed} tokens), a long question and a long "
+            f"response leave {room} for context; give --size {4 * (fixed + _LEAST_ROOM)} or more"
+        )
