@@ -20,6 +20,7 @@ from trivet.commands.shared import (
     DeviceOption,
     PrecisionOption,
     ThreadsOption,
+    ThresholdOption,
     end,
     parse_level,
     parse_mapping,
@@ -138,15 +139,7 @@ def evaluate(
     allow_empty_contexts: Annotated[
         bool, typer.Option(help="Evaluate answers without contexts.")
     ] = False,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SUPPORT",
-            help="Threshold of support for the verdict; default: that of the bundle.",
-        ),
-    ] = None,
+    threshold: ThresholdOption = None,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
@@ -163,6 +156,8 @@ def evaluate(
         raise typer.BadParameter("give a FILE (or -), or --question, --context and --response")
     if file is not None:
         _check_out(file, out, report)
+    elif report is not None:
+        raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
     names, limits = parse_mapping(mapping or []), _parse_limits(fail_under or [])

@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from trivet.errors import install_line
+
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, OVER_BUDGET, INTERRUPTED = 5, 6, 7, 8, 9, 10, 130
 
@@ -45,6 +47,24 @@ DeviceOption = Annotated[
 ]
 
 
+def check_share(value: float | None) -> float | None:
+    """Refuse a threshold outside [0, 1]; of a percentage say the share to write."""
+    if value is not None and not 0 <= value <= 1:
+        share = f"; write {value / 100:.2f} for {value:g} %" * (1 < value <= 100)
+        raise typer.BadParameter(f"{value:g} is not in [0, 1]{share}")
+    return value
+
+
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        callback=check_share,
+        metavar="SUPPORT",
+        help="Threshold of support for the verdict, from 0 to 1; default: that of the bundle.",
+    ),
+]
+
+
 def what_was_typed() -> str:
     """Return the command line, quoted for a shell."""
     return shlex.join(["trivet", *sys.argv[1:]])
@@ -66,8 +86,7 @@ def needs_extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
-        message = f"{error.name} is not installed; in a clone of trivet: pip install '.[{name}]'"
-        raise end(message, USAGE) from error
+        raise end(f"{error.name} is not installed; {install_line(name)}", USAGE) from error
 
 
 def parse_level(pair: str, refusal: str) -> tuple[str, float]:
