@@ -171,6 +171,8 @@ def evaluate(
         raise typer.BadParameter("give a FILE (or -), or --question, --context and --response")
     if file is not None:
         _check_out(file, out, report)
+    elif report is not None:
+        raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
     names, limits = parse_mapping(mapping or []), _parse_limits(fail_under or [])

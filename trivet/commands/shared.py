@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from trivet.errors import install_line
+
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, OVER_BUDGET, INTERRUPTED = 5, 6, 7, 8, 9, 10, 130
 
@@ -92,8 +94,7 @@ def needs_extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
-        message = f"{error.name} is not installed; in a clone of trivet: pip install '.[{name}]'"
-        raise end(message, USAGE) from error
+        raise end(f"{error.name} is not installed; {install_line(name)}", USAGE) from error
 
 
 def parse_level(pair: str, refusal: str) -> tuple[str, float]:

@@ -59,6 +59,30 @@ def _text_object(item: Any) -> Any:
     return item if text is None else {"text": text}
 
 
+def as_passages(contexts: object) -> tuple[str, ...]:
+    """Return the texts of contexts; one string is one passage.
+
+    A context is a string, or an object with its text: a dictionary, or a document of LangChain,
+    LlamaIndex, Haystack or DeepEval. What has no text stays as it is.
+
+    Raises:
+        ExampleError: They are neither a list nor a string, or a dictionary has no text.
+    """
+    if isinstance(contexts, str):
+        return (contexts,)
+    is_text = isinstance(contexts, bytes | Mapping) or _text_object(contexts) is not contexts
+    if is_text or not isinstance(contexts, Iterable):
+        raise ExampleError(
+            f"contexts must be a list of passages, not {type(contexts).__name__}; "
+            "write contexts=[text]"
+        )
+    objects = map(_text_object, contexts)
+    return tuple(
+        _context(each, index)[0] if isinstance(each, Mapping) else each
+        for index, each in enumerate(objects)
+    )
+
+
 def read_contexts(value: Any) -> Contexts:
     """Return the passages in a value: a list of strings or of objects with a text, or one string.
 
