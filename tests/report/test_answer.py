@@ -130,12 +130,21 @@ def test_a_notebook_says_why_a_span_is_unsupported(
     html = with_value(reason, found_at, instead)._repr_html_()
     line = html.partition('<p class="tv-reason"')[2].partition("</p>")[0]
     text = "".join(piece.partition(">")[2] for piece in f"<{line}".split("<"))
-    assert text.startswith("1871 · ") and said in text
+    assert text.startswith("marked text · " if reason == "not_supported" else "1871 · ")
+    assert said in text
     links = {own["href"][1:] for tag, own in Page(html).tags if tag == "a"}
     places = {own["id"] for _, own in Page(html).tags if "id" in own}
     assert links == places  # each number leads to a sentence of a context
     assert 'data-source="1">The dam is of 1871.' in html
     assert 'data-source="2">It was built in 1817.' in html
+
+
+def test_the_marked_text_that_is_no_value_has_one_line() -> None:
+    verdict = with_value("value_not_in_contexts")
+    rest = [UnsupportedSpan(a, b, RESPONSE[a:b], 0.8) for a, b in ((16, 22), (23, 28))]
+    html = replace(verdict, unsupported=(*rest, *verdict.unsupported))._repr_html_()
+    assert html.count('tv-reason"') == 2
+    assert "other marked text</mark> · no context supports this" in html
 
 
 @pytest.mark.parametrize("text", [*PAYLOADS, "a\ud800b", "\udfff"])

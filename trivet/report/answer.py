@@ -67,9 +67,9 @@ class ValuePlace:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a span of the response is unsupported."""
+    """Why a value of the response, or the rest of the marked text, is unsupported."""
 
-    text: str  # of the span, shortened
+    text: str  # of the value, shortened; else a name of the rest
     said: str
     places: tuple[ValuePlace, ...] = ()
 
@@ -102,7 +102,7 @@ class Answer:
     scores: dict[str, float | None]
     question: str | None = None  # None if its text is not available
     response: Sequence[ResponsePart] = ()
-    reasons: Sequence[Reason] = ()  # one for each unsupported span
+    reasons: Sequence[Reason] = ()  # one for each value, one for all other unsupported spans
     contexts: Sequence[ShownContext] = ()
     notes: Sequence[str] = ()  # sentences about windows, cuts and rebuilt texts
     anchor: str = ""  # prefix of the ids of its elements, unique on a page
@@ -186,7 +186,11 @@ def _linked(
             ),
         )
         for span in verdict.unsupported
+        if span.reason != "not_supported"
     ]
+    if len(reasons) < len(verdict.unsupported):
+        rest = "other marked text" if reasons else "marked text"
+        reasons.append(Reason(rest, _REASONS["not_supported"]))
     for one in contexts:
         one.parts[:] = [replace(part, number=numbers.get(id(part.verdict))) for part in one.parts]
     parts = [replace(part, sources=sources.get(id(part.verdict), ())) for part in response]
