@@ -78,7 +78,7 @@ def test_the_pins_satisfy_the_core_on_every_supported_python(python: str, system
         )
         if installed(name):
             followed += 1
-            accepted = importlib.metadata.metadata(name)["Requires-Python"] or ""
+            accepted = str(importlib.metadata.metadata(name).json.get("requires_python", ""))
             assert SpecifierSet(accepted).contains(python), f"{name} {PINS[name]}: {accepted}"
     assert followed >= len(PROJECT["dependencies"]), "install with -c constraints.txt"
 
