@@ -18,10 +18,10 @@ from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.data.labelled.sources import choose_split
 from trivet.data.logs.column_mapping import Columns
-from trivet.data.logs.recognition import read_rows
 from trivet.data.logs.context_values import plain
 from trivet.data.logs.log import STDIN, SourceRow
 from trivet.data.logs.paths import MISSING, first_name, follow, is_path
+from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
 from trivet.records import FailedEvaluation, LabelledExample, Labels, RagExample
