@@ -83,6 +83,9 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
         DataError: A field is not what `SentenceEvent` says; the message names it.
     """
     start, end, text = _place(record)
+    for name in ("support", "supported"):
+        if name not in record:  # null: a sentence without a claim
+            raise DataError(f"{name} is missing")
     return SentenceEvent(
         start=start,
         end=end,

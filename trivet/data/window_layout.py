@@ -1,4 +1,4 @@
-"""What a window shows, and in which order: pieces of a bundle's own, as data.
+"""Layout of a window as data: the pieces that it shows, in order.
 
 A window owns the context tokens of its slice; every other piece repeats in all windows. The plain
 layout is Luna's (arXiv 2406.00975), eq. 1. Published detectors bring their own prompt.

@@ -25,7 +25,7 @@ _COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 @dataclass(frozen=True)
 class Reading:
-    """How the records of a file are read.
+    """Columns that the records of a file are read by.
 
     Attributes:
         columns: Mapping of the columns of a row.
