@@ -83,9 +83,6 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
         DataError: A field is not what `SentenceEvent` says; the message names it.
     """
     start, end, text = _place(record)
-    for name in ("support", "supported"):
-        if name not in record:  # null: a sentence without a claim
-            raise DataError(f"{name} is missing")
     return SentenceEvent(
         start=start,
         end=end,
@@ -111,14 +108,14 @@ def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
 
 
 def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
-    support, supported = (
-        _probability_or_none(record, "support"),
-        _truth_or_none(record, "supported"),
-    )
+    place = _place(record)
+    for name in ("support", "supported"):
+        if name not in record:  # null: a sentence without a claim
+            raise DataError(f"{name} is missing")
+    verdict = _probability_or_none(record, "support"), _truth_or_none(record, "supported")
     named = record.get("evidence") is not None
     evidence = _parts(record, "evidence", _source) if named else None
-    abstains = _truth_or_none(record, "abstains") is True
-    return SentenceVerdict(*_place(record), support, supported, evidence, abstains)
+    return SentenceVerdict(*place, *verdict, evidence, _truth_or_none(record, "abstains") is True)
 
 
 def _context_span(record: Mapping[str, Any], name: str) -> ContextSpan | None:
