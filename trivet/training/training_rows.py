@@ -66,6 +66,7 @@ def prepared_rows(
     if config.data.cache is not None:
         folder = Path(config.data.cache).expanduser()
         settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
+        settings["workers"] = config.run.workers
         return (
             prepare_cached(taught, **settings),
             prepare_cached(dev, **settings),
