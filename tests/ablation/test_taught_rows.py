@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.data.examples import write_parquet
 from trivet import ablate as ablate_module
@@ -16,6 +17,7 @@ from trivet.ablation.grid import Grid, Run, read_grid
 from trivet.configs import schema
 from trivet.errors import ConfigError
 
+EMBEDDED = Path(schema.__file__).parent / "embedded.yaml"
 SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
 RAGBENCH = ["covidqa", "cuad", "delucionqa", "emanual", "expertqa", "finqa"]
 RAGBENCH += ["hagrid", "hotpotqa", "msmarco", "pubmedqa", "tatqa", "techqa"]
@@ -67,10 +69,14 @@ def in_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("data/ragtruth").mkdir()
     Path("data/ragtruth/source_info.jsonl").write_text("\n".join(sources), encoding="utf-8")
     Path("data/ragtruth/response.jsonl").write_text("\n".join(responses), encoding="utf-8")
-    Path("data/extra").mkdir()
-    for file, names in (("claims", CLAIMS), ("relevance", ("qmsum",))):
+    base = yaml.safe_load(EMBEDDED.read_text(encoding="utf-8"))["data"]
+    files = {one["spec"].partition(":")[2] for one in (*base["train"], *base["dev"])}
+    for file in sorted(file for file in files if file.endswith(".jsonl.xz")):
+        name = Path(file).name.partition(".")[0]
+        names = {"claims": CLAIMS, "relevance": ("qmsum",)}.get(name, (name,))
         lines = [json.dumps(of_jsonl(name, number)) for name in names for number in range(ROWS)]
-        with lzma.open(f"data/extra/{file}.jsonl.xz", "wt", encoding="utf-8") as out:
+        Path(file).parent.mkdir(exist_ok=True)
+        with lzma.open(file, "wt", encoding="utf-8") as out:
             out.write("\n".join(lines))
 
 

@@ -44,7 +44,8 @@ def check_source(spec: str) -> None:
     Raises:
         DataError: The kind is unknown, or there is no such file, nor such a folder or name.
     """
-    kind, where = _parts(spec)
+    whole, _, own = spec.rpartition("@")
+    kind, where = _parts(whole if own in OWN_SPLITS else spec)
     if kind != "jsonl":
         check_published(where, [kind])
     elif not Path(where).is_file():
@@ -71,7 +72,7 @@ def load_source(
     Args:
         spec: ``ragbench:DIR_OR_NAME``, likewise ``ragtruth``, ``halubench``, ``finqa`` and
             ``eli5``, or ``jsonl:FILE``, whose kind may be left out if FILE has ``.jsonl`` in its
-            name.
+            name. ``@all``, ``@fit`` or ``@dev`` at its end replaces ``split``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
@@ -82,6 +83,9 @@ def load_source(
             used; it has no such split, or no labels in it; or a split is requested and the file
             puts one group into two splits.
     """
+    whole, _, own = spec.rpartition("@")
+    if own in OWN_SPLITS:
+        spec, split = whole, own
     kind, where = _parts(spec)
     examples, report = _READERS[kind](where)
     if report.rows and not examples:
