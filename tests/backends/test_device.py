@@ -93,7 +93,7 @@ def test_the_command_for_an_engine_of_a_read_only_bundle_has_a_folder_for_it(
     for bundle in (embedded.bundle, read_bundle("embedded")):
         caplog.clear()
         assert choose_backend(bundle) == "torch"
-        command = f"`trivet export tensorrt {bundle.folder} --out DIR --data DATA`"
+        command = "`trivet export tensorrt embedded --out DIR --data DATA`"
         assert command in caplog.text
 
 

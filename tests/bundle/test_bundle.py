@@ -297,7 +297,7 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentences", "windows", "sort", "said"),
+    ("sentences", "sort", "said"),
     [
         (1, False, "Examples of several windows also have evidence windows, which show for each"
             " response sentence the context sentence that shares most words with it. The support"
