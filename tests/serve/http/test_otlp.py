@@ -111,7 +111,7 @@ def test_json_is_read_plain_and_compressed(app: Collected, coding: str) -> None:
     assert app.outcome("judged") == 1
 
 
-@pytest.mark.parametrize("name", ["langchain.jsonl", "llama-index.jsonl", "mlflow-inputs.jsonl"])
+@pytest.mark.parametrize("name", ["langchain.jsonl", "llama-index.jsonl", "haystack.jsonl"])
 def test_a_span_may_hold_what_a_log_of_its_tool_has(app: Collected, name: str) -> None:
     exports = RECORDED.parents[1] / "logs" / "exports"
     recorded = json.loads((exports / name).read_text(encoding="utf-8").splitlines()[0])

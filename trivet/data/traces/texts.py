@@ -18,7 +18,7 @@ from trivet.errors import ExampleError
 _QUESTION = ("question", "query", "input", "user_input", "query_str", "messages", "prompt")
 _ANSWER = (
     *("answer", "response", "output", "result", "text", "generation", "completion"),
-    *("output_text", "generations", "messages", "message", "choices"),
+    *("output_text", "replies", "generations", "messages", "message", "choices"),
 )
 _DOCUMENTS = (
     *("documents", "docs", "source_documents", "chunks", "nodes", "results", "matches"),
