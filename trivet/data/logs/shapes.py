@@ -52,10 +52,8 @@ SHAPES: Mapping[str, Shape] = {
                 "contexts": ("source_documents",),
                 "response": ("result", "answer", "output_text"),
                 "context_ids": (
-                    *(
-                        "source_documents[].metadata.source",
-                        "source_documents[].kwargs.metadata.source",
-                    ),
+                    "source_documents[].metadata.source",
+                    "source_documents[].kwargs.metadata.source",
                 ),
             },
         ),
