@@ -170,7 +170,7 @@ def test_a_report_shows_the_texts_of_traces(judge: Judge, tmp_path: Path) -> Non
         (("--scores", "s.jsonl"), "--scores is for traces"),
         (("--format", "otel", "--scores", "s.jsonl", "--fields", "id"), "leave out --fields"),
         (("--format", "otel", "--scores", "no/s.jsonl"), "there is no folder no"),
-        (("--format", "jaeger"), "'jaeger' is not one of"),
+        (("--format", "jaeger"), "no format 'jaeger'; there are jsonl"),
     ],
     ids=["no traces", "by suffix", "fields", "no folder", "unknown format"],
 )

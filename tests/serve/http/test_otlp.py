@@ -111,6 +111,21 @@ def test_json_is_read_plain_and_compressed(app: Collected, coding: str) -> None:
     assert app.outcome("judged") == 1
 
 
+@pytest.mark.parametrize("name", ["langchain.jsonl", "llama-index.jsonl", "haystack.jsonl"])
+def test_a_span_may_hold_what_a_log_of_its_tool_has(app: Collected, name: str) -> None:
+    exports = RECORDED.parents[1] / "logs" / "exports"
+    recorded = json.loads((exports / name).read_text(encoding="utf-8").splitlines()[0])
+    values = {"openinference.span.kind": "CHAIN", "input.value": "How hot is it?"}
+    values["output.value"] = json.dumps(recorded)
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in values.items()]
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "rag", "attributes": attributes}
+    span |= {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    batch = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    assert app.post("/v1/traces", json.dumps(batch).encode(), JSON).status_code == 200
+    app.judge()
+    assert app.outcome("judged") == 1
+
+
 def test_spans_of_one_trace_may_come_in_several_requests(app: Collected) -> None:
     for span in rag_spans():
         body = encode_spans([span]).SerializeToString()
