@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.fit import HeadLogits, Map, probabilities
-from trivet.data.labelled.datamodule import Item
+from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.joining import HeadLogits
 from trivet.errors import DataError
 from trivet.measures.false_alarms import (
     AlarmBound,
@@ -35,6 +36,9 @@ from trivet.measures.thresholds import (
 )
 from trivet.model.architecture import Reduction
 from trivet.records import Labels
+
+if TYPE_CHECKING:  # it needs torch, and thresholds do not
+    from trivet.data.labelled.datamodule import Item
 
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}
@@ -172,7 +176,7 @@ def dev_scores(
 ) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
     joined = probabilities(support, found, faithfulness)
-    tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
+    tokens, sentences = joined.tokens, joined.sentences
     first_token = first_sentence = 0
     for item, whole in zip(items, joined.faithfulness.tolist(), strict=True):
         own = sentences[first_sentence:], tokens[first_token:], whole
@@ -205,12 +209,12 @@ def choose_or_keep(
         use: value
         if np.array_equal(was[use].support, now[use].support)
         else same_share(was[use], value, now[use])
-        for use, value in vars(old).items()
+        for use, value in (("sentence", old.sentence), ("span", old.span))
     }
     choosing = [after[place] for place in places]
     uses = justified_thresholds(choosing, rule, found["sentence"])
     found |= {use.use: use.threshold for use in uses if use.threshold is not None}
-    thresholds = Thresholds(**found)
+    thresholds = replace(old, **found)
     faithful = faithful_responses(threshold_columns(choosing)["sentence"], choosing)
     rate = rule.false_alarms
     bounds: list[AlarmBound] = []
