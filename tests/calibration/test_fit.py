@@ -87,6 +87,13 @@ def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
     assert np.allclose(joined.tokens, true)
 
 
+def test_of_two_logits_the_difference_is_fitted() -> None:
+    logits = np.random.default_rng(0).normal(size=(N, 2)) * 2
+    apart = logits[:, 0] - logits[:, 1]
+    found = fitted(head(logits, drawn(sigmoid(0.5 * apart - 1))))
+    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
+
+
 def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
     logits, marks = [2.0, 1.0, -1.0, -2.0, 50.0, 60.0], [1, 0, 1, 0, NAN, 0]
     weights = [1.0, 1, 1, 1, 1, 0]

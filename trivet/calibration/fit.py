@@ -255,7 +255,7 @@ def _through_knots(margins: FloatArray, found: KnotMap) -> FloatArray:
 def _margins(logits: FloatArray, scale: float = 1.0) -> tuple[FloatArray, FloatArray]:
     """Return the logit of the positive class of scaled logits, and its derivative by the scale.
 
-    Of two or three logits it is that of the first class. *Shapes:* [M], [M, 2] or [M, 3] -> [M] x 2.
+    Of two or three logits it is that of the first class. *Shapes:* [M] or [M, 2 or 3] -> [M] x 2.
     """
     if logits.ndim == 1:
         return logits * scale, logits
