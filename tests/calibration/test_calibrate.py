@@ -18,10 +18,12 @@ from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Calibrated, Choices, calibrate, choose_thresholds, fold
+from trivet.calibrate import Calibrated, calibrate, fold
 from trivet.calibration import report as calibration_report
-from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
+from trivet.calibration.bundle_thresholds import Choices, choose_thresholds
+from trivet.calibration.fit import IDENTITY, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
+from trivet.calibration.joining import HeadLogits
 from trivet.configs.schema import Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items, prepare
 from trivet.data.labelled.labelled_jsonl import read_jsonl
@@ -135,7 +137,7 @@ def data(written: Path) -> Path:
             scores = middles[name]
             here = scores[places[name] : places[name] + len(spans)]
             places[name] += len(spans)
-            above = (here > scores.median()).numpy() ^ (random.random(len(here)) < 0.15)
+            above = (here > np.median(scores)) ^ (random.random(len(here)) < 0.15)
             marked = ~above if name == "support" else above
             row["labels"][key] = [span for span, mark in zip(spans, marked, strict=True) if mark]
         row["labels"]["adherent"] = not row["labels"]["unsupported"]

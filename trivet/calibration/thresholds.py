@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.fit import HeadLogits, Map, probabilities
-from trivet.data.labelled.datamodule import Item
+from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.joining import HeadLogits
 from trivet.errors import DataError
 from trivet.measures.false_alarms import (
     AlarmBound,
@@ -35,6 +36,9 @@ from trivet.measures.thresholds import (
 )
 from trivet.model.architecture import Reduction
 from trivet.records import Labels
+
+if TYPE_CHECKING:  # it needs torch, and thresholds do not
+    from trivet.data.labelled.datamodule import Item
 
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}
@@ -172,7 +176,7 @@ def dev_scores(
 ) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
     joined = probabilities(support, found, faithfulness)
-    tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
+    tokens, sentences = joined.tokens, joined.sentences
     first_token = first_sentence = 0
     for item, whole in zip(items, joined.faithfulness.tolist(), strict=True):
         own = sentences[first_sentence:], tokens[first_token:], whole

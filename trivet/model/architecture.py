@@ -13,3 +13,4 @@ TrunkKind = Literal["shared", "separate", "partial"]
 AnyTrunkKind = Literal["shared", "separate", "partial", "lora"]  # lora is for training alone
 Granularity = Literal["token", "example"]
 Reduction = Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]
+KNOTS = 16  # largest number of an isotonic calibration

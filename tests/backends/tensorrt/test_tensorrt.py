@@ -170,9 +170,7 @@ def test_missing_or_old_libraries_are_named(
     with pytest.raises(BackendError, match=r"cuda-bindings is not installed; .*tensorrt"):
         TensorRTBackend(*built)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(
-        BackendError, match=r"TensorRT is not installed; .*.*tensorrt\]'"
-    ):
+    with pytest.raises(BackendError, match=r"TensorRT is not installed; .*.*tensorrt\]'"):
         TensorRTBackend(*built)
 
 
