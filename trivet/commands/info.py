@@ -95,7 +95,8 @@ def render_info(
         ],
         "Thresholds": [
             (name, f"{value:.3f}")
-            for name, value in (vars(thresholds) if thresholds else {}).items()
+            for name in ("sentence", "span", "answered", "halt")
+            if (value := getattr(thresholds, name, None)) is not None
         ],
         "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
         "This machine": list(devices),
