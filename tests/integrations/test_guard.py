@@ -152,10 +152,17 @@ class ScriptedStream:
 
     def feed(self, text: str) -> list[SentenceEvent]:
         start, self.text = len(self.text), self.text + text
-        fields = {"support": 0.1, "supported": False, **next(self.events)}
-        span = (start, len(self.text), text.strip())
-        own: dict[str, Any] = {"unsupported": (), "source": None, "source_text": None}
-        return [SentenceEvent(*span, **fields, **own)]
+        fields: dict[str, Any] = {
+            "start": start,
+            "end": len(self.text),
+            "text": text.strip(),
+            "support": 0.1,
+            "supported": False,
+            "unsupported": (),
+            "source": None,
+            "source_text": None,
+        }
+        return [SentenceEvent(**(fields | next(self.events)))]
 
     def flush(self) -> list[SentenceEvent]:
         return []
