@@ -26,17 +26,14 @@ from trivet.bundle.bundle import (
 )
 from trivet.bundle.schema import (
     BundleInfo,
-    CalibrationError,
     CalibrationInfo,
-    KnotsInfo,
-    PlattInfo,
-    SentenceLayerInfo,
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.answered import choose_answered
 from trivet.calibration.bundle_thresholds import Choices, load_rows
+from trivet.calibration.description import describe
 from trivet.calibration.evidence import choose_sources
-from trivet.calibration.fit import KnotMap, LinearMap, Map, Method, fit, probabilities
+from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
 from trivet.calibration.head_logits import read_heads, tokens_read
 from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.calibration.measures import (
@@ -46,11 +43,14 @@ from trivet.calibration.measures import (
     head_report,
     parts,
 )
+from trivet.calibration.model_streams import read_model_streams
 from trivet.calibration.sentence_layer import fit_sentence_layer
+from trivet.calibration.streams import choosing
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
+from trivet.evaluation.preprocessing import Preprocessor
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import NO_LAYER
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
@@ -139,11 +139,21 @@ def calibrate(
         if "relevance" in maps:
             answered = choose_answered(logits["relevance"], maps["relevance"])
             thresholds = replace(thresholds, answered=answered or thresholds.answered)
-        chosen = choose_or_keep(thresholds, before, after, choices.thresholds_from, choices.rule)
+        streams = read_model_streams(
+            model,
+            maps["support"],
+            choosing((item.labelled for item in items), choices.thresholds_from),
+            Preprocessor(tokenizer, settings),
+            call_windows,
+            bundle.info.faithfulness,
+        )
+        chosen = choose_or_keep(
+            thresholds, before, after, choices.thresholds_from, choices.rule, streams
+        )
 
     for name, found in fitted.items():
         _put(model, name, found)
-    info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
+    info = describe(bundle.info.calibration, fitted, reports, choices.method, specs, split)
     changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
     changed |= {"thresholds": chosen.thresholds}
     changed |= {"graphs": (), "engines": (), "openvino": None}
@@ -255,45 +265,3 @@ def _put(model: RagModel, name: str, found: Map) -> None:
             model.lexical_overlap[name] = weight
     if name == "support":
         model.sentence_layer = found.layer
-
-
-def _described(
-    old: CalibrationInfo,
-    fitted: Mapping[HeadName, Map],
-    reports: Sequence[HeadReport],
-    method: Method,
-    specs: Sequence[str],
-    split: str,
-) -> CalibrationInfo:
-    """Return the bundle's record: this calibration combined with earlier ones."""
-    heads, knots = dict(old.heads), dict(old.knots)
-    for name, found in fitted.items():
-        knots.pop(name, None)
-        if isinstance(found, KnotMap):
-            knots[name] = KnotsInfo(x=found.x, y=found.y)
-            continue
-        one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
-        heads[name] = PlattInfo(
-            scale=found.scale * one.scale,
-            shift=found.scale * one.shift + found.shift,
-            lexical_overlap=found.scale * one.lexical_overlap + found.lexical_overlap,
-        )
-    errors = dict(old.errors)
-    for report in reports:
-        if report.name in fitted:
-            part = report.errors[0]
-            error = CalibrationError(before=part.before, after=part.after, n=part.n)
-            errors[cast(HeadName, report.name)] = error
-    layer = old.sentences
-    if "support" in fitted:
-        found = fitted["support"]
-        layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
-    return CalibrationInfo(
-        method=method,
-        heads=heads,
-        knots=knots,
-        sentences=layer,
-        errors=errors,
-        data=tuple(specs),
-        split=split,
-    )

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
+from trivet.bundle.info_file import parse_info
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
     PARTIAL_NAME,
@@ -35,10 +36,7 @@ from trivet.bundle.manifest import (
     write_manifest,
 )
 from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import (
-    BundleInfo,
-    parse_info,
-)
+from trivet.bundle.schema import BundleInfo
 from trivet.errors import BundleError
 
 if TYPE_CHECKING:

@@ -97,6 +97,11 @@ def _numbers(info: BundleInfo) -> str:
             f"it the words below {thresholds.span:.4g} are marked, or, if there are none, all of "
             "it. "
         )
+        if thresholds.halt is not None:
+            verdict += (
+                "A sentence of an answer that is still being written is unsupported if its own "
+                f"support is below {thresholds.halt:.4g}. "
+            )
     return (
         "## What the numbers mean\n\n"
         + _table(["output", "meaning"], rows)

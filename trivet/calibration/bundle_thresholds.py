@@ -12,6 +12,7 @@ import numpy as np
 from trivet.backends.loading import BackendName
 from trivet.bundle.bundle import add_files
 from trivet.calibration.fit import Level, Method, Weighing
+from trivet.calibration.streams import choosing, read_streams
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep
 from trivet.data.labelled.sources import load_source
 from trivet.errors import BundleError, DataError
@@ -79,7 +80,8 @@ def choose_thresholds(
     old, rule = info.thresholds, choices.rule
     if old is None:
         raise BundleError(f"{folder}: has no support head, which thresholds are for")
-    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule)
+    streams = read_streams(evaluator, choosing(examples, choices.thresholds_from))
+    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule, streams)
     if out is not None:
         folder = shutil.copytree(evaluator.bundle.folder, out)
     if chosen.thresholds != old:

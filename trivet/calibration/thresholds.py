@@ -13,6 +13,7 @@ import numpy as np
 
 from trivet.bundle.schema import Thresholds
 from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.halts import ChosenHalt, Streamed, choose_halt
 from trivet.calibration.joining import HeadLogits
 from trivet.errors import DataError
 from trivet.measures.false_alarms import (
@@ -101,6 +102,7 @@ class ChosenThresholds:
     too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
     sources: tuple[SourceAlarms, ...] = ()  # of all rows
     rule: Rule | None = None  # that chose
+    halt: ChosenHalt | None = None  # threshold of single sentences; None if no stream was read
 
 
 def justified_thresholds(
@@ -191,10 +193,12 @@ def choose_or_keep(
     after: Sequence[DevScores],
     sources: Sequence[str],
     rule: Rule,
+    streams: Sequence[Streamed] = (),
 ) -> ChosenThresholds:
     """Return the thresholds that the rows justify; the others are kept.
 
-    A kept threshold is moved with a changed support, so that it flags as many rows as before.
+    A kept threshold is moved with a changed support, so that it flags as many rows as before; that
+    of single sentences, which the ``streams`` of those sources choose, is dropped then.
     ``sources`` are the prefixes of those that choose; all if empty.
 
     Raises:
@@ -214,7 +218,11 @@ def choose_or_keep(
     choosing = [after[place] for place in places]
     uses = justified_thresholds(choosing, rule, found["sentence"])
     found |= {use.use: use.threshold for use in uses if use.threshold is not None}
-    thresholds = replace(old, **found)
+    halt = choose_halt(streams) if streams else None
+    chosen_halt = None if halt is None else halt.threshold
+    if chosen_halt is None and np.array_equal(was["sentence"].support, now["sentence"].support):
+        chosen_halt = old.halt
+    thresholds = replace(old, **found, halt=chosen_halt)
     faithful = faithful_responses(threshold_columns(choosing)["sentence"], choosing)
     rate = rule.false_alarms
     bounds: list[AlarmBound] = []
@@ -228,6 +236,7 @@ def choose_or_keep(
         tuple(too_small(faithful, rate)),
         _by_source(after, thresholds.sentence),
         rule,
+        halt,
     )
 
 

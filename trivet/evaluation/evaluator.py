@@ -252,7 +252,8 @@ class Evaluator:
                 share most words with it, ``all`` on all contexts, which takes longer.
             id: As in ``evaluate``.
             allow_empty_contexts: As in ``evaluate``.
-            threshold: As in ``evaluate``.
+            threshold: A sentence is unsupported if its support is below it; ``None`` means the
+                bundle's threshold of single sentences. The final verdict takes it as ``evaluate``.
 
         Raises:
             ExampleError: The question or the contexts cannot be evaluated.
@@ -361,7 +362,7 @@ class Evaluator:
         info, answers = self.bundle.info, iter(accumulators)
         thresholds = info.thresholds
         if threshold is not None and thresholds is not None:
-            thresholds = replace(thresholds, sentence=threshold)
+            thresholds = replace(thresholds, sentence=threshold, halt=threshold)
         outcomes: list[T | Refusal] = []
         for each in examples:
             if isinstance(each, Refusal):

@@ -44,7 +44,9 @@ class _Guarded:
         pieces: list[str] = []
         for event in events:
             self.events.append(event)
-            unsupported = event.supported is False
+            # An abstention may be marked; without it the reader would be left with nothing.
+            acted_on = self._action == "mark" or not event.abstains
+            unsupported = event.supported is False and acted_on
             if unsupported and self._action == "stop":
                 self.stopped = True
                 return "".join(pieces)
@@ -140,7 +142,7 @@ def guard(
     question: str,
     contexts: Sequence[Any] | str,
     *,
-    on_unsupported: OnUnsupported = "stop",
+    on_unsupported: OnUnsupported = "mark",
     replacement: Replacement | None = None,
     judge: Any = None,
     **options: Any,
@@ -151,7 +153,7 @@ def guard(
     question: str,
     contexts: Sequence[Any] | str,
     *,
-    on_unsupported: OnUnsupported = "stop",
+    on_unsupported: OnUnsupported = "mark",
     replacement: Replacement | None = None,
     judge: Any = None,
     **options: Any,
@@ -161,7 +163,7 @@ def guard(
     question: str,
     contexts: Sequence[Any] | str,
     *,
-    on_unsupported: OnUnsupported = "stop",
+    on_unsupported: OnUnsupported = "mark",
     replacement: Replacement | None = None,
     judge: Any = None,
     **options: Any,
@@ -176,9 +178,10 @@ def guard(
             LlamaIndex stream them.
         question: User's question; may be empty.
         contexts: Passages that the answer was made from, as in ``Evaluator.evaluate``.
-        on_unsupported: ``stop`` ends the stream before the first unsupported sentence, and closes
-            it; ``mark`` lets it pass with a mark behind it; ``replace`` lets a text pass in its
-            place.
+        on_unsupported: ``mark`` lets an unsupported sentence pass with a mark behind it;
+            ``replace`` lets a text pass in its place; ``stop`` ends the stream before the first
+            one, and closes it. A sentence without a claim always passes, and so does one that says
+            that there is no answer, except that ``mark`` marks it where the contexts have one.
         replacement: Mark, or text in its place: a string, or a function of the event. ``None``
             means ``[unsupported]``, or a notice.
         judge: Evaluator or client; ``None`` uses the embedded bundle.

@@ -15,7 +15,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from trivet.bundle.bundle import INFO_NAME, SELF_TEST_NAME
-from trivet.bundle.schema import parse_info
+from trivet.bundle.info_file import parse_info
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, ExampleError, WindowError
