@@ -1,4 +1,4 @@
-"""The scripts in examples/ run as their first lines say, on the log beside them."""
+"""The scripts and the notebook in examples/ run, on the log beside them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -42,3 +44,23 @@ def test_evaluate_a_log_lists_every_row_from_the_least_faithful() -> None:
     assert scores == sorted(scores)
     # The one row without a response has no faithfulness, and stands last.
     assert listed[-1] == ["release-before-answer", "none"]
+
+
+def test_the_notebook_runs_and_shows_the_marked_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    notebook = nbformat.read(EXAMPLES / "first_verdict.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells), "clear the outputs before you commit"
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    html = cells[0].outputs[0].data["text/html"]
+    for part in ("tv-sentence tv-supported", "tv-sentence tv-weak", "tv-sentence tv-open"):
+        assert part in html
+    assert "no context has this value; instead: <b>eighteen minutes</b>" in html
+    assert "<script" not in html
+    assert "adherent: False" in cells[1].outputs[0].text
+    assert cells[2].outputs[0].text == "right True\nwrong False\n"

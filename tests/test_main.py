@@ -117,6 +117,34 @@ def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
     assert len(commands) > 10
 
 
+def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
+    log = write_rows(tmp_path / "log.jsonl", GOOD)
+    one = ("evaluate", "--question", "q", "--context", "c", "--response", "r")
+    cases: list[tuple[tuple[object, ...], str]] = [
+        (("evaluate", log, "--threshold", "70"), "70 is not in [0, 1]; write 0.70 for 70 %"),
+        (("evaluate", log, "--threshold", "-1"), "-1 is not in [0, 1]"),
+        (("evaluate", log, "--threads", "0"), "'--threads': must be at least 1"),
+        (("evaluate", log, "--threads", "x"), "'--threads': must be a whole number"),
+        (("evaluate", log, "--backend", "cuda"), "'--backend': 'cuda' is not one of"),
+        ((*one, "--report", "r.html"), "--report is for a FILE with --out"),
+        (("serve", "--port", "abc"), "'--port': must be a whole number"),
+        (("serve", "--cors", "app.example"), "cors (app.example) is no origin"),
+    ]
+    for words, message in cases:
+        code, _, err = call(*words)
+        assert code == 2
+        assert message in " ".join(err.split()), err
+        assert "Input should" not in err and "Value error" not in err
+
+
+def test_the_embedded_model_in_fp32_says_the_one_command(call: Call) -> None:
+    texts = ("--question", "q", "--context", "The mill is old.", "--response", "It is old.")
+    code, _, err = call("evaluate", *texts, "--precision", "fp32")
+    assert code == 3
+    command = "`trivet export onnx embedded --out DIR --precision fp32` and give --bundle DIR"
+    assert command in err
+
+
 def test_shells_can_complete_commands(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--install-completion" in call("--help")[1]
     completion = {"_TRIVET_COMPLETE": "complete_bash", "COMP_WORDS": "trivet ev", "COMP_CWORD": "1"}
@@ -354,7 +382,10 @@ def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "onnx", None)
     code, _, err = call("export", "onnx", "in")
     assert code == 2
-    assert "onnx is not installed; in a clone of trivet: pip install '.[export]'" in err
+    assert (
+        "onnx is not installed; in a clone of trivet: pip install -c constraints.txt '.[export]'"
+        in err
+    )
 
 
 def test_the_package_has_every_public_name() -> None:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from trivet.client.async_client import AsyncClient
     from trivet.client.client import Client
     from trivet.evaluation.correction import Correction
-    from trivet.evaluation.evaluator import Evaluator, evaluate
+    from trivet.evaluation.default_evaluator import evaluate
+    from trivet.evaluation.evaluator import Evaluator
     from trivet.events import SentenceEvent
     from trivet.integrations.guard import guard
     from trivet.results import to_frame
@@ -65,7 +66,7 @@ __all__ = [
 
 _LAZY = {
     "Evaluator": "trivet.evaluation.evaluator",
-    "evaluate": "trivet.evaluation.evaluator",
+    "evaluate": "trivet.evaluation.default_evaluator",
     "Client": "trivet.client.client",
     "AsyncClient": "trivet.client.async_client",
     "Correction": "trivet.evaluation.correction",
@@ -85,9 +86,10 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if "Client" not in name:
                 raise
+            from trivet.errors import install_line
+
             raise ImportError(
-                f"trivet.{name} needs {error.name}; in a clone of trivet: pip install '.[client]'",
-                name=error.name,
+                f"trivet.{name} needs {error.name}; {install_line('client')}", name=error.name
             ) from error
     if name == "__version__":
         from importlib import metadata

@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+import typer.core
 
 import trivet
 from trivet.commands.ablate import ablate
@@ -43,10 +44,25 @@ from trivet.errors import (
     DivergedError,
     ExampleError,
     WindowError,
+    plain_fault,
 )
+
+
+class PlainGroup(typer.core.TyperGroup):
+    """Commands whose refusals of a value are in plain words, not in those of its parser."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = plain_fault(error.message)
+            raise
+
 
 app = typer.Typer(
     name="trivet",
+    cls=PlainGroup,
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
     "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full, 6 input or "
@@ -60,9 +76,10 @@ app = typer.Typer(
 app.command(cls=MapCommand)(evaluate)
 app.command(cls=MapCommand)(annotate)
 app.command(cls=MapCommand)(generate)
+app.command(cls=MapCommand)(test)
 app.command()(perturb)
 for command in (
-    *(serve, merge, report, show, test, compare, train, ablate, calibrate, info),
+    *(serve, merge, report, show, compare, train, ablate, calibrate, info),
     *(publish, mcp),
 ):
     app.command()(command)

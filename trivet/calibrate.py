@@ -37,6 +37,7 @@ from trivet.bundle.schema import (
     SentenceLayerInfo,
 )
 from trivet.bundle.weights import load_rag_model
+from trivet.calibration.answered import choose_answered
 from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import (
     HeadLogits,
@@ -172,9 +173,11 @@ def calibrate(
             list(dev_scores(items, logits["support"], found["support"], bundle.info.faithfulness))
             for found in (old, maps)
         )
-        chosen = choose_or_keep(
-            bundle.info.thresholds, before, after, choices.thresholds_from, choices.rule
-        )
+        thresholds = bundle.info.thresholds
+        if "relevance" in maps:
+            answered = choose_answered(logits["relevance"], maps["relevance"])
+            thresholds = replace(thresholds, answered=answered or thresholds.answered)
+        chosen = choose_or_keep(thresholds, before, after, choices.thresholds_from, choices.rule)
 
     for name, found in fitted.items():
         _put(model, name, found)

@@ -1,6 +1,62 @@
-"""Errors of the package. Imports the standard library alone."""
+"""Errors of the package and the words of their messages. Imports the standard library alone."""
 
 from __future__ import annotations
+
+import re
+from typing import Any
+
+_PLAIN_WORDS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"^(?:Value error|Assertion failed), ", ""),
+        (r"^Field required$", "missing"),
+        (r"^Extra inputs are not permitted$", "unknown"),
+        (r"^Invalid JSON: ", "not valid JSON: "),
+        (r"^Input should be (?:a )?valid dictionary.*", "must be an object"),
+        (
+            r"^Input should be (?:a )?valid list$|^Input should be a valid (?:array|tuple)$",
+            "must be a list",
+        ),
+        (r"^Input should be a valid boolean.*", "must be true or false"),
+        (r"^Input should be a valid integer.*", "must be a whole number"),
+        (r"^Input should be a valid number.*", "must be a number"),
+        (r"^Input should be a valid (\w+)$", r"must be a \1"),
+        (r"^Input should be greater than or equal to ", "must be at least "),
+        (r"^Input should be less than or equal to ", "must be at most "),
+        (r"^Input should be greater than ", "must be above "),
+        (r"^Input should be less than ", "must be below "),
+        (r"^Input should be (?:a |an )?(?:instance of|object of type) ", "must be a "),
+        (r"^Input should (?:be|have) ", "must be "),
+    )
+)
+
+
+def plain_fault(message: str) -> str:
+    """Return a message of pydantic's, as its own classes and typer raise it, in plain words."""
+    for pattern, words in _PLAIN_WORDS:
+        message, found = pattern.subn(words, message, count=1)
+        if found and not message.startswith("Input"):
+            return message
+    return message
+
+
+def fault_words(error: Any, most: int = 5, within: tuple[str, ...] = ()) -> str:
+    """Return the faults of a pydantic ``ValidationError``: ``place: words; place: words``.
+
+    ``within`` begins every place.
+    """
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [
+        f"{'.'.join(map(str, (*within, *fault['loc'])))}: {plain_fault(fault['msg'])}"
+        for fault in faults[:most]
+    ]
+    shown += [f"and {len(faults) - most} more"] * (len(faults) > most)
+    return "; ".join(each.removeprefix(": ") for each in shown)
+
+
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra of the package, and where to run it."""
+    return f"in a clone of trivet: pip install -c constraints.txt '.[{extra}]'"
 
 
 class ExampleError(ValueError):

@@ -132,6 +132,7 @@ class LabelledExample:
         generator: Model that wrote the response, if known.
         split: Name of the split by its publisher, if any.
         weight: Weight in the loss, >= 0.
+        draws: Mean number of times that an epoch of training shows it, > 0.
         published: Scores of other judges, one for each that has any.
     """
 
@@ -142,6 +143,7 @@ class LabelledExample:
     generator: str | None = None
     split: str | None = None
     weight: float = 1.0
+    draws: float = 1.0
     published: tuple[PublishedScores, ...] = ()
 
 

@@ -27,7 +27,7 @@ from trivet.data.labelled.datamodule import Item, RagData
 from trivet.data.labelled.leaks import text_digests
 from trivet.data.labelled.sources import check_source
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, DataError
 from trivet.model.architecture import HEAD_NAMES
 from trivet.model.fused_deberta import check_fusable, fuse_deberta_attention
 from trivet.model.multi_trunk import step_compute
@@ -204,13 +204,21 @@ def plan(config: TrainConfig) -> str:
 
 def _check_sources(config: TrainConfig) -> None:
     """Refuse data that are certainly not there, before weights are downloaded."""
-    for source in (*config.data.train, *config.data.dev, *config.data.test):
-        check_source(source.spec)
+    for part in ("train", "dev", "test"):
+        for place, source in enumerate(getattr(config.data, part)):
+            try:
+                check_source(source.spec)
+            except DataError as error:
+                raise DataError(
+                    f"data.{part}[{place}].spec: {error}; put the rows there, or give your own: "
+                    f"'data.{part}=[{{spec: \"jsonl:FILE\"}}]'"
+                ) from error
 
 
 def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:
     layouts, budget = [item.layout for item in items], config.optim.batch_windows
-    batches = WindowBatches(layouts, budget, config.run.seed)
+    draws = [item.labelled.draws for item in items]
+    batches = WindowBatches(layouts, budget, config.run.seed, draws)
     batches.share(0, config.run.devices)
     return len(batches)
 

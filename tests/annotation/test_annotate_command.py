@@ -119,7 +119,7 @@ FAULTS: dict[Callable[[dict[str, Any]], None], str] = {
     wrong_key: "all_relevant_sentence_keys: the documents have no sentences 9z",
     wrong_sentence: "the response has no sentences q",
     not_utilized: "supporting, but not in all_utilized_sentence_keys: 0a",
-    wrong_type: "overall_supported: Input should be a valid boolean",
+    wrong_type: "overall_supported: must be true or false",
 }
 
 

@@ -19,8 +19,9 @@ from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text
 from trivet.__main__ import app
 from trivet.batch.output import Output
 from trivet.data.labelled.labelled_jsonl import read_jsonl
-from trivet.data.logs.column_mapping import Columns, read_rows
+from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import Log
+from trivet.data.logs.recognition import read_rows
 from trivet.errors import DataError
 from trivet.records import RagExample
 

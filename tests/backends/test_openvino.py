@@ -231,5 +231,7 @@ def test_without_openvino_the_error_says_how_to_get_it(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(BackendError, match=r"pip install '\.\[openvino\]'; or use"):
+    with pytest.raises(
+        BackendError, match=r"pip install -c constraints.txt '\.\[openvino\]'; or use"
+    ):
         Evaluator(tiny_bundle, backend="openvino")

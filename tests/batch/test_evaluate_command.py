@@ -234,3 +234,42 @@ def test_a_report_is_written_too(call: Call, write_log: WriteLog, tmp_path: Path
     code, _, err = call("evaluate", log, "--out", tmp_path / "w.jsonl", "--report", log)
     assert code == 2 and "would overwrite" in err
     assert not (tmp_path / "w.jsonl").exists()
+
+
+def test_a_file_of_another_tool_is_read_and_its_shape_said(call: Call, tmp_path: Path) -> None:
+    exports = Path(__file__).parents[1] / "data" / "logs" / "exports"
+    log, out, page = exports / "promptfoo.json", tmp_path / "v.jsonl", tmp_path / "report.html"
+    code, _, err = call("evaluate", log, "--out", out, "--report", page)
+    assert code == 0
+    said = [line for line in err.splitlines() if "read as promptfoo's results" in line]
+    assert said == [
+        "trivet: read as promptfoo's results (--format promptfoo): rows = results.results[], "
+        "question = vars.question, contexts = vars.context, response = response.output"
+    ]
+    assert "Le four est éteint." in page.read_text(encoding="utf-8")
+    verdicts = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert [verdict["row"] for verdict in verdicts] == [1, 2]
+    assert verdicts[0]["metadata"]["success"] is True
+    assert call("evaluate", log, "--out", out, "--quiet")[2] == ""
+    named = tmp_path / "named.jsonl"
+    code, _, err = call("evaluate", log, "--out", named, "--format", "promptfoo")
+    assert code == 0 and "read as" not in err
+    code, said_out, err = call("evaluate", exports, "--quiet")
+    assert code == 0 and len(said_out.splitlines()) == 2 * len(list(exports.iterdir()))
+    assert call("evaluate", log, "--format", "squad")[0] == 2
+
+
+def test_the_shapes_are_listed(call: Call) -> None:
+    code, said, _ = call("evaluate", "--formats")
+    assert code == 0
+    assert "langsmith-csv: LangSmith's table of an experiment" in said
+    assert "  contexts    source_documents\n" in said
+
+
+def test_a_file_in_cp1252_is_read_and_said(call: Call, tmp_path: Path) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "v.jsonl"
+    log.write_bytes("question;contexts;response\nWie groß?;Größe: 5 €.;5 €.\n".encode("cp1252"))
+    code, _, err = call("evaluate", log, "--out", out, "--texts")
+    assert code == 0
+    assert f"trivet: {log}: is not UTF-8; read as cp1252: --encoding NAME names another" in err
+    assert json.loads(out.read_bytes())["texts"]["contexts"] == ["Größe: 5 €."]

@@ -153,7 +153,10 @@ def test_without_the_library_the_error_says_how_to_get_it(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(BundleError, match=r"mill/judge: no such folder: .*pip install '\.\[hub\]'"):
+    with pytest.raises(
+        BundleError,
+        match=r"mill/judge: no such folder: .*pip install -c constraints.txt '\.\[hub\]'",
+    ):
         read_bundle("mill/judge")
 
 

@@ -181,7 +181,7 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
 def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: Method) -> None:
     random = np.random.default_rng(0)
     ordinary, evidence = random.normal(size=(2, N)) * 2
-    wanted = sigmoid(0.5 * (2 * ordinary + evidence) / 3 - 1)  # beside one ordinary window
+    wanted = sigmoid(0.5 * (ordinary + evidence) / 2 - 1)  # beside one ordinary window
     marks = drawn(wanted)
     one = dataclasses.replace(
         head(np.stack([ordinary, evidence], axis=1).ravel(), marks),

@@ -35,7 +35,7 @@ def test_without_its_library_a_client_names_the_extra(monkeypatch: pytest.Monkey
     for name in [name for name in sys.modules if name.startswith("trivet.client.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    with pytest.raises(ImportError, match=r"pip install '\.\[client\]'"):
+    with pytest.raises(ImportError, match=r"pip install -c constraints.txt '\.\[client\]'"):
         _ = trivet.Client
 
 

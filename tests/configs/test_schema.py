@@ -58,13 +58,23 @@ def test_the_dataclasses_are_what_comes_out() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("optim.learning_rate=1", r"optim\.learning_rate: there is no such key; the nearest"),
-        ("optimizer.epochs=1", r"optimizer: there is no such key; the nearest: optim"),
-        ("encodr.name=x", r"encodr: there is no such key; the nearest: encoder"),
-        ("optim.batch_window=2", r"optim\.batch_window: .*the nearest: optim\.batch_windows"),
-        ("epochs=1", r"epochs: there is no such key; the nearest: optim\.epochs"),
-        ("data.train=[{spec: 'jsonl:a', wieght: 2}]", r"wieght: .*: data\.train\.weight"),
-        ("zzz=1", r"zzz: there is no such key$"),
+        (
+            "optim.learning_rate=1",
+            r"optim\.learning_rate: there is no such key; optim has encoder_lr, head_lr, ",
+        ),
+        ("optim.lr=1", r"optim\.lr: there is no such key; optim has (?!.*mean)"),
+        ("optimizer.epochs=1", r"optimizer: there is no such key; the keys are .*optim"),
+        ("encodr.name=x", r"encodr: there is no such key; did you mean encoder\? the keys are"),
+        (
+            "optim.batch_window=2",
+            r"optim\.batch_window: .*did you mean optim\.batch_windows\? optim has",
+        ),
+        ("epochs=1", r"epochs: there is no such key; did you mean optim\.epochs\? optim has"),
+        (
+            "data.train=[{spec: 'jsonl:a', wieght: 2}]",
+            r"wieght: .* data\.train\.weight\? data\.train has spec, ",
+        ),
+        ("zzz=1", r"zzz: there is no such key; the keys are encoder, window, data, "),
         ("optim.epochs=three", r"optim\.epochs.*three"),
         ("optim.epochs=1.5", r"optim\.epochs.*1\.5"),
         ("optim.encoder_lr=fast", r"optim\.encoder_lr.*fast"),

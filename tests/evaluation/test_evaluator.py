@@ -72,6 +72,50 @@ def test_a_verdict_holds_every_part(judge: Evaluator) -> None:
     assert verdict.relevance == pytest.approx(np.mean(sentences), abs=1e-6)
 
 
+class Document:
+    """Holds its text as the documents of LangChain, LlamaIndex and Haystack do, and is iterable."""
+
+    def __init__(self, name: str, text: str) -> None:
+        setattr(self, name, text)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(vars(self).items())
+
+
+@pytest.mark.parametrize("name", ["page_content", "content", "text"])
+def test_contexts_may_be_objects_with_a_text(judge: Evaluator, name: str) -> None:
+    response = "The mill is old. It was built of wood."
+    plain = judge.evaluate("When?", CONTEXTS, response)
+    assert judge.evaluate("When?", [{name: text} for text in CONTEXTS], response) == plain
+    documents = [Document(name, CONTEXTS[0]), CONTEXTS[1]]
+    assert judge.evaluate("When?", documents, response) == plain
+    assert judge.evaluate_tokens("When?", documents, response)
+    assert judge.correct("When?", documents, response).verdict == plain
+    stream = judge.stream("When?", documents)
+    stream.feed(response)
+    assert stream.close() == plain
+    (many,) = judge.evaluate_many(
+        [{"question": "When?", "contexts": documents, "response": response}]
+    )
+    assert many == plain
+    (record,) = judge.evaluate_many([RagExample("When?", documents, response)])  # type: ignore[arg-type]
+    assert record == plain
+
+
+@pytest.mark.parametrize(
+    ("contexts", "message"),
+    [
+        ([{"title": "Mills"}], r"contexts\[0\] is an object; .* text, page_content"),
+        (Document("text", "x"), r"must be a list of passages, not Document; write contexts=\["),
+        ({"text": "x"}, r"must be a list of passages, not dict; write contexts=\["),
+        (["x", Document("size", "x")], r"contexts\[1\] must be a string, not Document"),
+    ],
+)
+def test_contexts_without_a_text_are_refused(judge: Evaluator, contexts: Any, message: str) -> None:
+    with pytest.raises(ExampleError, match=message):
+        judge.evaluate("When?", contexts, "The mill is old.")
+
+
 def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> None:
     for response in ("", " \n"):
         verdict = each_judge.evaluate("When?", CONTEXTS, response)

@@ -128,11 +128,13 @@ def test_a_response_has_one_verdict(
     if not count:
         assert (verdict.adherent, verdict.supported_share, verdict.unsupported) == (None, None, ())
         return
-    unsupported = [one for one in verdict.sentences if not one.supported]
+    judged = [one for one in verdict.sentences if one.supported is not None]
+    unsupported = [one for one in judged if not one.supported]
     assert verdict.adherent is not bool(unsupported)
-    assert verdict.adherent is bool(max(outputs.faithfulness[0], min(means)) >= sentence)
-    supported = len(verdict.sentences) - len(unsupported)
-    assert verdict.supported_share == supported / len(verdict.sentences)
+    least = min([one.support or 0.0 for one in judged], default=1.0)
+    assert verdict.adherent is bool(max(outputs.faithfulness[0], least) >= sentence)
+    shares = 1 - len(unsupported) / len(judged) if judged else None
+    assert verdict.supported_share == (None if shares is None else pytest.approx(shares))
     homes = [
         [one for one in unsupported if one.start <= span.start < span.end <= one.end]
         for span in verdict.unsupported
@@ -143,7 +145,7 @@ def test_a_response_has_one_verdict(
         example.response[one.start : one.end] == one.text and 0 <= one.probability <= 1
         for one in verdict.unsupported
     )
-    marks = [not one.supported for one in to_token_verdicts(preprocessed, outputs, thresholds)]
+    marks = [one.supported is False for one in to_token_verdicts(preprocessed, outputs, thresholds)]
     assert any(marks) is bool(unsupported)
 
 

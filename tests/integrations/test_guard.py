@@ -102,7 +102,7 @@ PASSED = {
 @pytest.mark.parametrize("pieces", [PIECES, [ANSWER], list(ANSWER)], ids=["pieces", "one", "each"])
 def test_what_passes(action: Any, pieces: list[str]) -> None:
     source = Source(pieces)
-    guarded = trivet.guard(source, ["x"], "Q?", on_unsupported=action, judge=WoodJudge())
+    guarded = trivet.guard(source, "Q?", ["x"], on_unsupported=action, judge=WoodJudge())
     assert "".join(guarded) == PASSED[action]
     assert guarded.stopped is (action == "stop")
     assert source.closed
@@ -117,7 +117,7 @@ def test_what_passes(action: Any, pieces: list[str]) -> None:
 def test_asynchronous_streams_pass_the_same(action: Any) -> None:
     async def run() -> tuple[str, AsyncSource]:
         source = AsyncSource(PIECES)
-        guarded = trivet.guard(source, ["x"], "Q?", on_unsupported=action, judge=WoodJudge())
+        guarded = trivet.guard(source, "Q?", ["x"], on_unsupported=action, judge=WoodJudge())
         return "".join([piece async for piece in guarded]), source
 
     passed, source = asyncio.run(run())
@@ -126,7 +126,7 @@ def test_asynchronous_streams_pass_the_same(action: Any) -> None:
 
 
 def test_no_sentence_passes_before_it_is_judged() -> None:
-    guarded = trivet.guard(iter(PIECES), ["x"], judge=WoodJudge(), on_unsupported="mark")
+    guarded = trivet.guard(iter(PIECES), "", ["x"], judge=WoodJudge(), on_unsupported="mark")
     assert next(guarded) == "The mill is old."
     assert guarded.text == "The mill is old. It"
     guarded.close()
@@ -139,20 +139,20 @@ def test_a_replacement_may_depend_on_the_event(action: Any) -> None:
         return f" <{event.source_text}>"
 
     options: dict[str, Any] = {"on_unsupported": action, "replacement": quote}
-    passed = "".join(trivet.guard(PIECES, ["x"], judge=WoodJudge(), **options))
+    passed = "".join(trivet.guard(PIECES, "", ["x"], judge=WoodJudge(), **options))
     assert passed.count("<Of stone.>") == 1
     assert ("wood" in passed) is (action == "mark")
 
 
 def test_options_reach_the_judge() -> None:
     judge = WoodJudge()
-    list(trivet.guard([], "x", "Q?", judge=judge, windows="all", threshold=0.3))
+    list(trivet.guard([], "Q?", "x", judge=judge, windows="all", threshold=0.3))
     assert judge.given == [("Q?", "x", {"windows": "all", "threshold": 0.3})]
 
 
 def test_a_judge_that_fails_lets_nothing_pass() -> None:
     source = Source(PIECES)
-    guarded = trivet.guard(source, ["x"], judge=WoodJudge(fails=True))
+    guarded = trivet.guard(source, "", ["x"], judge=WoodJudge(fails=True))
     with pytest.raises(BackendError):
         next(guarded)
     assert source.closed
@@ -163,7 +163,7 @@ def test_a_stream_that_breaks_off_raises_its_error_and_passes_no_half_sentence()
         yield "The mill is old. It is"
         raise ConnectionError("gone")
 
-    guarded = trivet.guard(broken(), ["x"], judge=WoodJudge())
+    guarded = trivet.guard(broken(), "", ["x"], judge=WoodJudge())
     assert next(guarded) == "The mill is old."
     with pytest.raises(ConnectionError, match="gone"):
         next(guarded)
@@ -172,22 +172,34 @@ def test_a_stream_that_breaks_off_raises_its_error_and_passes_no_half_sentence()
 @pytest.mark.parametrize("stream", ["The mill is old.", 7, None])
 def test_what_is_no_stream_is_refused(stream: Any) -> None:
     with pytest.raises(TypeError, match=type(stream).__name__):
-        trivet.guard(stream, ["x"], judge=WoodJudge())
+        trivet.guard(stream, "", ["x"], judge=WoodJudge())
+
+
+def test_the_order_is_that_of_evaluate() -> None:
+    judge = WoodJudge()
+    trivet.guard([], "Q?", ["x"], judge=judge)
+    trivet.guard([], contexts=["x"], question="Q?", judge=judge)
+    assert judge.given == [("Q?", ["x"], {})] * 2
+    swapped: Any = (["x"], "Q?")
+    with pytest.raises(
+        TypeError, match=r"not list; the order is guard\(stream, question, contexts"
+    ):
+        trivet.guard([], *swapped, judge=judge)
 
 
 def test_an_unknown_action_is_refused() -> None:
     action: Any = "delete"
     with pytest.raises(ValueError, match="'stop', 'mark' or 'replace', got 'delete'"):
-        trivet.guard([], ["x"], on_unsupported=action, judge=WoodJudge())
+        trivet.guard([], "", ["x"], on_unsupported=action, judge=WoodJudge())
 
 
 def test_the_embedded_bundle_judges_by_default(embedded: trivet.Evaluator) -> None:
     contexts = ["The mill was built in 1817. It is made of stone."]
     answer = "The mill was built in 1817. It is made of wood."
-    guarded = trivet.guard(iter(answer.split(" ")), contexts, on_unsupported="replace")
+    guarded = trivet.guard(iter(answer.split(" ")), "", contexts, on_unsupported="replace")
     assert "".join(guarded).count("removed") == sum(not e.supported for e in guarded.events)
     with pytest.raises(ExampleError, match="allow_empty_contexts"):
-        trivet.guard([], [])
+        trivet.guard([], "", [])
 
 
 def part(**fields: Any) -> Any:

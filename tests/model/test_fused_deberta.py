@@ -107,7 +107,7 @@ def test_a_machine_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setitem(sys.modules, "flashdeberta", None)
-    with pytest.raises(ConfigError, match=r"pip install '\.\[flash\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -c constraints.txt '\.\[flash\]'"):
         fused_deberta.fuse_deberta_attention(trunk_of())
 
 

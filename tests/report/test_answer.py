@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.rows import make_row
-from trivet.records import ContextSentence, SentenceVerdict, UnsupportedSpan
+from tests.report.rows import PAYLOADS, Page, make_row, verdict_on
+from trivet.records import (
+    ContextSentence,
+    ContextSpan,
+    Evaluation,
+    SentenceVerdict,
+    SpanReason,
+    UnsupportedSpan,
+)
 from trivet.report.answer import cut_context, cut_response, matches, rebuilt
 from trivet.verdict_json import read_evaluation
 
@@ -63,3 +72,90 @@ def test_a_notebook_shows_the_answer_and_runs_nothing() -> None:
     assert 'class="tv-unsupported tv-b8"' in html
     assert "<script" not in html and "<html" not in html
     assert html.lstrip().startswith('<div class="tv">')
+
+
+RESPONSE = "It is of stone. It was built in 1871. I hope this helps!"
+
+
+def with_value(
+    reason: SpanReason, found_at: ContextSpan | None = None, instead: ContextSpan | None = None
+) -> Evaluation:
+    """Return a verdict with a supported sentence, a wrong year and a sentence without a claim."""
+    verdict = verdict_on(("It was built in 1817.", "The dam is of 1871."), RESPONSE, 0.4, None)
+    sentences = (
+        SentenceVerdict(0, 15, RESPONSE[:15], 0.9, True),
+        SentenceVerdict(16, 37, RESPONSE[16:37], 0.2, False),
+        SentenceVerdict(38, 56, RESPONSE[38:], None, None),
+    )
+    year = UnsupportedSpan(
+        32, 36, RESPONSE[32:36], 0.83, reason=reason, found_at=found_at, instead=instead
+    )
+    return replace(verdict, sentences=sentences, unsupported=(year,))
+
+
+def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None:
+    page = Page(with_value("not_supported")._repr_html_())
+    shown = [own["class"] for _, own in page.tags if own.get("class", "").startswith("tv-sentence")]
+    assert shown == [f"tv-sentence tv-{name}" for name in ("supported", "weak", "open")]
+    assert [text for text in page.texts["sup"] if text and text[0] in "✓✗n"] == [
+        "✓ 0.90",
+        "✗ 0.20",
+        "no claim",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "found_at", "instead", "said"),
+    [
+        ("not_supported", None, None, " · no context supports this"),
+        (
+            "value_not_in_contexts",
+            None,
+            ContextSpan(0, 16, 20),
+            " · no context has this value; instead: 1817[2]",
+        ),
+        (
+            "value_of_another_passage",
+            ContextSpan(1, 14, 18),
+            ContextSpan(0, 16, 20),
+            " · the value of another passage; found there: 1871[1]; instead: 1817[2]",
+        ),
+        # Of a verdict file that someone else wrote.
+        ("value_of_another_passage", ContextSpan(9, 0, 4), None, "; found there: "),
+    ],
+)
+def test_a_notebook_says_why_a_span_is_unsupported(
+    reason: SpanReason, found_at: ContextSpan | None, instead: ContextSpan | None, said: str
+) -> None:
+    html = with_value(reason, found_at, instead)._repr_html_()
+    line = html.partition('<p class="tv-reason"')[2].partition("</p>")[0]
+    text = "".join(piece.partition(">")[2] for piece in f"<{line}".split("<"))
+    assert text.startswith("marked text · " if reason == "not_supported" else "1871 · ")
+    assert said in text
+    links = {own["href"][1:] for tag, own in Page(html).tags if tag == "a"}
+    places = {own["id"] for _, own in Page(html).tags if "id" in own}
+    assert links == places  # each number leads to a sentence of a context
+    assert 'data-source="1">The dam is of 1871.' in html
+    assert 'data-source="2">It was built in 1817.' in html
+
+
+def test_the_marked_text_that_is_no_value_has_one_line() -> None:
+    verdict = with_value("value_not_in_contexts")
+    rest = [UnsupportedSpan(a, b, RESPONSE[a:b], 0.8) for a, b in ((16, 22), (23, 28))]
+    html = replace(verdict, unsupported=(*rest, *verdict.unsupported))._repr_html_()
+    assert html.count('tv-reason"') == 2
+    assert "other marked text</mark> · no context supports this" in html
+
+
+@pytest.mark.parametrize("text", [*PAYLOADS, "a\ud800b", "\udfff"])
+def test_hostile_values_beside_a_reason_stay_texts(text: str) -> None:
+    verdict = verdict_on((text,), text, 0.4, text)
+    place = ContextSpan(0, 0, len(text))
+    span = UnsupportedSpan(
+        0, len(text), text, 0.8, "value_of_another_passage", found_at=place, instead=place
+    )
+    html = replace(verdict, unsupported=(span,))._repr_html_()
+    html.encode()
+    tags = {tag for tag, _ in Page(html).tags}
+    assert tags <= set("div style p span b i mark sub sup a details summary".split())  # noqa: SIM905
+    assert not [name for _, own in Page(html).tags for name in own if name.startswith("on")]

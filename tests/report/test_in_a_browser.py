@@ -155,6 +155,22 @@ def test_a_notebook_marks_sources_without_a_script(tab: Tab, tmp_path: Path) -> 
     assert tab.ask("document.scripts.length") == 0
 
 
+@pytest.mark.parametrize("own", ["data-jp-theme-light='{}'", "theme='{}'", "class='vscode-{}'"])
+def test_a_notebook_follows_the_theme_of_its_program(tab: Tab, tmp_path: Path, own: str) -> None:
+    fragment = to_html(read_evaluation(make_row().verdict or {}))
+    names = ("true", "false") if "jp" in own else ("light", "dark")
+    colours = []
+    for system in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": system}]
+        tab.send("Emulation.setEmulatedMedia", features=features)
+        for name in names:
+            page = f"<!doctype html><html {own.format(name)}><body>{fragment}"
+            tab.open(page, tmp_path / "page.html")
+            colours.append(tab.ask("getComputedStyle(document.querySelector('.tv')).color"))
+    tab.send("Emulation.setEmulatedMedia", features=[])
+    assert colours[:2] == colours[2:] and colours[0] != colours[1]
+
+
 def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)

@@ -167,7 +167,7 @@ def test_a_sentencepiece_model_is_converted(sentencepiece_checkpoint: Path) -> N
         (None, r"has no readable tokenizer: nothing to convert|has 5 ids|a file is missing"),
         (
             "sentencepiece",
-            r"converting another file needs sentencepiece; .*pip install '.\[train\]'",
+            r"converting another file needs sentencepiece; .*constraints.txt '.\[train\]'",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from trivet.errors import ExampleError
+from trivet.errors import ExampleError, fault_words
 from trivet.llm.chat import ChatAnswer, ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.llm.errors import LlmError
@@ -78,8 +78,7 @@ async def ask_checked(
                 raise ValueError(f"it ends after {given.output_tokens} tokens: be shorter")
             result = read(given.text)
         except ValidationError as error:
-            faults = error.errors()[:_SHOWN_FAULTS]
-            fault = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in faults)
+            fault = fault_words(error, _SHOWN_FAULTS)
         except ValueError as error:
             fault = str(error)
         else:

@@ -13,8 +13,9 @@ from trivet.annotation.prompt import Prompt
 from trivet.annotation.recipes import MIX, Mixture, Recipe
 from trivet.batch.errors import EmptyInputError
 from trivet.data.labelled.grouping import digest
-from trivet.data.logs.column_mapping import FIELD_NAMES, Columns, LogRow, read_rows
+from trivet.data.logs.column_mapping import FIELD_NAMES, Columns, LogRow
 from trivet.data.logs.log import Log, SourceRow
+from trivet.data.logs.recognition import read_rows
 from trivet.errors import ExampleError
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trivet.errors import BackendError
+from trivet.errors import BackendError, install_line
 
 # CUDA version of the packages of the extra `tensorrt`.
 BUILT_FOR = "13.0"
-INSTALL = "in a clone of trivet: pip install '.[tensorrt]'"
+INSTALL = install_line("tensorrt")
 
 
 def load_runtime() -> Any:

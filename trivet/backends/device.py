@@ -10,6 +10,7 @@ from typing import NamedTuple
 from trivet.errors import BackendError
 
 _DRIVERS = ("libcuda.so.1", "nvcuda.dll")
+_DEVICE = re.compile(r"cpu|cuda(?::(\d+))?")
 
 
 class Driver(NamedTuple):
@@ -38,6 +39,11 @@ def find_driver() -> Driver | None:
     return None
 
 
+def is_device(name: object) -> bool:
+    """Return whether ``name`` has the form of a device: ``cpu``, ``cuda`` or ``cuda:N``."""
+    return isinstance(name, str) and _DEVICE.fullmatch(name) is not None
+
+
 def find_gpu(device: str | None) -> int | None:
     """Return the number of the GPU that ``device`` names; ``None`` means the CPU.
 
@@ -47,7 +53,7 @@ def find_gpu(device: str | None) -> int | None:
     Raises:
         BackendError: There is no such device.
     """
-    named = re.fullmatch(r"cpu|cuda(?::(\d+))?", device or "cuda")
+    named = _DEVICE.fullmatch(device or "cuda")
     if named is None:
         raise BackendError(f"no device {device}; use cpu, cuda or cuda:N")
     driver = None if device == "cpu" else find_driver()

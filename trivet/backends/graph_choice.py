@@ -91,7 +91,8 @@ def _first_graph(bundle: Bundle, wanted: tuple[Precision, ...]) -> GraphInfo:
     # With --out, and for GPUs, the graph is written only if it is named.
     named = bundle.read_only or wanted[0] in ("bf16", "fp16")
     option = f" --precision {wanted[0]}" * named
+    then = " and give --bundle DIR" * bundle.read_only
     raise BundleError(
         f"{bundle.folder}: no {' or '.join(wanted)} graph (it has {has}); run "
-        f"`trivet export onnx {bundle.as_argument}{option}`"
+        f"`trivet export onnx {bundle.as_argument}{option}`{then}"
     )

@@ -12,7 +12,7 @@ from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.onnx_loading import load_onnx
 from trivet.bundle.bundle import INT8_NAME, TOKENIZER_NAME, WEIGHTS_NAME, Bundle
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.errors import BackendError, BundleError
+from trivet.errors import BackendError, BundleError, install_line
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +67,8 @@ def load_backend(
         try:
             from trivet.backends.torch import load_torch
         except ImportError as error:
-            raise BackendError(
-                f"the torch backend needs {error.name}; in a clone of trivet: "
-                "pip install '.[train]'"
-            ) from error
+            needs = f"the torch backend needs {error.name}; {install_line('train')}"
+            raise BackendError(needs) from error
         return load_torch(bundle, threads, precision, device)
     if backend == "tensorrt":
         from trivet.backends.tensorrt_loading import load_engine

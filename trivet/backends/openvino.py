@@ -16,7 +16,7 @@ import numpy as np
 from trivet.backends.backend import POSITIONS, check_ends, threads_per_worker
 from trivet.backends.profiles import cut, pad, sizes_of
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, BundleError
+from trivet.errors import BackendError, BundleError, install_line
 from trivet.model.aggregate import Outputs, outputs_from
 
 _DTYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "f32": np.float32}
@@ -141,8 +141,7 @@ def load_openvino() -> Any:
         import openvino
     except ImportError as error:
         raise BackendError(
-            "OpenVINO is not installed; in a clone of trivet: pip install '.[openvino]'; or use "
-            "--backend onnx"
+            f"OpenVINO is not installed; {install_line('openvino')}; or use --backend onnx"
         ) from error
     return openvino
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from trivet.backends.example_windows import Sizes
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.tensorrt_info import ShapeRange
+from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs
@@ -67,12 +68,12 @@ def sizes_of(windows: Windows) -> Sizes:
     arrays, sizes = windows._asdict(), dict[str, int]()
     for info in INPUTS:
         sizes |= dict(zip(info.dims, arrays[info.name].shape, strict=True))
-    return Sizes(**sizes)
+    return Sizes(**{letter: sizes[letter] for letter in Sizes._fields})
 
 
 def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """Return the shape of every input and output by its name."""
-    by_letter = sizes._asdict() | {"P": EVIDENCE_STATES}
+    by_letter = sizes._asdict() | {"P": EVIDENCE_STATES, "F": len(FEATURES)}
     return {info.name: tuple(by_letter[d] for d in info.dims) for info in (*INPUTS, *OUTPUTS)}
 
 

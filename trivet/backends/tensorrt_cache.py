@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trivet.bundle.tensorrt_info import EngineInfo
-from trivet.errors import BackendError
+from trivet.errors import BackendError, fault_words
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -78,7 +78,8 @@ class EngineCache:
             info = EngineInfo.model_validate_json(described.read_bytes())
             plan = path.read_bytes()
         except (OSError, ValidationError) as error:
-            raise BackendError(f"{described}: damaged, remove it: {error}") from error
+            said = fault_words(error, 1) if isinstance(error, ValidationError) else error.strerror
+            raise BackendError(f"{described}: damaged, remove it: {said}") from error
         if info.key != key or hashlib.sha256(plan).hexdigest() != info.engine_sha256:
             raise BackendError(f"{path}: not the engine that {described.name} describes; remove it")
         return plan, info

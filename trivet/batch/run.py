@@ -21,8 +21,9 @@ from trivet.batch.run_record import Progress, RunRecord, read_record, record_pat
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.logs.column_mapping import LogRow, read_rows
+from trivet.data.logs.column_mapping import LogRow
 from trivet.data.logs.log import STDIN, Log
+from trivet.data.logs.recognition import read_rows
 from trivet.evaluation.evaluator import Evaluator
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,6 @@ from typing import Any
 
 from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
-from trivet.data.logs.log import Format
-from trivet.data.traces.spans import TraceFormat
 from trivet.errors import DataError
 
 
@@ -46,8 +44,8 @@ class RunSettings:
 
     # the log's column names by our field names
     mapping: Mapping[str, str] = field(default_factory=dict)
-    # file format, or tracing tool whose spans the log holds; None means by suffix
-    format: Format | TraceFormat | None = None
+    # file format, tool whose spans the log holds, or shape of its rows, as for `open_log`
+    format: str | None = None
     encoding: str | None = None  # encoding of the log, as for `Log`
     allow_empty_contexts: bool = False  # as in ``Evaluator.evaluate``
     threshold: float | None = None  # as in ``Evaluator.evaluate``
@@ -66,7 +64,7 @@ class RunSettings:
 
     def columns(self) -> Columns:
         """Return the mapping of the log's columns."""
-        return Columns(self.mapping, self.metadata, self.bad_unicode)
+        return Columns(self.mapping, self.metadata, self.bad_unicode, format=self.format)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as written in a run's record, with the shard as ``2/8``."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trivet.batch.verdict_lines import FIELDS
-from trivet.errors import DataError
+from trivet.errors import DataError, install_line
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,9 +23,7 @@ def needs_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise DataError(
-            "Parquet needs pyarrow; in a clone of trivet: pip install '.[parquet]'"
-        ) from error
+        raise DataError(f"Parquet needs pyarrow; {install_line('parquet')}") from error
 
 
 def write_parquet(lines: Path, out: Path) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trivet.bundle.hub import locate
+from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
     PARTIAL_NAME,
@@ -99,7 +99,8 @@ class Bundle:
     @property
     def as_argument(self) -> str:
         """The folder in the command of an export, with ``--out`` if it is read only."""
-        return f"{self.folder} --out DIR" if self.read_only else str(self.folder)
+        name = "embedded" if self.folder == EMBEDDED_BUNDLE else str(self.folder)
+        return f"{name} --out DIR" if self.read_only else name
 
     def check_writable(self) -> None:
         """Refuse to change the files of a package or of the hub's cache.

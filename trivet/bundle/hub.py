@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from trivet.bundle.manifest import MANIFEST_NAME, Manifest, check_name, read_manifest
-from trivet.errors import BundleError
+from trivet.errors import BundleError, install_line
 
 EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
 BASE_PACKAGE = "trivet_base"
@@ -88,8 +88,8 @@ def import_hub(name: str) -> ModuleType:
         import huggingface_hub.errors
     except ImportError as error:
         raise BundleError(
-            f"{name}: a name on the hub needs huggingface_hub, which is not installed; in a clone "
-            "of trivet: pip install '.[hub]'"
+            f"{name}: a name on the hub needs huggingface_hub, which is not installed; "
+            f"{install_line('hub')}"
         ) from error
     return huggingface_hub
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trivet.errors import BundleError
+from trivet.errors import BundleError, fault_words
 
 MANIFEST_NAME = "MANIFEST.json"
 MANIFEST_SCHEMA = 1
@@ -147,9 +147,7 @@ def read_manifest(folder: Path, links: bool = False) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"]) or "the file"
-        raise BundleError(f"{path}: not a manifest: {where}: {fault['msg']}") from error
+        raise BundleError(f"{path}: not a manifest: {fault_words(error, 1)}") from error
     if manifest.schema_version != MANIFEST_SCHEMA:
         raise BundleError(
             f"{path}: schema_version {manifest.schema_version}, this trivet reads "

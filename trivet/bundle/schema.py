@@ -18,7 +18,7 @@ from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.sentence_features import FEATURES
 from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
-from trivet.errors import BundleError
+from trivet.errors import BundleError, fault_words
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
 
@@ -387,8 +387,4 @@ def parse_info(text: bytes, where: str) -> BundleInfo:
     try:
         return BundleInfo.model_validate_json(text)
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(str(part) for part in fault['loc']) or 'bundle'}: {fault['msg']}"
-            for fault in error.errors()
-        ]
-        raise BundleError(f"{where}: {'; '.join(faults)}") from error
+        raise BundleError(f"{where}: {fault_words(error)}") from error

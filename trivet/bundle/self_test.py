@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trivet.bundle.schema import INPUTS
-from trivet.errors import BundleError
+from trivet.errors import BundleError, fault_words
 from trivet.model.aggregate import heads_of, output_names
 
 SELF_TEST_SCHEMA = 1
@@ -180,8 +180,10 @@ def read_self_test(path: Path) -> SelfTest:
     """
     try:
         test = SelfTest.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise BundleError(f"{path}: not a self-test: {error}") from error
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise BundleError(f"{path}: not a self-test: {fault_words(error, 1)}") from error
     if test.schema_version != SELF_TEST_SCHEMA:
         raise BundleError(
             f"{path}: schema_version {test.schema_version}, this trivet reads {SELF_TEST_SCHEMA}; "

@@ -205,12 +205,12 @@ def choose_or_keep(
         use: value
         if np.array_equal(was[use].support, now[use].support)
         else same_share(was[use], value, now[use])
-        for use, value in vars(old).items()
+        for use, value in (("sentence", old.sentence), ("span", old.span))
     }
     choosing = [after[place] for place in places]
     uses = justified_thresholds(choosing, rule, found["sentence"])
     found |= {use.use: use.threshold for use in uses if use.threshold is not None}
-    thresholds = Thresholds(**found)
+    thresholds = replace(old, **found)
     faithful = faithful_responses(threshold_columns(choosing)["sentence"], choosing)
     rate = rule.false_alarms
     bounds: list[AlarmBound] = []

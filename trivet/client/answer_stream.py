@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trivet.client.requester import Requester, run
 from trivet.errors import ExampleError
@@ -21,7 +22,7 @@ class AsyncAnswerStream:
         self,
         requester: Requester,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         windows: str,
         id_: str | None,
         options: Mapping[str, object],

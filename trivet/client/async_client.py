@@ -41,7 +41,7 @@ class AsyncClient:
     async def evaluate(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -94,7 +94,7 @@ class AsyncClient:
     def stream(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         *,
         windows: Literal["evidence", "all"] = "evidence",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -105,7 +105,7 @@ class AsyncClient:
         options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
         return AsyncAnswerStream(self._requester, question, contexts, windows, id, options)
 
-    async def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
+    async def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts without a response, as ``Client.relevance`` does."""
         return await self._requester.relevance(question, contexts)
 

@@ -62,7 +62,7 @@ class Client:
     def evaluate(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -141,7 +141,7 @@ class Client:
     def stream(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         *,
         windows: Literal["evidence", "all"] = "evidence",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -158,7 +158,7 @@ class Client:
             AsyncAnswerStream(self._requester, question, contexts, windows, id, options)
         )
 
-    def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
+    def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts without a response; arguments and errors as in ``evaluate``."""
         return run(self._requester.relevance(question, contexts))
 

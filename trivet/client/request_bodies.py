@@ -48,14 +48,11 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
     for name, text in texts.items():
         if name != "contexts":
             record[name] = clean(name, text)
-        elif isinstance(text, str):
-            record[name] = [clean(name, text)]
-        elif isinstance(text, Iterable) and not isinstance(text, bytes | Mapping):
-            record[name] = [clean(f"contexts[{n}]", passage) for n, passage in enumerate(text)]
         else:
-            kind = type(text).__name__
-            message = f"contexts must be a list of passages, not {kind}; write contexts=[text]"
-            raise ExampleError(message)
+            from trivet.data.logs.context_values import as_passages
+
+            passages = enumerate(as_passages(text))
+            record[name] = [clean(f"contexts[{n}]", passage) for n, passage in passages]
     encoded = to_json_text(record).encode()
     if len(encoded) + _FRAME_BYTES > most_bytes:
         raise ExampleError(

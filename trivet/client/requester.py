@@ -71,7 +71,7 @@ class Requester:
                 results = iter([FailedEvaluation(each.id, *failed) for each in examples])
         return [next(results) if isinstance(slot, EncodedExample) else slot for slot in block]
 
-    async def relevance(self, question: str, contexts: Sequence[str] | str) -> Relevance:
+    async def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts against a question."""
         texts = {"question": question, "contexts": contexts}
         example = encode(texts, None, self.settings.most_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +19,7 @@ from trivet.commands.llm_options import (
     PriceOption,
     llm_exits,
 )
-from trivet.commands.shared import needs_extra, parse_mapping
-from trivet.data.traces.spans import TraceFormat
+from trivet.commands.shared import needs_extra, parse_mapping, say_how_files_are_read
 
 if TYPE_CHECKING:
     from trivet.annotation.labelling import Labeller
@@ -46,11 +45,11 @@ def annotate(
         typer.Option("--map", metavar="OURS=THEIRS", help="Name of a field in LOG. Repeatable."),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
-        Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx", TraceFormat] | None,
+        str | None,
         typer.Option(metavar="FORMAT", help="Format of LOG, by default its suffix."),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Encoding of LOG; default: UTF-8 or UTF-16.")
+        str | None, typer.Option(metavar="NAME", help="Encoding of LOG; default: as it looks.")
     ] = None,
     concurrency: ConcurrencyOption = 8,
     price: PriceOption = None,
@@ -87,6 +86,7 @@ def annotate(
             mapping=parse_mapping(mapping or []), format=format, encoding=encoding
         )
         log = open_log(file, format, encoding)
+        stack.enter_context(say_how_files_are_read(quiet))
         stack.enter_context(contextlib.closing(log))
         source = "stdin" if file == "-" else Path(file).name.split(".", 1)[0]
 

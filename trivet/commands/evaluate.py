@@ -20,11 +20,14 @@ from trivet.commands.shared import (
     DeviceOption,
     PrecisionOption,
     ThreadsOption,
+    ThresholdOption,
     end,
     parse_level,
     parse_mapping,
     run_exits,
+    say_how_files_are_read,
 )
+from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
 
 if TYPE_CHECKING:
@@ -44,6 +47,12 @@ class MapCommand(typer.core.TyperCommand):
                 words.append("--map")
             words.append(word)
         return super().parse_args(ctx, words)
+
+
+def _list_shapes(asked: bool) -> None:
+    if asked:
+        print("\n".join(described()))
+        raise typer.Exit
 
 
 def evaluate(
@@ -68,16 +77,23 @@ def evaluate(
         ),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
-        Literal["jsonl", "json", "csv", "tsv", "parquet", "xlsx", TraceFormat] | None,
+        str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; or "
-            "the tool of its spans: otel, openinference, phoenix, langfuse, langsmith.",
+            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; the "
+            "tool of its spans: otel, openinference, phoenix, langfuse, langsmith; or the shape of "
+            "its rows, by default that of the first ones (see --formats).",
         ),
     ] = None,
+    formats: Annotated[
+        bool,
+        typer.Option(
+            "--formats", callback=_list_shapes, is_eager=True, help="List the shapes of rows."
+        ),
+    ] = False,
     encoding: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Encoding of FILE; default: UTF-8 or UTF-16."),
+        typer.Option(metavar="NAME", help="Encoding of FILE; default: as it looks."),
     ] = None,
     max_characters: Annotated[
         int | None,
@@ -138,15 +154,7 @@ def evaluate(
     allow_empty_contexts: Annotated[
         bool, typer.Option(help="Evaluate answers without contexts.")
     ] = False,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SUPPORT",
-            help="Threshold of support for the verdict; default: that of the bundle.",
-        ),
-    ] = None,
+    threshold: ThresholdOption = None,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
     precision: PrecisionOption = None,
@@ -163,6 +171,8 @@ def evaluate(
         raise typer.BadParameter("give a FILE (or -), or --question, --context and --response")
     if file is not None:
         _check_out(file, out, report)
+    elif report is not None:
+        raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
     names, limits = parse_mapping(mapping or []), _parse_limits(fail_under or [])
@@ -242,6 +252,7 @@ def evaluate(
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             written = Path(folder) / "verdicts.jsonl"
         stack.enter_context(run_exits())
+        stack.enter_context(say_how_files_are_read(quiet))
         on_block = stack.enter_context(show_progress(log, quiet))
         if written is None:
             tally = evaluate_to_stream(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from trivet.commands.llm_options import (
     PriceOption,
     llm_exits,
 )
-from trivet.commands.shared import needs_extra, parse_mapping
+from trivet.commands.shared import needs_extra, parse_mapping, say_how_files_are_read
 
 
 def generate(
@@ -78,7 +79,7 @@ def generate(
     settings = LlmSettings(
         *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
     )
-    with needs_extra("annotate"), llm_exits(out):
+    with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.documents import read_pools
         from trivet.annotation.generate import Generator, read_questions, samples_of
         from trivet.annotation.questions import Questioner, sources_of
@@ -100,6 +101,7 @@ def generate(
             return
         mixture = Mixture(model, temperature or [1.0], seed)
         log = Log(str(questions))
+        stack.enter_context(say_how_files_are_read(quiet))
         rows = read_questions(log, Columns(parse_mapping(mapping or [])))
         run_llm_job(
             lambda clients: Generator(clients, mixture),

@@ -96,6 +96,7 @@ def render_info(
         "Thresholds": [
             (name, f"{value:.3f}")
             for name, value in (vars(thresholds) if thresholds else {}).items()
+            if value is not None
         ],
         "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
         "This machine": list(devices),

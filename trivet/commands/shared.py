@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from trivet.errors import install_line
+
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, OVER_BUDGET, INTERRUPTED = 5, 6, 7, 8, 9, 10, 130
 
@@ -45,6 +47,32 @@ DeviceOption = Annotated[
 ]
 
 
+def check_level(value: float | None) -> float | None:
+    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
+    if value is None or 0 <= value <= 1:
+        return value
+    hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
+    raise typer.BadParameter(f"{value:g} is not a number from 0 to 1{hint}")
+
+
+def check_rate(value: float | None) -> float | None:
+    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
+    check_level(value)
+    if value is not None and not 0.001 <= value <= 0.999:
+        raise typer.BadParameter(f"{value:g} is not a rate from 0.001 to 0.999")
+    return value
+
+
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SUPPORT",
+        callback=check_level,
+        help="Threshold of support for the verdict, from 0 to 1; default: that of the bundle.",
+    ),
+]
+
+
 def what_was_typed() -> str:
     """Return the command line, quoted for a shell."""
     return shlex.join(["trivet", *sys.argv[1:]])
@@ -66,8 +94,7 @@ def needs_extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
-        message = f"{error.name} is not installed; in a clone of trivet: pip install '.[{name}]'"
-        raise end(message, USAGE) from error
+        raise end(f"{error.name} is not installed; {install_line(name)}", USAGE) from error
 
 
 def parse_level(pair: str, refusal: str) -> tuple[str, float]:
@@ -88,6 +115,26 @@ def parse_mapping(pairs: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
         mapping[ours] = theirs
     return mapping
+
+
+@contextlib.contextmanager
+def say_how_files_are_read(quiet: bool) -> Iterator[None]:
+    """Print on stderr in which shape and encoding a file is read, where it is not the plain one."""
+    if quiet:
+        yield
+        return
+    logger, handler = logging.getLogger("trivet.data"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("trivet: %(message)s"))
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 @contextlib.contextmanager

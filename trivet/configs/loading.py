@@ -36,15 +36,12 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
             *(OmegaConf.load(_find(path)) for path in paths),
             OmegaConf.from_dotlist(list(overrides)),
         )
-        missing = sorted(OmegaConf.missing_keys(merged))
-        if missing:
-            raise ConfigError(f"{', '.join(missing)}: must be set in a file or as KEY=VALUE")
+        if missing := sorted(OmegaConf.missing_keys(merged)):
+            raise ConfigError(_way_out(missing, merged))
         config = OmegaConf.to_object(merged)
     except ConfigKeyError as error:
         key = str(error.full_key or error.key)
-        near = _nearest_keys(key)
-        hint = f"; the nearest: {', '.join(near)}" if near else ""
-        raise ConfigError(f"{key}: there is no such key{hint}") from error
+        raise ConfigError(f"{key}: there is no such key; {_keys_instead(key)}") from error
     except OmegaConfBaseException as error:
         said = str(error.msg or error).splitlines()[0]  # without the key and the types
         raise ConfigError(f"{error.full_key or 'configuration'}: {said}") from error
@@ -70,6 +67,15 @@ def as_plain(config: TrainConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
+def _way_out(missing: list[str], merged: Any) -> str:
+    """Return what to set, with the weights that the recipe names as its source."""
+    said = f"{', '.join(missing)}: must be set in a file or as KEY=VALUE"
+    if missing == ["encoder.name"]:
+        what = merged.encoder.source or "a checkpoint"
+        said = f"encoder.name: must be set: add encoder.name=DIR, a folder with {what}"
+    return said
+
+
 def _find(path: Path) -> Path:
     shipped = sorted(Path(__file__).parent.glob("*.yaml"))
     if path.exists():
@@ -81,25 +87,41 @@ def _find(path: Path) -> Path:
     raise ConfigError(f"{path}: no such file, and not one of the shipped ones: {names}")
 
 
-def _nearest_keys(key: str) -> list[str]:
-    """Return at most three existing keys, the nearest first.
+def _keys_instead(key: str) -> str:
+    """Return the key that was meant, if one is like it, and all keys of the section."""
+    names = re.sub(r"\[\d*\]", "", key).split(".")
+    section: type = TrainConfig
+    path: list[str] = []
+    for name in names[:-1]:
+        inner = _section(get_type_hints(section).get(name))
+        if inner is None:
+            break
+        section, path = inner, [*path, name]
+    unknown, prefix = names[len(path)], "".join(f"{name}." for name in path)
+    keys = list(get_type_hints(section))
+    # A key that stands in another section under the same name, such as epochs, is meant first.
+    last = {name.rpartition(".")[2]: name for name in reversed(_keys(TrainConfig))}
+    near = [prefix + found for found in difflib.get_close_matches(unknown, keys, 1, _SIMILARITY)]
+    near += [last[found] for found in difflib.get_close_matches(names[-1], last, 1, _SIMILARITY)]
+    meant = f"did you mean {near[0]}? " if near else ""
+    if near and not path and "." in near[0]:
+        return meant + _keys_instead(f"{near[0].rpartition('.')[0]}.")
+    where = f"{'.'.join(path)} has" if path else "the keys are"
+    return f"{meant}{where} {', '.join(keys)}"
 
-    A key is near by its last word (``epochs``: ``optim.epochs``) or as a whole.
-    """
-    known = _keys(TrainConfig)
-    last = {name.rpartition(".")[2]: name for name in reversed(known)}
-    word = key.rpartition(".")[2]
-    near = [last[found] for found in difflib.get_close_matches(word, last, 1, _SIMILARITY)]
-    near += difflib.get_close_matches(re.sub(r"\[\d+\]", "", key), known, 2)
-    return list(dict.fromkeys(near))
+
+def _section(kind: Any) -> type | None:
+    """Return the class of a section, also of a list's items; ``None`` of a plain value."""
+    found = next((one for one in (kind, *get_args(kind)) if is_dataclass(one)), None)
+    return found if isinstance(found, type) else None
 
 
 def _keys(part: type) -> list[str]:
     """Return the dotted names of all keys; those of a list's items follow the list's name."""
     names = []
     for name, kind in get_type_hints(part).items():
-        inner = next((one for one in (kind, *get_args(kind)) if is_dataclass(one)), None)
+        inner = _section(kind)
         names.append(name)
-        if isinstance(inner, type):
+        if inner is not None:
             names += [f"{name}.{key}" for key in _keys(inner)]
     return names

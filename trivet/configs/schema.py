@@ -130,12 +130,17 @@ class SourceConfig:
     spec: str = MISSING  # ragbench:, ragtruth:, halubench: or jsonl:, followed by the place
     split: str = "fit"
     weight: float = 1.0  # factor on the weight of each row in the loss
+    # Share of the rows that an epoch draws; all sources of data.train have one, or none has. An
+    # epoch draws as many rows as there are: all of a source in turn before any of them again.
+    share: float | None = None
     only: list[str] = field(default_factory=list)  # prefixes of sources; empty: all
     limit: int | None = None  # largest number of rows, drawn by the seed
     licence: str = "unknown"
 
     def __post_init__(self) -> None:
         _check(self.weight >= 0, "data.train.weight", self.weight, ">= 0")
+        share = self.share
+        _check(share is None or 0 < share <= 1, "data.train.share", share, "in (0, 1]")
         _check(self.limit is None or self.limit > 0, "data.train.limit", self.limit, "> 0")
 
 
@@ -156,6 +161,7 @@ class AugmentConfig:
     permute_contexts: float = 0.0
     cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
+    foreign_response: float = 0.0  # another row's response or a refusal; relevance stays
     quote_contexts: float = 0.0  # sentences of the contexts as response
     twins: float = 0.0  # a changed copy beside the row
 
@@ -180,6 +186,14 @@ class DataConfig:
     def __post_init__(self) -> None:
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
         _check(bool(self.dev), "data.dev", self.dev, "a list of at least one source")
+        shares = [source.share for source in self.train]
+        if any(share is not None for share in shares):
+            without = [source.spec for source in self.train if source.share is None]
+            total = round(sum(share or 0.0 for share in shares), 6)
+            fits = not without and total == 1
+            must = f"of every source, and sum to 1 (they sum to {total}"
+            must += f"; none has {', '.join(without)})" if without else ")"
+            _check(fits, "data.train.share", shares, must)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from trivet.backends.graph_choice import LoadedBackend, Precision
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
+from trivet.data.logs.context_values import as_passages
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream
@@ -31,9 +32,9 @@ from trivet.evaluation.job import (
     EvaluationJob,
     Reading,
     WorkerPool,
-    check_threshold,
     prefetch,
 )
+from trivet.evaluation.options import check_options, check_threshold
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import (
@@ -42,7 +43,6 @@ from trivet.evaluation.preprocessing import (
     PreprocessedExample,
     Preprocessor,
     Refusal,
-    as_passages,
 )
 from trivet.evaluation.sentence_reader import SentenceReader, StreamWindows
 from trivet.evaluation.streams import blocks, evaluate_async
@@ -99,9 +99,21 @@ class Evaluator:
             max_windows: Maximum windows of one example.
 
         Raises:
+            BackendError: There is no such backend, precision or device.
             BundleError: The bundle is refused; the message names the file.
-            ValueError: ``threads`` is below 1.
+            TypeError: An argument is of another kind.
+            ValueError: A number is below 1.
         """
+        check_options(
+            bundle,
+            precision,
+            backend,
+            device,
+            threads=threads,
+            positions=positions,
+            max_characters=max_characters,
+            max_windows=max_windows,
+        )
         self.bundle: Bundle = read_bundle(EMBEDDED_BUNDLE.name if bundle is None else bundle)
         tokenizer = load_tokenizer(self.bundle)
         self.backend, self.precision = (
@@ -129,7 +141,7 @@ class Evaluator:
     def evaluate(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -140,7 +152,8 @@ class Evaluator:
 
         Args:
             question: Question; may be empty.
-            contexts: Retrieved passages; one string is one passage.
+            contexts: Retrieved passages: strings, or objects with their text, such as documents of
+                LangChain, LlamaIndex and Haystack; one string is one passage.
             response: Answer; with ``""`` only relevance is evaluated.
             id: Name of the example, repeated in the verdict.
             allow_empty_contexts: Evaluate an example without contexts instead of refusing it; the
@@ -163,7 +176,7 @@ class Evaluator:
     def evaluate_tokens(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         allow_empty_contexts: bool = False,
@@ -223,7 +236,7 @@ class Evaluator:
     def stream(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         *,
         windows: StreamWindows = "evidence",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -257,7 +270,7 @@ class Evaluator:
     def correct(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         mode: CorrectionMode = "drop",
@@ -284,7 +297,7 @@ class Evaluator:
     async def aevaluate(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
@@ -366,31 +379,3 @@ class Evaluator:
             except BackendError as error:
                 outcomes.append(error)
         return outcomes
-
-
-def evaluate(
-    question: str,
-    contexts: Sequence[str] | str,
-    response: str,
-    *,
-    id: str | None = None,  # noqa: A002 (the field's name in every record)
-    allow_empty_contexts: bool = False,
-    threshold: float | None = None,
-) -> Evaluation:
-    """Evaluate one example with the embedded bundle; see ``Evaluator.evaluate``.
-
-    The bundle is loaded at the first call and kept.
-    """
-    return _default_evaluator().evaluate(
-        question,
-        contexts,
-        response,
-        id=id,
-        allow_empty_contexts=allow_empty_contexts,
-        threshold=threshold,
-    )
-
-
-@functools.cache
-def _default_evaluator() -> Evaluator:
-    return Evaluator()

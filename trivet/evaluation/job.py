@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from trivet.backends.backend import Backend
 from trivet.bundle.schema import Thresholds
 from trivet.data.windows import Layout
+from trivet.evaluation.options import check_threshold
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
 from trivet.evaluation.postprocessing import to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
@@ -261,13 +262,3 @@ def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> It
             each.cancel()
     if broken is not None:
         raise broken
-
-
-def check_threshold(threshold: float | None) -> None:
-    """Refuse a sentence threshold outside [0, 1].
-
-    Raises:
-        ValueError: The message has the value.
-    """
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ValueError(f"threshold must be in [0, 1], got {threshold}")

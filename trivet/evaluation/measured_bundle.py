@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
@@ -16,6 +17,7 @@ from trivet.data.labelled.sources import load_source
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.figures import Figure, to_json, to_markdown
+from trivet.measures.label_check import LabelCheck
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
@@ -34,6 +36,7 @@ class MeasuredBundle:
     report: SourceReport  # counts of rows read and left out
     about: Mapping[str, str]  # names of bundle, backend, data and split, and the leaks
     lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
+    check: LabelCheck | None = None  # verdicts beside the labels of whole answers, if compared
 
     @property
     def failed(self) -> int:
@@ -58,6 +61,7 @@ def measure_bundle(
     split: str,
     by_length: bool = False,
     published: bool = False,
+    threshold: float | None = None,
 ) -> MeasuredBundle:
     """Evaluate the rows of sources and measure the verdicts, with a progress bar on stderr.
 
@@ -67,6 +71,7 @@ def measure_bundle(
         split: Split of each source.
         by_length: Whether to measure each range of lengths as well.
         published: Whether to measure the scores of other judges that the sources hold as well.
+        threshold: Sentence threshold of the verdicts; ``None`` means that of the bundle.
 
     Raises:
         DataError: A source is refused or has no row to evaluate, or no row has scores of other
@@ -86,7 +91,37 @@ def measure_bundle(
             f"{names}: no row in split {split!r} has published scores of other judges; RAGBench's "
             "files have them in part of their rows"
         )
-    results = evaluator.evaluate_many(example.example for example in examples)
+    report = SourceReport.total(reports)
+    return measure_examples(
+        evaluator,
+        examples,
+        report,
+        names,
+        split,
+        by_length,
+        published=published,
+        threshold=threshold,
+    )
+
+
+def measure_examples(
+    evaluator: Evaluator,
+    examples: Sequence[LabelledExample],
+    report: SourceReport,
+    data: str,
+    split: str,
+    by_length: bool = False,
+    *,
+    published: bool = False,
+    threshold: float | None = None,
+) -> MeasuredBundle:
+    """Evaluate labelled rows and measure the verdicts; arguments as in ``measure_bundle``.
+
+    ``report`` has the counts of the rows, and ``data`` is the name of all sources.
+    """
+    results = evaluator.evaluate_many(
+        (example.example for example in examples), threshold=threshold
+    )
     console = Console(stderr=True)
     shown = track(
         zip(examples, results, strict=True),
@@ -113,8 +148,8 @@ def measure_bundle(
         figures += measure_by_length(rows, tokens)
         lengths = count_buckets(tokens)
     about = {"bundle": evaluator.bundle.info.name, "backend": evaluator.backend_name}
-    about |= {"data": names, "split": split, "leaks": leaks}
-    return MeasuredBundle(rows, figures, SourceReport.total(reports), about, lengths)
+    about |= {"data": data, "split": split, "leaks": leaks}
+    return MeasuredBundle(rows, figures, report, about, lengths)
 
 
 def write_measures(
@@ -124,7 +159,10 @@ def write_measures(
     texts: dict[Path, str] = {}
     if json is not None:
         report = found.report.to_dict()
-        texts[json] = to_json(found.figures, report=report, lengths=found.lengths, **found.about)
+        about: dict[str, Any] = {**found.about, "report": report, "lengths": found.lengths}
+        if found.check is not None:
+            about["thresholds"] = [asdict(one) for one in found.check.thresholds]
+        texts[json] = to_json(found.figures, **about)
     if markdown is not None:
         texts[markdown] = to_markdown(found.figures)
     if html is not None:

@@ -238,10 +238,8 @@ def _unsupported(
             replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
             for span in weak
         )
-        found += sorted(
-            [*values, *_beside(moved, values, preprocessed.example.response)],
-            key=lambda span: span.start,
-        )
+        beside = _beside(moved, values, preprocessed.example.response) if values else moved
+        found += sorted([*values, *beside], key=lambda span: span.start)
     return tuple(found)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from trivet.data.logs.context_values import as_passages
 from trivet.data.tokenization import (
     SegmentTokenizer,
     TokenizedExample,
@@ -93,7 +94,7 @@ class Preprocessor:
                 continue
             try:
                 layout = self.lay_out(tokens, allow_empty_contexts)
-                if isinstance(example.contexts, str):
+                if not isinstance(example.contexts, tuple):
                     example = replace(example, contexts=as_passages(example.contexts))
                 found.append(PreprocessedExample(example, tokens, layout))
             except (ExampleError, WindowError) as error:
@@ -176,22 +177,6 @@ class Preprocessor:
                 code="too_long",
             )
         return lay_out(tokens, self.settings, self.tokenizer.special, contexts)
-
-
-def as_passages(contexts: object) -> tuple[str, ...]:
-    """Return contexts as a tuple; one string is one passage.
-
-    Raises:
-        ExampleError: They are neither a list nor a string.
-    """
-    if isinstance(contexts, str):
-        return (contexts,)
-    if isinstance(contexts, bytes | Mapping) or not isinstance(contexts, Iterable):
-        raise ExampleError(
-            f"contexts must be a list of passages, not {type(contexts).__name__}; "
-            "write contexts=[text]"
-        )
-    return tuple(contexts)
 
 
 def count_characters(example: RagExample | PreprocessedExample | FailedEvaluation) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from trivet.bundle.bundle import OPENVINO_NAME, OPENVINO_WEIGHTS_NAME
 from trivet.data.windows import Windows
-from trivet.errors import BackendError
+from trivet.errors import BackendError, install_line
 
 _HEADS = r"heads\..*"
 
@@ -28,9 +28,7 @@ def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
     try:
         import nncf
     except ImportError as error:
-        raise BackendError(
-            "nncf is not installed; in a clone of trivet: pip install '.[openvino-export]'"
-        ) from error
+        raise BackendError(f"nncf is not installed; {install_line('openvino-export')}") from error
     model = _read(graph)
     names = [port.any_name for port in model.inputs]
     logging.getLogger("nncf").setLevel(logging.WARNING)

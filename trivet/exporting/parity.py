@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trivet.backends.example_windows import Sizes, make_windows
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, BundleError
+from trivet.errors import BackendError, BundleError, fault_words
 
 PARITY_SCHEMA = 1
 # Largest difference of a probability between the fp32 graph and the weights in torch.
@@ -68,7 +68,7 @@ def merge_into(path: Path, other: ParityReport) -> ParityReport:
     try:
         report = ParityReport.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise BundleError(f"{path}: not a parity report: {error}") from error
+        raise BundleError(f"{path}: not a parity report: {fault_words(error, 1)}") from error
     if [row.sizes for row in report.rows] != [row.sizes for row in other.rows]:
         raise BundleError(
             f"{path}: made over another grid; run `trivet export onnx` on the bundle again"

@@ -1,6 +1,6 @@
 """Guards a stream of text: no sentence passes before it is judged.
 
-Example: ``for text in trivet.guard(stream, contexts, question): print(text, end="")``
+Example: ``for text in trivet.guard(stream, question, contexts): print(text, end="")``
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class AsyncGuardedStream(_Guarded):
 @overload
 def guard(
     stream: Iterable[Any],
-    contexts: Sequence[str] | str,
-    question: str = "",
+    question: str,
+    contexts: Sequence[Any] | str,
     *,
     on_unsupported: OnUnsupported = "stop",
     replacement: Replacement | None = None,
@@ -148,8 +148,8 @@ def guard(
 @overload
 def guard(
     stream: AsyncIterable[Any],
-    contexts: Sequence[str] | str,
-    question: str = "",
+    question: str,
+    contexts: Sequence[Any] | str,
     *,
     on_unsupported: OnUnsupported = "stop",
     replacement: Replacement | None = None,
@@ -158,8 +158,8 @@ def guard(
 ) -> AsyncGuardedStream: ...
 def guard(
     stream: Any,
-    contexts: Sequence[str] | str,
-    question: str = "",
+    question: str,
+    contexts: Sequence[Any] | str,
     *,
     on_unsupported: OnUnsupported = "stop",
     replacement: Replacement | None = None,
@@ -174,8 +174,8 @@ def guard(
     Args:
         stream: Iterator or asynchronous iterator of strings, or of chunks as OpenAI, LangChain and
             LlamaIndex stream them.
-        contexts: Passages that the answer was made from; one string is one passage.
         question: User's question; may be empty.
+        contexts: Passages that the answer was made from, as in ``Evaluator.evaluate``.
         on_unsupported: ``stop`` ends the stream before the first unsupported sentence, and closes
             it; ``mark`` lets it pass with a mark behind it; ``replace`` lets a text pass in its
             place.
@@ -190,7 +190,7 @@ def guard(
 
     Raises:
         ExampleError: The question or the contexts cannot be evaluated.
-        TypeError: ``stream`` is no iterator of text.
+        TypeError: ``stream`` is no iterator of text, or ``question`` is no string.
         ValueError: ``on_unsupported`` is unknown.
     """
     if on_unsupported not in ("stop", "mark", "replace"):
@@ -201,6 +201,11 @@ def guard(
         raise TypeError(
             f"stream must be an iterator of text, not {type(stream).__name__}; for a whole answer "
             "use Evaluator.evaluate or Evaluator.correct"
+        )
+    if not isinstance(question, str):
+        raise TypeError(
+            f"question must be a string, not {type(question).__name__}; the order is "
+            "guard(stream, question, contexts)"
         )
     chosen: Any = judge or default_judge()
     judged = chosen.stream(question, contexts, **options)

@@ -31,7 +31,7 @@ class AssertFaithful(Protocol):
     def __call__(
         self,
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         at_least: float | None = None,
@@ -72,7 +72,7 @@ def assert_faithful(
 
     def check(
         question: str,
-        contexts: Sequence[str] | str,
+        contexts: Sequence[Any] | str,
         response: str,
         *,
         at_least: float | None = None,

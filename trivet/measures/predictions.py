@@ -55,8 +55,8 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
     """Return the units that have a probability and a label, by kind.
 
     ``hallucination``: responses, positive = not adherent. ``support``: response sentences, positive
-    = touched by an unsupported span. ``relevance``, ``utilization``: context sentences, positive =
-    touched by a span of that label.
+    = touched by an unsupported span; sentences without a claim are none. ``relevance``,
+    ``utilization``: context sentences, positive = touched by a span of that label.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
@@ -88,8 +88,9 @@ def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: st
     for row, verdict in zip(kept, verdicts, strict=True):
         spans = getattr(rows[row].example.labels, label)
         if name == "support":
-            probs.append(1 - finite([verdict], [one.support for one in verdict.sentences]))
-            positive.append(touched_sentences(verdict.sentences, spans))
+            judged = [one for one in verdict.sentences if one.supported is not None]
+            probs.append(1 - finite([verdict], [one.support for one in judged]))
+            positive.append(touched_sentences(judged, spans))
         else:
             sentences = [one for context in verdict.contexts for one in context.sentences]
             probs.append(finite([verdict], [getattr(one, name) for one in sentences]))

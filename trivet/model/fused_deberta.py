@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, install_line
 
 _LONGEST = 1024  # from here on, the package reads masks of another shape
 
@@ -56,8 +56,7 @@ def fuse_deberta_attention(trunk: nn.Module) -> int:
     try:
         from flashdeberta import FlashDisentangledSelfAttention
     except ImportError as error:
-        advice = "in a clone of trivet: pip install '.[flash]'"
-        _refuse(f"flashdeberta cannot be imported ({error}); {advice}", error)
+        _refuse(f"flashdeberta cannot be imported ({error}); {install_line('flash')}", error)
     layers = _attentions(trunk)
     for layer in layers:
         # The package's class adds nothing but its forward pass, so LoRA and hooks stay as well.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, install_line
 from trivet.records import LabelledExample, RagExample, Span
 
 _ROUNDING = 1e-4
@@ -185,7 +185,6 @@ def load_peer(name: str, setup: PeerSetup) -> Peer:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
         raise ConfigError(
-            f"peer {kind} needs {error.name}, which is not installed; in a clone of trivet: "
-            "pip install '.[compare]'"
+            f"peer {kind} needs {error.name}, which is not installed; {install_line('compare')}"
         ) from error
     return peer

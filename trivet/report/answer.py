@@ -12,13 +12,26 @@ from itertools import islice
 from typing import TypeVar
 
 from trivet.errors import DataError
-from trivet.records import ContextSentence, Evaluation, SentenceVerdict, UnsupportedSpan
+from trivet.records import (
+    ContextSentence,
+    ContextSpan,
+    Evaluation,
+    SentenceVerdict,
+    SpanReason,
+    UnsupportedSpan,
+)
 from trivet.report.sources import find_sources
 from trivet.report.verdict_files import VerdictRow
 from trivet.verdict_json import read_evaluation, read_scores
 
 _MAX_CHARACTERS = 20_000  # of one text on a page
 _MAX_CONTEXT_CHARACTERS = 60_000  # of all contexts of one answer
+_MAX_REASON = 80  # characters of a span or a value beside its reason
+_REASONS: dict[SpanReason, str] = {
+    "not_supported": "no context supports this",
+    "value_not_in_contexts": "no context has this value",
+    "value_of_another_passage": "the value of another passage",
+}
 _OTHER_TEXT = "the log's {} differ from the evaluated text; shown are the sentences of the verdict"
 
 TextSpan = SentenceVerdict | ContextSentence | UnsupportedSpan
@@ -44,12 +57,30 @@ class ResponsePart:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuePlace:
+    """A value in a context, named beside the reason of an unsupported span."""
+
+    said: str
+    value: str
+    number: int | None  # of the context part that holds it; ``None`` if that is not shown
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a value of the response, or the rest of the marked text, is unsupported."""
+
+    text: str  # of the value, shortened; else a name of the rest
+    said: str
+    places: tuple[ValuePlace, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ContextPart:
     """A sentence of a context, or the text between two sentences with ``verdict=None``."""
 
     text: str
     verdict: ContextSentence | None
-    number: int | None = None  # of a source
+    number: int | None = None  # of a source or of a reason's place
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +102,7 @@ class Answer:
     scores: dict[str, float | None]
     question: str | None = None  # None if its text is not available
     response: Sequence[ResponsePart] = ()
+    reasons: Sequence[Reason] = ()  # one for each value, one for all other unsupported spans
     contexts: Sequence[ShownContext] = ()
     notes: Sequence[str] = ()  # sentences about windows, cuts and rebuilt texts
     anchor: str = ""  # prefix of the ids of its elements, unique on a page
@@ -101,11 +133,13 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
             notes.append(f"{more} more characters of the {name} are not shown")
     shown = _shown_contexts(contexts, verdict, row.context_ids)
     parts = cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported)
+    linked, reasons = _linked(parts, shown, contexts, verdict)
     return Answer(
         row=row,
         scores=scores,
         question=None if row.question is None else row.question[:_MAX_CHARACTERS],
-        response=_linked(parts, shown, verdict),
+        response=linked,
+        reasons=reasons,
         contexts=shown,
         notes=notes,
         anchor=anchor,
@@ -113,20 +147,58 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
 
 
 def _linked(
-    response: Sequence[ResponsePart], contexts: Sequence[ShownContext], verdict: Evaluation
-) -> list[ResponsePart]:
-    """Number the sources in the order of the response, in its parts and in the shown contexts."""
-    shown = {id(part.verdict): part for one in contexts for part in one.parts if part.verdict}
+    response: Sequence[ResponsePart],
+    contexts: Sequence[ShownContext],
+    texts: Sequence[str],
+    verdict: Evaluation,
+) -> tuple[list[ResponsePart], list[Reason]]:
+    """Number the sources in the order of the response, then the places that the reasons name.
+
+    The numbers go into the returned parts and reasons, and into the shown contexts.
+    """
+    shown = {id(part.verdict) for one in contexts for part in one.parts if part.verdict}
     numbers: dict[int, int] = {}
+
+    def number(sentence: ContextSentence) -> int | None:
+        place = id(sentence)
+        return numbers.setdefault(place, len(numbers) + 1) if place in shown else None
+
     sources: dict[int, tuple[int, ...]] = {}
-    for sentence, found in zip(verdict.sentences, find_sources(verdict), strict=True):
-        places = [id(verdict.contexts[one.context].sentences[one.sentence]) for one in found]
-        sources[id(sentence)] = tuple(
-            numbers.setdefault(place, len(numbers) + 1) for place in places if place in shown
+    for said, found in zip(verdict.sentences, find_sources(verdict), strict=True):
+        places = [number(verdict.contexts[one.context].sentences[one.sentence]) for one in found]
+        sources[id(said)] = tuple(place for place in places if place is not None)
+
+    def place(said: str, span: ContextSpan) -> ValuePlace:
+        inside = verdict.contexts[span.context : span.context + 1]
+        at = (one for each in inside for one in each.sentences if one.start <= span.start < one.end)
+        sentence = next(at, None)
+        text = texts[span.context][span.start : span.end] if span.context < len(texts) else ""
+        return ValuePlace(said, _brief(text), None if sentence is None else number(sentence))
+
+    reasons = [
+        Reason(
+            _brief(span.text),
+            _REASONS[span.reason],
+            tuple(
+                place(said, at)
+                for said, at in (("found there:", span.found_at), ("instead:", span.instead))
+                if at is not None
+            ),
         )
+        for span in verdict.unsupported
+        if span.reason != "not_supported"
+    ]
+    if len(reasons) < len(verdict.unsupported):
+        rest = "other marked text" if reasons else "marked text"
+        reasons.append(Reason(rest, _REASONS["not_supported"]))
     for one in contexts:
         one.parts[:] = [replace(part, number=numbers.get(id(part.verdict))) for part in one.parts]
-    return [replace(part, sources=sources.get(id(part.verdict), ())) for part in response]
+    parts = [replace(part, sources=sources.get(id(part.verdict), ())) for part in response]
+    return parts, reasons
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _MAX_REASON else f"{text[: _MAX_REASON - 1].rstrip()}…"
 
 
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:

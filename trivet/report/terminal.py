@@ -46,7 +46,7 @@ def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) 
     """Return scores, the response with unsupported spans in brackets, and the contexts."""
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
-        parts += [Text(), _marked(response, verdict), Text(), _sentences(verdict)]
+        parts += [Text(), mark_unsupported(response, verdict), Text(), _sentences(verdict)]
     parts += _unsupported(verdict)
     if verdict.contexts:
         parts += [Text(), _contexts(contexts, verdict)]
@@ -92,7 +92,8 @@ def _scores(verdict: Evaluation) -> Table:
     return table
 
 
-def _marked(response: str, verdict: Evaluation) -> Text:
+def mark_unsupported(response: str, verdict: Evaluation) -> Text:
+    """Return a response with its unsupported spans in brackets."""
     marked, end = Text(), 0
     for span in verdict.unsupported:
         marked.append(visible(response[end : span.start]))
@@ -115,14 +116,14 @@ def _sentences(verdict: Evaluation) -> Table:
         said = {True: "supported", False: "unsupported", None: "no claim"}[sentence.supported]
         supported = Text(said, no_wrap=True)
         supported.style = _UNSUPPORTED if sentence.supported is False else ""
-        table.add_row(number(sentence.support), supported, _shortened(sentence.text))
+        table.add_row(number(sentence.support), supported, shortened(sentence.text))
         name = "source" if sentence.supported else "nearest"
         shown = sources if len(verdict.sentences) <= _SHORT else sources[:1]
         more = f" +{len(sources) - len(shown)}" if len(shown) < len(sources) else ""
         for one in shown:
             text = verdict.contexts[one.context].sentences[one.sentence].text
             line = Text(f"[{one.context}] ", no_wrap=True, overflow="ellipsis")
-            table.add_row("", f"{name}{more}", line.append_text(_shortened(text)), style="dim")
+            table.add_row("", f"{name}{more}", line.append_text(shortened(text)), style="dim")
     return table
 
 
@@ -130,11 +131,11 @@ def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
     table = Table("contexts", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
     for index, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
         shares = (number(context.relevance), number(context.utilization))
-        table.add_row(f"[{index}]", *shares, _shortened(text))
+        table.add_row(f"[{index}]", *shares, shortened(text))
     return table
 
 
-def _shortened(text: str) -> Text:
+def shortened(text: str) -> Text:
     """Return the start of a text on one line; an ellipsis marks what is cut."""
     line = " ".join(text.split())
     line = line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1].rstrip()}…"

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from trivet.data.files.json_lines import Fields, parse_plain_line
-from trivet.data.logs.column_mapping import Columns, LogRow, read_rows
+from trivet.data.logs.column_mapping import Columns, LogRow
 from trivet.data.logs.log import Log, SourceRow
+from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
 from trivet.records import Evaluation, FailedEvaluation, RagExample
@@ -93,7 +94,7 @@ class VerdictFile:
     def _log_rows(self) -> Iterator[LogRow]:
         if self._log is None:
             return
-        columns = Columns(self.facts.mapping or None, (), "replace")
+        columns = Columns(self.facts.mapping or None, (), "replace", format=self.facts.format)
         try:
             log = open_log(self._log, self.facts.format, self.facts.encoding)
             yield from read_rows(log.rows(), columns)

@@ -15,7 +15,7 @@ from trivet.bundle.weights import load_rag_model, read_architecture
 from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.window_layout import PLAIN, WindowLayout
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, install_line
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import (
@@ -223,7 +223,7 @@ def read_tokenizer(name: str, vocab_size: int, revision: str | None = None) -> S
         if missing:
             raise ConfigError(
                 f"encoder.name: {name!r} has no readable tokenizer.json, and converting another "
-                f"file needs {' and '.join(missing)}; in a clone of trivet: pip install '.[train]'"
+                f"file needs {' and '.join(missing)}; {install_line('train')}"
             ) from error
         said = str(error).strip().splitlines()[0]
         raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {said}") from error

@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import (
     WandbLogger,
 )
 
-from trivet.errors import ConfigError
+from trivet.errors import ConfigError, install_line
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +148,7 @@ def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
     """
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f"run.loggers: {name} is not installed; in a clone of trivet: "
-                f"pip install '.[{name}]'"
-            )
+            raise ConfigError(f"run.loggers: {name} is not installed; {install_line(name)}")
     loggers: list[Logger] = [CSVLogger(folder, name="log")]
     if "tensorboard" in names:
         loggers.append(TensorBoardLogger(folder, name="tensorboard"))

@@ -111,7 +111,7 @@ def _load(
     sources: Sequence[SourceConfig], seed: int, load: Load = load_source, labelled: bool = True
 ) -> tuple[list[LabelledExample], dict[str, str]]:
     """Return the rows of all sources, and the licence of each data set."""
-    examples: list[LabelledExample] = []
+    read: list[list[LabelledExample]] = []
     licences: dict[str, str] = {}
     for source in sources:
         found, _ = load(source.spec, source.split, labelled=labelled)
@@ -119,8 +119,14 @@ def _load(
         if not rows:
             only = f" from {', '.join(source.only)}" if source.only else ""
             raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
-        examples += [replace(row, weight=row.weight * source.weight) for row in rows]
+        read.append([replace(row, weight=row.weight * source.weight) for row in rows])
         licences |= {row.source: source.licence for row in rows}
+    total = sum(map(len, read))
+    examples = [
+        row if source.share is None else replace(row, draws=source.share * total / len(rows))
+        for source, rows in zip(sources, read, strict=True)
+        for row in rows
+    ]
     return examples, licences
 
 

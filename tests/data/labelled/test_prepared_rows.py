@@ -69,7 +69,7 @@ def test_a_row_of_the_file_is_the_item_that_prepare_makes(
     rows = cached()
     assert len(rows) == 3
     for one, other in zip(prepare(EXAMPLES, tiny_tokenizer, SETTINGS), rows, strict=True):
-        assert same(one, other)
+        assert same(replace(one, layout=replace(one.layout, values=())), other)
         assert type(one.targets) is type(other.targets)
     assert rows[-1].labelled is EXAMPLES[-1]
     assert same(rows[1:][0], pickle.loads(pickle.dumps(rows))[1]), "workers get the path alone"

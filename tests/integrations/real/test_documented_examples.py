@@ -1,4 +1,4 @@
-"""The examples of docs/integrations*.md run, each if its tool is installed."""
+"""The examples of docs/integrations.md run, each if its tool is installed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGES = "".join(
-    (DOCS / name).read_text(encoding="utf-8")
-    for name in ("integrations.md", "integrations-more.md")
-)
+PAGE = (DOCS / "integrations.md").read_text(encoding="utf-8")
 TOOLS = {  # title of the section and module that it needs
     "ragas": ("RAGAS", "ragas"),
     "deepeval": ("DeepEval", "deepeval"),
@@ -35,7 +32,7 @@ TOOLS = {  # title of the section and module that it needs
 
 def examples() -> tuple[str, dict[str, str]]:
     """Return the code that defines the rows, and the code of each section by its title."""
-    before, *sections = re.split(r"^## ", PAGES, flags=re.MULTILINE)
+    before, *sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)
     (rows,) = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)
     found = {}
     for section in sections:

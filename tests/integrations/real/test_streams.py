@@ -17,13 +17,13 @@ ACTIONS = pytest.mark.parametrize("action", ["stop", "mark"])
 
 def guarded(stream: Any, action: Any) -> str:
     """Return what passes of a stream."""
-    guard = trivet.guard(stream, ["x"], on_unsupported=action, judge=WoodJudge())
+    guard = trivet.guard(stream, "", ["x"], on_unsupported=action, judge=WoodJudge())
     return "".join(guard)
 
 
 async def guarded_async(stream: Any, action: Any) -> str:
     """Return what passes of an asynchronous stream."""
-    guard = trivet.guard(stream, ["x"], on_unsupported=action, judge=WoodJudge())
+    guard = trivet.guard(stream, "", ["x"], on_unsupported=action, judge=WoodJudge())
     return "".join([text async for text in guard])
 
 
@@ -106,7 +106,7 @@ def test_langchain(action: Any) -> None:
     assert asyncio.run(guarded_async(model().astream("Q?"), action)) == PASSED[action]
 
     def step(chunks: Any) -> Iterator[str]:
-        yield from trivet.guard(chunks, ["x"], on_unsupported=action, judge=WoodJudge())
+        yield from trivet.guard(chunks, "", ["x"], on_unsupported=action, judge=WoodJudge())
 
     assert "".join((model() | step).stream("Q?")) == PASSED[action]
     assert (model() | step).invoke("Q?") == PASSED[action]

@@ -60,7 +60,7 @@ def test_a_missing_extra_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "granian.constants", None)
     code, message = call("--port", "0")
     assert code == 2
-    assert "pip install '.[serve]'" in message
+    assert "pip install -c constraints.txt '.[serve]'" in message
 
 
 def test_options_become_settings(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import socket
 import ssl
@@ -64,12 +65,21 @@ def port_of(server: RunningServer) -> int:
 # Start ----------------------------------------------------------------------------------------
 
 
-async def test_it_is_ready_after_windows_of_all_lengths(backend: EvenBackend) -> None:
+async def test_it_is_ready_after_windows_of_all_lengths(
+    backend: EvenBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     backend.gate.clear()
     async with serving(backend, warm=False) as (server, client):
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["error"]) == (503, "warming up")
         assert (await client.get("/health/live")).status_code == 200
+        # A probe that comes too early is no event; a request is one.
+        assert (await client.get("/nowhere")).status_code == 404
+        logged = [record for record in caplog.records if record.message == "request"]
+        assert [(record.levelname, "(none)" in str(vars(record))) for record in logged] == [
+            ("INFO", True)
+        ]
         backend.gate.set()
         await until(lambda: server.health.ready() is None)
         assert (await client.get("/health/ready")).status_code == 200

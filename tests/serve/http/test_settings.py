@@ -47,6 +47,28 @@ def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], mess
         ServerSettings(**given)
 
 
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("*", "null", "", "app.example", "app.example:8080", "file://x", "https://"),
+        *("https://app.example/", "https://app.example/page", "https://app.example?x=1"),
+        *("https://App.example", "https://me@app.example", "https://app.example:443"),
+        *("http://app.example:80", "https://a b", "https://a.example,https://b.example"),
+    ],
+)
+def test_an_origin_that_is_none_is_refused(origin: str) -> None:
+    with pytest.raises(ConfigError, match=r"^cors \(.*\) is no origin; .*https://app\.example"):
+        ServerSettings(cors=["http://localhost:3000", origin])
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://app.example", "http://localhost:3000", "http://127.0.0.1", "http://[::1]:8000"],
+)
+def test_an_origin_is_taken_as_browsers_send_it(origin: str) -> None:
+    assert ServerSettings(cors=[origin]).cors == [origin]
+
+
 def test_some_settings_may_be_0() -> None:
     settings = ServerSettings(port=0, wait_ms=0.0, grace_seconds=0.0)
     assert (settings.port, settings.wait_ms, settings.grace_seconds) == (0, 0.0, 0.0)

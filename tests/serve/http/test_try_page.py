@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
+import trivet
 from tests.report.rows import PAYLOADS, Page
 from tests.serve.http.conftest import EXAMPLE, Asked, Serve, refusal
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
 
 
-def test_the_root_leads_to_the_documentation(server: Asked) -> None:
+def test_the_root_says_what_the_server_is_and_its_links_lead_somewhere(server: Asked) -> None:
     answer = server.get("/")
-    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+    assert answer.status_code == 200 and "judges answers" in answer.text
+    assert trivet.__version__ in answer.text and "API key" not in answer.text
+    links = [attributes["href"] for tag, attributes in Page(answer.text).tags if tag == "a"]
+    assert {"try", "docs"} < set(links)
+    assert [server.get(f"/{link}").status_code for link in links] == [200] * len(links)
 
 
 def test_the_page_may_only_ask_its_own_server(server: Asked) -> None:
@@ -51,6 +56,7 @@ def test_with_keys_the_page_is_open_and_asks_for_one(serve: Serve, tmp_path: Pat
     file.write_text("secret\n")
     asked = serve(settings=ServerSettings(keys_file=file), keys=KeyRing.read(file))
     assert 'type="password"' in asked.get("/try").text
+    assert "needs an API key" in asked.get("/").text
     assert refusal(asked.post("/try/verdict", EXAMPLE))[0] == 401
     allowed = asked.post("/try/verdict", EXAMPLE, {"Authorization": "Bearer secret"})
     assert allowed.status_code == 200

@@ -174,7 +174,7 @@ def sizes_of(found: dict[str, tuple[int, ...]]) -> Sizes:
     letters: dict[str, int] = {}
     for info in INPUTS:
         letters |= dict(zip(info.dims, found[info.name], strict=True))
-    sizes = Sizes(**letters)
+    sizes = Sizes(**{letter: letters[letter] for letter in Sizes._fields})
     assert {info.name: shapes(sizes)[info.name] for info in INPUTS} == found
     return sizes
 

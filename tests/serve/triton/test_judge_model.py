@@ -126,7 +126,7 @@ def test_one_bad_window_is_the_error_of_its_request(serve: Any, repository: Path
     ("example", "options", "message"),
     [
         (RagExample("q", (), "r"), None, "empty_contexts: there are no contexts"),
-        (RagExample("q", ("c",), "r"), {"ids": 1}, "validation: options_json.ids: Extra"),
+        (RagExample("q", ("c",), "r"), {"ids": 1}, "validation: options_json.ids: unknown"),
         (RagExample("q", ("c " * 1_000_001,), "r"), None, "too_long: contexts[0] has 2000002"),
     ],
 )

@@ -10,7 +10,7 @@ import sys
 import zlib
 from typing import IO, Any, cast
 
-from trivet.errors import DataError
+from trivet.errors import DataError, install_line
 
 ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _zstd: Any = None
@@ -37,8 +37,8 @@ def decompress(file: IO[bytes], name: str) -> IO[bytes]:
     if name.endswith(".zst"):
         if _zstd is None:
             raise DataError(
-                f"{name} is compressed with zstd, which needs backports.zstd; in a clone of "
-                "trivet: pip install '.[zstd]'"
+                f"{name} is compressed with zstd, which needs backports.zstd; "
+                f"{install_line('zstd')}"
             )
         return cast(IO[bytes], _zstd.open(file, "rb"))
     return file

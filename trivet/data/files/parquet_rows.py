@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import IO, TYPE_CHECKING
 
 from trivet.data.files.json_lines import Fields, Row
-from trivet.errors import DataError, ExampleError
+from trivet.errors import DataError, ExampleError, install_line
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,9 +34,7 @@ def read_parquet(
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise DataError(
-            "Parquet needs pyarrow; in a clone of trivet: pip install '.[parquet]'"
-        ) from error
+        raise DataError(f"Parquet needs pyarrow; {install_line('parquet')}") from error
     try:
         if not seekable:
             with tempfile.TemporaryFile() as copy:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from trivet.data.files.json_lines import Row
-from trivet.errors import DataError
+from trivet.errors import DataError, install_line
 
 
 def needs_openpyxl() -> None:
@@ -16,9 +16,7 @@ def needs_openpyxl() -> None:
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
-        raise DataError(
-            ".xlsx needs openpyxl; in a clone of trivet: pip install '.[xlsx]'"
-        ) from error
+        raise DataError(f".xlsx needs openpyxl; {install_line('xlsx')}") from error
 
 
 def read_xlsx(file: IO[bytes]) -> Iterator[Row]:

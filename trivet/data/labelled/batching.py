@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from torch.utils.data import Sampler
 
-from trivet.data.tokenization import IntArray
+from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout
 from trivet.errors import ConfigError
 
@@ -80,17 +80,49 @@ def balance_batches(
     return [batch for step in order for batch in steps[step]]
 
 
+def draw_rows(windows: IntArray, draws: FloatArray, seed: int, epoch: int) -> IntArray:
+    """Return the rows that an epoch shows, each ``draws`` times in the mean over epochs.
+
+    Rows of equal ``draws`` and equal number of windows form a stratum. It gives the same number of
+    rows in every epoch, and all of its rows in turn before any of them again.
+    """
+    if (draws == 1).all():
+        return np.arange(len(windows))
+    chosen = []
+    for share in np.unique(draws).tolist():
+        for count in np.unique(windows[draws == share]).tolist():
+            rows = np.flatnonzero((draws == share) & (windows == count))
+            most = max(1, round(share * len(rows)))
+            rounds = range(epoch * most // len(rows), -(-(epoch + 1) * most // len(rows)))
+            shuffled = [
+                np.random.default_rng((seed, len(rows), count, each)).permutation(rows)
+                for each in rounds
+            ]
+            first = epoch * most - rounds.start * len(rows)
+            chosen.append(np.concatenate(shuffled)[first : first + most])
+    return np.concatenate(chosen)
+
+
 class WindowBatches(Sampler[list[int]]):
     """Sampler of ``fill_batches``; after a resume it continues where the run had stopped.
 
     With several devices, each reads every ``world``-th batch from its rank on. With a seed (for
     training) all read the same number, because they step together, and each example once. Without
     a seed (for validation) every example is read exactly once too, but numbers may differ.
+    ``draws`` tells for training how often an epoch shows each example (``draw_rows``).
     """
 
-    def __init__(self, layouts: Iterable[Layout], budget: int, seed: int | None) -> None:
+    def __init__(
+        self,
+        layouts: Iterable[Layout],
+        budget: int,
+        seed: int | None,
+        draws: Sequence[float] = (),
+    ) -> None:
         sizes = [(len(layout.rows), max(map(len, layout.rows))) for layout in layouts]
         self._windows, self._widths = np.asarray(sizes, dtype=np.int64).reshape(-1, 2).T
+        # Read after the layouts, which may fill it.
+        self._draws = np.asarray(draws or [1.0] * len(sizes))
         self._budget = budget
         self.seed = seed
         self.epoch = 0
@@ -126,7 +158,12 @@ class WindowBatches(Sampler[list[int]]):
 
     def _batches(self) -> list[list[int]]:
         sizes = self._windows, self._widths
-        batches = fill_batches(*sizes, self._budget, self.seed, self.epoch)
+        rows = np.arange(len(self._windows))
+        if self.seed is not None:
+            rows = draw_rows(self._windows, self._draws, self.seed, self.epoch)
+        windows, widths = self._windows[rows], self._widths[rows]
+        filled = fill_batches(windows, widths, self._budget, self.seed, self.epoch)
+        batches: list[list[int]] = [rows[batch].tolist() for batch in filled]
         if self.seed is not None and self._world > 1:
             batches = balance_batches(batches, *sizes, self._world, self.seed, self.epoch)
         elif len(batches) < self._world:

@@ -123,7 +123,7 @@ class ResumableLoader(DataLoader[list[Item]]):
         items: Dataset[list[Item]],
         batches: WindowBatches,
         pad: int,
-        labelled: Mapping[str, int],
+        labelled: Mapping[str, float],
         workers: int = 0,
     ) -> None:
         collate_fn = partial(_collate, pad=pad, labelled=labelled, batches=batches)
@@ -220,15 +220,18 @@ class RagData(lightning.LightningDataModule):
             items = rows() if callable(rows) else rows
             seed = self._seed if name == "train" else None
             examples: list[LabelledExample] = []
-            labelled = count_labelled(())
+            labelled: dict[str, float] = dict.fromkeys(count_labelled(()), 0.0)
+            draws: list[float] = []
 
             def layouts() -> Iterator[Layout]:  # one pass: items may be read from a file
                 for item in items:
                     examples.append(item.labelled)
-                    labelled.update(_is_labelled(item))
+                    draws.append(item.labelled.draws)
+                    for head, known in _is_labelled(item).items():
+                        labelled[head] += known * item.labelled.draws
                     yield item.layout
 
-            batches = WindowBatches(layouts(), self._budget, seed)
+            batches = WindowBatches(layouts(), self._budget, seed, draws)
             altered = self._altered if name == "train" else ()
             data = _Items(items, examples, batches, *altered)
             self._loaders[name] = ResumableLoader(data, batches, self._pad, labelled, self._workers)
@@ -336,7 +339,7 @@ def collate_items(
 
 
 def _collate(
-    items: Sequence[Item], pad: int, labelled: Mapping[str, int], batches: WindowBatches
+    items: Sequence[Item], pad: int, labelled: Mapping[str, float], batches: WindowBatches
 ) -> Batch:
     means = {head: count / batches.epoch_batches for head, count in labelled.items()}
     return collate_items(items, pad, means)

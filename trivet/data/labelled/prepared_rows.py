@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, fields, is_dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints, overload
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,17 @@ _SCHEMA = pa.schema([("row", pa.large_binary())])
 
 
 class _Prepared(NamedTuple):
-    """The parts of an ``Item`` that are stored; its texts and labels come from the source."""
+    """The parts of an ``Item`` that are stored; its texts and labels come from the source.
+
+    Values are not stored: verdicts alone read them.
+    """
 
     tokenized: TokenizedExample
     layout: Layout
     targets: Targets
+
+
+_FROM_SOURCE = frozenset({"example", "values"})
 
 
 class PreparedRows(Sequence[Item]):
@@ -65,8 +71,10 @@ class PreparedRows(Sequence[Item]):
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        row = _decode(_Prepared, load(self._rows[index].as_buffer().to_pybytes()))
-        return Item(self.examples[index], *row)
+        labelled = self.examples[index]
+        arrays = load(self._rows[index].as_buffer().to_pybytes())
+        row = _decode(_Prepared, arrays, {"example": labelled.example, "values": ()})
+        return Item(labelled, *row)
 
     @cached_property
     def _rows(self) -> pa.ChunkedArray:
@@ -162,11 +170,13 @@ def _smallest(array: AnyArray) -> AnyArray:
 def _flatten(name: str, value: Any) -> dict[str, AnyArray]:
     """Return the arrays of a value by dotted names; ragged ones are joined, with their lengths."""
     if is_dataclass(value):
-        names = [each.name for each in fields(value)]
+        names = [each.name for each in fields(value) if each.name not in _FROM_SOURCE]
     elif hasattr(value, "_fields"):
         names = value._fields
     elif not isinstance(value, tuple):
         return {name: np.asarray(value)}
+    elif value and isinstance(value[0], str):
+        return {name: np.frombuffer("\n".join(value).encode(), dtype=np.uint8)}
     elif value and isinstance(value[0], np.ndarray):
         lengths = np.asarray([len(each) for each in value])
         return {name: np.concatenate(value), f"{name}.lengths": lengths}
@@ -176,11 +186,14 @@ def _flatten(name: str, value: Any) -> dict[str, AnyArray]:
     return {key: array for part in parts for key, array in part.items()}
 
 
-def _decode(kind: Any, arrays: dict[str, AnyArray], name: str = "") -> Any:
-    """Return the value of a type from its arrays; the reverse of ``_flatten``."""
+def _decode(kind: Any, arrays: dict[str, AnyArray], given: dict[str, Any], name: str = "") -> Any:
+    """Return the value of a type from its arrays, with ``given`` parts; reverses ``_flatten``."""
     if is_dataclass(kind) or hasattr(kind, "_fields"):
-        parts = _hints(kind).items()
-        return kind(**{part: _decode(hint, arrays, f"{name}.{part}") for part, hint in parts})
+        parts = {
+            part: given[part] if part in given else _decode(hint, arrays, given, f"{name}.{part}")
+            for part, hint in _hints(kind).items()
+        }
+        return kind(**parts)
     array = arrays[name]
     if array.dtype.kind in "iu":
         array = array.astype(np.int64)
@@ -189,6 +202,8 @@ def _decode(kind: Any, arrays: dict[str, AnyArray], name: str = "") -> Any:
     if get_origin(kind) is not tuple:
         return array
     part: Any = get_args(kind)[0]
+    if get_origin(part) is Literal:
+        return tuple(array.astype(np.uint8).tobytes().decode().split("\n")) if array.size else ()
     if is_dataclass(part):
         return tuple(part(*row) for row in array.tolist())  # type: ignore[operator]
     if (lengths := arrays.get(f"{name}.lengths")) is None:

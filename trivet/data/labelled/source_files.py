@@ -12,7 +12,7 @@ from trivet.data.files.compression import DAMAGE, decompress
 from trivet.data.files.json_lines import parse_plain_line, read_lines
 from trivet.data.files.parquet_rows import read_parquet
 from trivet.data.labelled.source_report import RowError
-from trivet.errors import DataError, ExampleError
+from trivet.errors import DataError, ExampleError, install_line
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int | None, dict[str, Any] | RowError]]:
@@ -88,8 +88,7 @@ def _read_hub(name: str, hub_names: Mapping[str, str]) -> Iterator[PublishedRow]
         import datasets
     except ImportError as error:
         raise DataError(
-            f"no folder {name!r}; reading from the hub needs datasets; in a clone of trivet: "
-            "pip install '.[train]'"
+            f"no folder {name!r}; reading from the hub needs datasets; {install_line('train')}"
         ) from error
     hub_name = hub_names.get(name, name)
     try:

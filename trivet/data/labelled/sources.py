@@ -63,7 +63,9 @@ def _parts(spec: str) -> tuple[str, str]:
     return kind, where
 
 
-def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], SourceReport]:
+def load_source(
+    spec: str, split: str = "all", labelled: bool = True
+) -> tuple[list[LabelledExample], SourceReport]:
     """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
     Args:
@@ -73,6 +75,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
+        labelled: Whether a split without any label is refused.
 
     Raises:
         DataError: The source is of an unknown kind or cannot be read; none of its rows can be
@@ -85,12 +88,8 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         losses = report.describe(report.dropped)
         raise DataError(f"{spec}: none of its {report.rows} rows can be used: {losses}")
     _check_groups(examples, spec, split, report)
-    chosen = [example for example in examples if _belongs(example, split)]
-    if examples and not chosen and split not in OWN_SPLITS:
-        present = sorted({example.split for example in examples if example.split is not None})
-        names = ", ".join((*OWN_SPLITS, *present))
-        raise DataError(f"{spec} has no split {split!r}; it has {names}")
-    if chosen and all(example.labels == Labels() for example in chosen):
+    chosen = choose_split(examples, split, spec)
+    if labelled and chosen and all(example.labels == Labels() for example in chosen):
         raise DataError(
             f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
             "labelled row has at least one of unsupported, adherent, relevant, utilized; "
@@ -100,6 +99,18 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
     report.kept = len(chosen)
     report.log()
     return chosen, report
+
+
+def choose_split(
+    examples: Sequence[LabelledExample], split: str, source: str
+) -> list[LabelledExample]:
+    """Return the examples of a split, as `load_source` does; ``DataError`` without such a split."""
+    chosen = [example for example in examples if _belongs(example, split)]
+    if examples and not chosen and split not in OWN_SPLITS:
+        present = sorted({example.split for example in examples if example.split is not None})
+        names = ", ".join((*OWN_SPLITS, *present))
+        raise DataError(f"{source} has no split {split!r}; it has {names}")
+    return chosen
 
 
 def _check_groups(

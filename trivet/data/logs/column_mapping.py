@@ -6,19 +6,21 @@ place; the rest is read.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from trivet.data.files.json_lines import Fields
-from trivet.data.logs.context_values import kind_of, plain, read_contexts, read_ids
+from trivet.data.logs.context_values import joined_parts, kind_of, plain, read_contexts, read_ids
 from trivet.data.logs.log import SourceRow
 from trivet.data.logs.paths import MISSING, first_name, follow, is_path
+from trivet.data.logs.shapes import SHAPES, Shape
 from trivet.errors import DataError, ExampleError
 from trivet.records import FailedEvaluation, RagExample
 
@@ -36,14 +38,12 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
 
 # Names that also have other meanings: they count only in rows without a plainer name.
 _VAGUE = frozenset({"docs", "chunks", "sources"})
-_REQUIRED = ("question", "contexts", "response")
+REQUIRED = ("question", "contexts", "response")
 
 Unicode = Literal["error", "replace"]
 Scalar: TypeAlias = str | int | float | bool
 _LONGEST_TEXT = 200  # characters of metadata; a longer value is a text, not a name
-_CHECKED_ROWS = 64  # rows of which one must have all columns
 _SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60  # of a row, in a message
-_COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class Columns:
         bad_unicode: Unicode = "error",
         *,
         id_by_place: bool = True,
+        format: str | None = None,  # noqa: A002
     ) -> None:
         """Choose the columns.
 
@@ -78,36 +79,70 @@ class Columns:
             metadata: Columns that are returned with the verdicts; ``None`` means by content.
             bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
             id_by_place: Whether the place of a row without an id becomes its id.
+            format: Name of the rows' shape, as in `SHAPES`; any other is that of a file.
 
         Raises:
             DataError: ``mapping`` names an unknown field.
         """
-        self._names = dict(FIELD_NAMES)
-        for ours, theirs in (mapping or {}).items():
+        self.mapping = dict(mapping or {})
+        for ours, theirs in self.mapping.items():
             if ours not in FIELD_NAMES:
                 raise DataError(
                     f"no field {ours!r} to map {theirs!r} to; ours: {', '.join(FIELD_NAMES)}"
                 )
-            self._names[ours] = (theirs,)
-        self._ours = frozenset(name.lower() for names in self._names.values() for name in names)
+        self._take_shape(SHAPES.get(format or ""))
         self._metadata = None if metadata is None else tuple(metadata)
         self._bad_unicode = bad_unicode
         self._id_by_place = id_by_place
 
+    def _take_shape(self, shape: Shape | None) -> None:
+        chosen = {ours: (theirs,) for ours, theirs in self.mapping.items()}
+        self.shape = shape
+        self._names = {**FIELD_NAMES, **(shape.fields if shape else {}), **chosen}
+        names = [name for names in self._names.values() for name in names]
+        if shape is not None:
+            names += [first_name(name) for name in names]
+        self._ours = frozenset(name.lower() for name in names)
+
+    def in_shape(self, shape: Shape) -> Self:
+        """Return the mapping for rows of a shape, whose paths ``mapping`` replaces."""
+        shaped = copy.copy(self)
+        shaped._take_shape(shape)
+        return shaped
+
     def check(self, columns: Iterable[str]) -> None:
-        """Raise ``DataError`` if a table with these columns lacks a required field."""
+        """Raise ``DataError`` if a table with these columns has the required fields in no shape."""
         given = list(columns)
-        names = {name.lower() for name in given}
-        lacking = [
+        lacking = self._lacking(given)
+        if lacking and all(self.in_shape(shape)._lacking(given) for shape in SHAPES.values()):
+            raise DataError(f"the table {self._lacks(lacking, given)}")
+
+    def _lacking(self, columns: Iterable[str]) -> list[str]:
+        """Return the required fields that no column may hold."""
+        names = {name.lower() for name in columns}
+        return [
             ours
-            for ours in _REQUIRED
+            for ours in REQUIRED
             if not any(
                 name.lower() in names or (is_path(name) and first_name(name).lower() in names)
                 for name in self._names[ours]
             )
         ]
-        if lacking:
-            raise DataError(f"the table {self._lacks(lacking, given)}")
+
+    def used(self, row: SourceRow) -> dict[str, str]:
+        """Return the name or path of each required field that a row has."""
+        if isinstance(row.fields, ExampleError):
+            return {}
+        by_name = _by_name(row.fields)
+        used = {}
+        for ours in REQUIRED:
+            try:
+                found = self._values(by_name, ours)
+            except ExampleError:
+                continue
+            if found:
+                used[ours] = list(found)[-1]
+        return used
 
     def read(self, row: SourceRow) -> LogRow:
         """Read one row."""
@@ -116,15 +151,13 @@ class Columns:
         try:
             if isinstance(row.fields, ExampleError):
                 raise row.fields
-            by_name: dict[str, list[Any]] = {}
-            for column, value in row.fields:
-                by_name.setdefault(column.lower(), []).append(value)
+            by_name = _by_name(row.fields)
             place = row.place if self._id_by_place else None
             name = _id(_only(self._values(by_name, "id"), "id"), place)
             values = {ours: self._values(by_name, ours) for ours in self._names}
             unused = _VAGUE - values["contexts"].keys()
             metadata = read_metadata(row.fields, self._metadata, self._ours - unused)
-            if lacking := [ours for ours in _REQUIRED if not values[ours]]:
+            if lacking := [ours for ours in REQUIRED if not values[ours]]:
                 raise ExampleError(self._lacks(lacking, by_name), code="missing_field")
             texts, ids = read_contexts(_only(values["contexts"], "contexts"))
             example = RagExample(
@@ -145,15 +178,25 @@ class Columns:
 
     def _values(self, row: Mapping[str, list[Any]], ours: str) -> dict[str, list[Any]]:
         """Return the values of a field by the names that hold it."""
-        found = {}
+        found: dict[str, list[Any]] = {}
         for name in self._names[ours]:
+            if self.shape and any(value for values in found.values() for value in values):
+                break  # the first path that leads to a value counts
             if name.lower() in row:
                 found[name] = [plain(value) for value in row[name.lower()]]
             elif is_path(name) and (first := first_name(name)).lower() in row:
                 rest = name[len(first) :]
-                below = [follow(plain(value), rest) for value in row[first.lower()]]
+                try:
+                    below = [follow(plain(value), rest) for value in row[first.lower()]]
+                except ExampleError:
+                    if ours in REQUIRED or ours in self.mapping:
+                        raise
+                    continue
                 if below := [plain(value) for value in below if value is not MISSING]:
                     found[name] = below
+        if self.shape:
+            last = list(found.items())[-1:]
+            return {name: [None if v in ("", []) else v for v in values] for name, values in last}
         plainer = {name: values for name, values in found.items() if name not in _VAGUE}
         return plainer or found
 
@@ -171,31 +214,12 @@ class Columns:
         )
 
 
-def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
-    """Map the columns of rows, lazily and in order.
-
-    A row must have a question, contexts and a response by name; ``null`` or an empty string means
-    that there is none. The id of a row without one is its place: ``line-3``.
-
-    Raises:
-        DataError: None of the first rows has all columns, or none of them can be read at all: this
-            is probably another kind of log.
-    """
-    read = (columns.read(row) for row in rows)
-    first: list[LogRow] = []
-    failures: list[FailedEvaluation] = []
-    for row in itertools.islice(read, _CHECKED_ROWS):
-        first.append(row)
-        failed = row.example
-        if isinstance(failed, RagExample) or failed.code not in (*_COLUMN_CODES, "malformed_line"):
-            break
-        failures.append(failed)
-    else:
-        only_columns = {failed.code for failed in failures} <= _COLUMN_CODES
-        if first and (len(first) == _CHECKED_ROWS or only_columns):
-            why = failures[0].message
-            raise DataError(f"none of the first {len(first)} rows can be read; {why}")
-    return itertools.chain(first, read)
+def _by_name(fields: Fields) -> dict[str, list[Any]]:
+    """Return the values of a row by their names in lower case."""
+    by_name: dict[str, list[Any]] = {}
+    for column, value in fields:
+        by_name.setdefault(column.lower(), []).append(value)
+    return by_name
 
 
 def _only(present: Mapping[str, list[Any]], ours: str) -> Any:
@@ -220,6 +244,7 @@ def _id(value: Any, place: str | None) -> str | None:
 
 
 def _text(value: Any, ours: str) -> str:
+    value = joined_parts(value)
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -21,7 +21,14 @@ _TEXT_ATTRIBUTES = ("page_content", "content", "text", "context")
 CONTEXT_ID_NAMES = ("id", "doc_id", "document_id", "chunk_id", "title")
 """Names of its id; the first that it has counts."""
 
+_INSIDE = ("kwargs", "data", "document", "node", "content")
+# members of an object that hold the passage itself, as tools serialize theirs
+
+_NESTED_TEXT_NAMES = (*CONTEXT_TEXT_NAMES, "pagecontent")
+_NESTED_ID_NAMES = (*CONTEXT_ID_NAMES, "id_", "node_id")
+
 _NO_QUOTE = re.compile(r"[^'\"]*")
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
 
 Contexts = tuple[tuple[str, ...], tuple[str | None, ...]]
@@ -50,6 +57,30 @@ def _text_object(item: Any) -> Any:
     texts = (getattr(item, name, None) for name in _TEXT_ATTRIBUTES)
     text = next((text for text in texts if isinstance(text, str)), None)
     return item if text is None else {"text": text}
+
+
+def as_passages(contexts: object) -> tuple[str, ...]:
+    """Return the texts of contexts; one string is one passage.
+
+    A context is a string, or an object with its text: a dictionary, or a document of LangChain,
+    LlamaIndex, Haystack or DeepEval. What has no text stays as it is.
+
+    Raises:
+        ExampleError: They are neither a list nor a string, or a dictionary has no text.
+    """
+    if isinstance(contexts, str):
+        return (contexts,)
+    is_text = isinstance(contexts, bytes | Mapping) or _text_object(contexts) is not contexts
+    if is_text or not isinstance(contexts, Iterable):
+        raise ExampleError(
+            f"contexts must be a list of passages, not {type(contexts).__name__}; "
+            "write contexts=[text]"
+        )
+    objects = map(_text_object, contexts)
+    return tuple(
+        _context(each, index)[0] if isinstance(each, Mapping) else each
+        for index, each in enumerate(objects)
+    )
 
 
 def read_contexts(value: Any) -> Contexts:
@@ -94,15 +125,52 @@ def read_ids(value: Any, contexts: int) -> tuple[str | None, ...]:
     return tuple(_name(item) for item in value)
 
 
-def _context(item: Any, index: int) -> tuple[str, str | None]:
+def joined_parts(value: Any) -> Any:
+    """Return the text of a message's parts (``[{"type": "text", "text": ...}]``), or the value."""
+    if not isinstance(value, list | tuple) or not value:
+        return value
+    texts = [
+        item["text"]
+        for item in value
+        if isinstance(item, Mapping)
+        and item.get("type", "text") in _TEXT_PARTS
+        and isinstance(item.get("text"), str)
+    ]
+    return "\n".join(texts) if len(texts) == len(value) else value
+
+
+def passage(item: Any, *, nested: bool = False) -> tuple[str | None, str | None]:
+    """Return the text and the id of a passage: a string, or an object that holds them.
+
+    Args:
+        item: Passage.
+        nested: Whether the object is that of a tool, with the names of its own.
+    """
+    item = joined_parts(item)
     if isinstance(item, str):
         return item, None
-    if isinstance(item, Mapping):
-        members = {name.lower(): value for name, value in item.items() if isinstance(name, str)}
-        texts = [members[name] for name in CONTEXT_TEXT_NAMES if isinstance(members.get(name), str)]
-        names = (_name(members.get(name)) for name in CONTEXT_ID_NAMES)
-        if texts:
-            return texts[0], next((name for name in names if name is not None), None)
+    if not isinstance(item, Mapping):
+        return None, None
+    members = {name.lower(): value for name, value in item.items() if isinstance(name, str)}
+    text_names = _NESTED_TEXT_NAMES if nested else CONTEXT_TEXT_NAMES
+    texts = (members[name] for name in text_names if isinstance(members.get(name), str))
+    names = (
+        _name(members.get(name)) for name in (_NESTED_ID_NAMES if nested else CONTEXT_ID_NAMES)
+    )
+    text, own = next(texts, None), next((name for name in names if name is not None), None)
+    inner = next(
+        (members[name] for name in _INSIDE if isinstance(members.get(name), Mapping)), None
+    )
+    if text is not None or inner is None:
+        return text, own
+    text, name = passage(inner, nested=True)
+    return text, own if name is None else name
+
+
+def _context(item: Any, index: int) -> tuple[str, str | None]:
+    text, name = passage(item)
+    if text is not None:
+        return text, name
     raise ExampleError(
         f"contexts[{index}] is {kind_of(item)}; it must be a string, or an object with its text "
         f"under {', '.join(CONTEXT_TEXT_NAMES)}",

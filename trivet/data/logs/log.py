@@ -7,6 +7,7 @@ lines.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import logging
 import sys
@@ -34,6 +35,7 @@ _FORMATS: Mapping[str, Format] = {
     ".pq": "parquet",
 }
 STDIN = "-"
+_PEEKED = 4096
 _DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, ValueError)
 
 
@@ -45,6 +47,7 @@ class SourceRow:
     place: str  # place of the row for messages: ``line 3``, ``part-2.csv line 3``, ``row 3``
     line: int | None  # line in its file, if the format has lines
     fields: Fields | ExampleError  # names and values, or the error in the row
+    file: str = ""  # file in a folder
 
 
 class Log:
@@ -70,7 +73,7 @@ class Log:
                 ``-`` for stdin.
             format: Format of the rows; ``None`` means by suffix.
             parse: Parser of a line of JSON lines.
-            encoding: Encoding of text; ``None`` means UTF-8, or UTF-16 if the first bytes show it.
+            encoding: Encoding of text, as for `as_utf8`.
         """
         check_encoding(encoding)
         path = Path(source)
@@ -131,12 +134,15 @@ class Log:
         """Yield the rows of one file, or of stdin."""
         content = decompress(raw, str(file or ""))
         format_ = self._format or (_format(file) if file else None) or "jsonl"
-        inside = f"{file.relative_to(self._folder).as_posix()} " if file and self._folder else ""
+        name = file.relative_to(self._folder).as_posix() if file and self._folder else ""
+        inside = f"{name} " if name else ""
         place = "the beginning"
         reads: Iterator[Row]
         try:
             if format_ not in ("parquet", "xlsx"):
-                content = as_utf8(content, self._encoding)
+                content = as_utf8(content, self._encoding, name or str(file or "stdin"))
+            if format_ == "jsonl" and self._format is None:
+                format_ = _of_content(content)
             if format_ == "jsonl":
                 reads = read_lines(content, self._parse)
             elif format_ == "json":
@@ -144,16 +150,26 @@ class Log:
             elif format_ == "xlsx":
                 reads = read_xlsx(content)
             elif format_ == "parquet":
-                reads = read_parquet(content, seekable=content is raw and raw.seekable())
+                whole = content is raw and raw.seekable()
+                reads = read_parquet(content, seekable=whole)
             else:
                 reads = read_csv(content, "\t" if format_ == "tsv" else None)
             for count, (line, fields) in enumerate(reads, start=1):
                 place = inside + (f"row {count}" if line is None else f"line {line}")
-                yield SourceRow(before + count, place, line, fields)
+                yield SourceRow(before + count, place, line, fields, name)
         except DataError:
             raise
         except _DAMAGE as error:
             raise DataError(f"the input breaks off after {place}: {error}") from error
+
+
+def _of_content(content: IO[bytes]) -> Format:
+    """Return JSON lines, or JSON where the first line shows a list or an object of many lines."""
+    peek = getattr(content, "peek", None)
+    start = peek(_PEEKED)[:_PEEKED].removeprefix(codecs.BOM_UTF8).lstrip() if peek else b""
+    first, ends, _ = start.partition(b"\n")
+    is_list = first.startswith(b"[") and first.lstrip(b"[ \t\r")[:1] in (b"{", b"")
+    return "json" if is_list or (ends and first.strip() == b"{") else "jsonl"
 
 
 def _find_files(path: Path) -> tuple[Path, ...]:

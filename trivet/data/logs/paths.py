@@ -12,7 +12,7 @@ from trivet.errors import ExampleError
 MISSING: Any = object()
 """Result of a path that leads nowhere."""
 
-_STEP = re.compile(r"\[(-?[0-9]*)\]|([^.\[\]]+)")
+_STEP = re.compile(r"\[(-?[0-9]*)\]|\[([a-z_|]+)=([^\]]*)\]|([^.\[\]]+)")
 
 
 def is_path(name: str) -> bool:
@@ -29,7 +29,9 @@ def follow(value: Any, path: str) -> Any:
     """Return the value at a path below ``value``, or ``MISSING``.
 
     ``name`` takes a member, ``[0]`` one element of a list, ``[]`` the rest of the path for each of
-    its elements. Text that holds JSON is read, because cells of a table are text.
+    its elements, ``[role=tool|system]`` those elements, or that object, with such a member
+    (``[role|type=tool]``: under either name). Text that holds JSON is read, because cells of a
+    table are text.
 
     Raises:
         ExampleError: An element of a list lacks the rest of the path; the code is ``bad_field``.
@@ -38,11 +40,18 @@ def follow(value: Any, path: str) -> Any:
     while step := _STEP.search(path, at):
         at = step.end()
         value = parse_nested(value)
-        index, name = step.groups()
+        index, keys, wanted, name = step.groups()
         if name is not None:
             if not isinstance(value, Mapping) or name not in value:
                 return MISSING
             value = value[name]
+            continue
+        if keys is not None:
+            if isinstance(value, Mapping) and _has(value, keys, wanted):
+                continue
+            if not isinstance(value, list | tuple):
+                return MISSING
+            value = [item for item in value if _has(item, keys, wanted)]
             continue
         if not isinstance(value, list | tuple):
             return MISSING
@@ -60,8 +69,15 @@ def follow(value: Any, path: str) -> Any:
     return value
 
 
+def _has(item: Any, keys: str, wanted: str) -> bool:
+    values = [item.get(key) for key in keys.split("|")] if isinstance(item, Mapping) else []
+    return any(isinstance(value, str) and value in wanted.split("|") for value in values)
+
+
 def parse_nested(value: Any) -> Any:
-    """Return the list or object that a text holds as JSON, or the value itself."""
+    """Return the list or object that a text holds as JSON or an array, or the value itself."""
+    if hasattr(value, "tolist"):  # arrays of numpy inside the rows of a DataFrame
+        return value.tolist()
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

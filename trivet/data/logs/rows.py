@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any
 
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import SourceRow
+from trivet.data.logs.recognition import Reading, choose, describe
 from trivet.errors import DataError
 from trivet.records import FailedEvaluation, RagExample
+
+logger = logging.getLogger(__name__)
 
 Given = RagExample | FailedEvaluation
 
@@ -22,6 +26,7 @@ class RowReader:
     def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
         """Choose the columns as `Columns` does; raises ``DataError`` for an unknown field."""
         self.columns = Columns(mapping, metadata=(), bad_unicode="replace", id_by_place=False)
+        self._reading: Reading | None = None  # that of the first row that was readable
         self._count = 0
 
     def read(self, row: object) -> Given:
@@ -43,7 +48,27 @@ class RowReader:
                 raise TypeError(message)
             return FailedEvaluation(None, "bad_row", message)
         fields = [(str(name), value) for name, value in row.items()]
-        return self.columns.read(SourceRow(self._count, place, None, fields)).example
+        source = SourceRow(self._count, place, None, fields)
+        if self._reading is None:
+            self._reading = self._recognised(source)
+        rows = (self._reading or Reading(self.columns)).read(source)
+        if len(rows) == 1:
+            return rows[0].example
+        message = f"{place} holds {len(rows)} rows; give each of them alone"
+        return FailedEvaluation(None, "bad_row", message)
+
+    def _recognised(self, row: SourceRow) -> Reading | None:
+        """Return how a row can be read: by plain names, else in one shape."""
+        if isinstance(self.columns.read(row).example, RagExample):
+            return Reading(self.columns)
+        try:
+            reading = choose([row], self.columns)
+        except DataError as error:
+            logger.warning("%s", error)
+            return None
+        if reading is not None:
+            logger.info("%s", describe([row], reading))
+        return reading
 
 
 def read_examples(rows: object, mapping: Mapping[str, str] | None = None) -> Iterator[Given]:

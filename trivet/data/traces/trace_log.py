@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import cast, get_args
 
 from trivet.data.logs.log import Format, Log, SourceRow
+from trivet.data.logs.shapes import SHAPES
 from trivet.data.traces.examples import TraceExample, trace_example
 from trivet.data.traces.langfuse import read_langfuse
 from trivet.data.traces.langsmith import read_langsmith
@@ -83,16 +84,20 @@ class TraceLog(Log):
 
 
 def open_log(source: str, format_: str | None = None, encoding: str | None = None) -> Log:
-    """Return a log in a file format or in the format of a tracing tool; ``None``: by suffix.
+    """Return a log in a file format, in that of a tracing tool or in a shape of `SHAPES`.
+
+    ``None`` and shapes mean the file format of the suffix.
 
     Raises:
         DataError: There are no such files, or the format is unknown.
     """
     if format_ in READERS:
         return TraceLog(source, cast(TraceFormat, format_), encoding)
+    if format_ in SHAPES:
+        return Log(source, encoding=encoding)
     known = get_args(Format)
     if format_ is not None and format_ not in known:
-        names = ", ".join((*known, *READERS))
+        names = ", ".join((*known, *READERS, *SHAPES))
         raise DataError(f"no format {format_!r}; there are {names}")
     return Log(source, cast(Format | None, format_), encoding=encoding)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,6 +17,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.docs_page import docs_routes
 from trivet.serve.http.gateway_route import gateway_route
 from trivet.serve.http.health import Health, health_routes
+from trivet.serve.http.index_page import index_route
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.open_inference import open_inference_routes
@@ -63,11 +66,13 @@ def build_app(
             *open_inference_routes(service, health),
             *health_routes(health, metrics),
             *docs_routes(settings),
+            index_route(evaluator.bundle.info.name, settings),
             *try_routes(service, settings),
             *([] if receiver is None else receiver.routes()),
         ],
         middleware=[
             *([] if telemetry is None else [Middleware(telemetry.around)]),
+            *([] if settings.cors is None else [_cross_origin(settings.cors)]),
             Middleware(
                 RequestMiddleware, health=health, metrics=metrics, keys=keys, settings=settings
             ),
@@ -77,6 +82,17 @@ def build_app(
     # A redirect would repeat the client's path and lose the body of a POST.
     app.router.redirect_slashes = False
     return app
+
+
+def _cross_origin(origins: Sequence[str]) -> Middleware:
+    """Return the middleware by which browsers let pages of these origins ask this server."""
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+        expose_headers=["X-Request-Id", "Server-Timing", "Retry-After"],
+    )
 
 
 async def _raise(request: Request, error: Exception) -> Response:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jinja2 import ChoiceLoader, PackageLoader
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from trivet.records import to_json_text
@@ -58,13 +58,9 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
         headers = {"Content-Security-Policy": content_policy(_NO_SCRIPT)}
         return Response(await run_in_threadpool(page), media_type="text/html", headers=headers)
 
-    async def to_docs(request: Request) -> Response:
-        return RedirectResponse("docs")  # relative: a proxy may serve a prefix
-
     return [
         Route("/openapi.json", show_schema, methods=["GET"]),
         Route("/docs", show_page, methods=["GET"]),
-        Route("/", to_docs, methods=["GET"]),
     ]
 
 
@@ -87,7 +83,7 @@ def _show(route: RouteFacts, document: Mapping[str, Any], settings: ServerSettin
     """Return a route for the template."""
     operation = document["paths"][route.path][route.method.lower()]
     parts = document["components"]["schemas"]
-    answer = operation["responses"][str(route.status)]["content"]
+    answer = operation["responses"]["200"]["content"]
     contents = {"Answer": answer.get("application/json", {})}
     if "requestBody" in operation:
         body = operation["requestBody"]["content"]["application/json"]

@@ -35,7 +35,7 @@ CANARY = RagExample(
 CHECKS = 3  # failed ones in a row after which the process should be restarted
 
 PROBES = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
-PUBLIC = PROBES | {"/try"}
+PUBLIC = PROBES | {"/", "/try"}
 """Paths that need no API key."""
 
 
@@ -80,6 +80,11 @@ class Health:
     def drain(self) -> None:
         """Become not ready: the server refuses new work."""
         self.draining = True
+
+    @property
+    def starting(self) -> bool:
+        """Whether the backend has not answered yet."""
+        return self._batcher is None
 
     def ready(self) -> str | None:
         """Return why the server is not ready, or ``None``."""

@@ -90,8 +90,7 @@ def _operation(
     else:
         answer = {_JSON: _content(schemas["answer", route.path], route.answers)}
     error = {_JSON: _content(schemas["answer", ""], [("error", EXAMPLES["error"])])}
-    done = "Success." if route.status == 200 else "Redirection."
-    operation["responses"] = {str(route.status): {"description": done, "content": answer}} | {
+    operation["responses"] = {"200": {"description": "Success.", "content": answer}} | {
         str(status): {"description": _DESCRIPTIONS[status], "content": error}
         for status in sorted({STATUSES[refusal] for refusal in route.refusals})
     }

@@ -117,7 +117,8 @@ class RequestMiddleware:
         finally:
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
             self._metrics.answered(route, status or 500)
-            if status != 200 or route not in PROBES:  # probes come every few seconds
+            # Probes come every few seconds, and fail until the backend has answered.
+            if route not in PROBES or not (status == 200 or self._health.starting):
                 milliseconds = 1000 * (time.monotonic() - began)
                 windows = getattr(state.get("predictions"), "windows", None)
                 method = scope["method"]

@@ -27,6 +27,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
+from trivet.errors import plain_fault
 from trivet.evaluation.sentence_reader import StreamWindows
 from trivet.records import RagExample
 from trivet.serve.http.errors import RequestError
@@ -287,7 +288,7 @@ def parser(body: Any) -> Callable[[bytes], Any]:
 def _refusal(error: ValidationError) -> RequestError:
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     if faults[0]["type"] == "json_invalid":
-        message = faults[0]["msg"]  # names the position, not the content
+        message = plain_fault(faults[0]["msg"])  # names the position, not the content
         is_unicode = "unicode" in message or "hex escape" in message
         return RequestError("invalid_unicode" if is_unicode else "invalid_json", message)
     shown = [_describe(fault) for fault in faults[:_SHOWN_FAULTS]]
@@ -304,4 +305,4 @@ def _describe(fault: ErrorDetails) -> str:
             place += f"[{part}]"
         elif not part.startswith("("):
             place += f".{part}"
-    return f"{place.removeprefix('.') or 'body'}: {fault['msg']}"
+    return f"{place.removeprefix('.') or 'body'}: {plain_fault(fault['msg'])}"

@@ -43,7 +43,6 @@ class RouteFacts:
     requests: Named = ()
     answers: Named = ()
     notes: str = ""
-    status: int = 200
 
     @property
     def public(self) -> bool:
@@ -162,7 +161,7 @@ ROUTES: tuple[RouteFacts, ...] = (
     RouteFacts("GET", "/metrics", "Prometheus metrics.", "text/plain"),
     RouteFacts("GET", "/openapi.json", "OpenAPI document of all routes.", dict[str, Any]),
     RouteFacts("GET", "/docs", "Documentation of all routes as a page.", "text/html"),
-    RouteFacts("GET", "/", "Leads to /docs.", "text/html", status=307),
+    RouteFacts("GET", "/", "Page that says what this server is.", "text/html"),
     RouteFacts("GET", "/try", "Page that judges one pasted answer.", "text/html"),
     RouteFacts(
         "POST",

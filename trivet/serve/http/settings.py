@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import ipaddress
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
@@ -15,6 +16,12 @@ from trivet.errors import ConfigError
 LogFormat = Literal["json", "text"]
 OTLP_PATH = "/v1/traces"
 """Path that exporters of OpenTelemetry add to an endpoint."""
+
+_HOST = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\]"
+# As browsers send it: without a path, and without the port that the scheme has anyway.
+_ORIGIN = re.compile(
+    rf"http://(?:{_HOST})(?::(?!80$)\d{{1,5}})?|https://(?:{_HOST})(?::(?!443$)\d{{1,5}})?"
+)
 
 
 class Setting(NamedTuple):
@@ -74,6 +81,10 @@ class ServerSettings:
     )
     canary_seconds: Annotated[float, Setting("Seconds between backend checks.")] = 10.0
     hung_seconds: Annotated[float, Setting("Seconds until a backend call counts as hung.")] = 30.0
+    cors: Annotated[
+        list[str] | None,
+        Setting("Origin of a page that may ask, such as https://app.example. Repeatable."),
+    ] = None
     otlp: Annotated[
         bool, Setting("Receive OpenTelemetry traces (OTLP/HTTP) and judge them.", "--otlp")
     ] = False
@@ -87,8 +98,8 @@ class ServerSettings:
         """Check the settings.
 
         Raises:
-            ConfigError: A number is out of range, TLS is half given, or the address is public and
-                neither keys nor ``insecure`` are given.
+            ConfigError: A number is out of range, an origin is none, TLS is half given, or the
+                address is public and neither keys nor ``insecure`` are given.
         """
         for field in described_fields():
             value, zero = getattr(self, field.name), field.setting.zero
@@ -103,6 +114,13 @@ class ServerSettings:
             raise ConfigError(f"sample ({self.sample:g}) must be at most 1, which is all traces")
         if self.sample < 1 and not self.otlp:
             raise ConfigError(f"sample ({self.sample:g}) chooses among traces; add --otlp")
+        for origin in self.cors or ():
+            if not _ORIGIN.fullmatch(origin):
+                raise ConfigError(
+                    f"cors ({origin}) is no origin; write the scheme, the host in small letters "
+                    "and the port if there is one, without a path: https://app.example or "
+                    "http://localhost:3000"
+                )
         if self.default_timeout_ms is not None and self.default_timeout_ms > self.max_timeout_ms:
             raise ConfigError(
                 f"default_timeout_ms ({self.default_timeout_ms:g}) must not exceed max_timeout_ms "

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trivet.errors import ExampleError
+from trivet.errors import ExampleError, fault_words
 from trivet.records import RagExample
 
 _MOST_ID = 1_000  # characters
@@ -40,9 +40,8 @@ def read_request(
         try:
             options = Options.model_validate_json(_only("options_json", options_json))
         except ValidationError as error:
-            fault = error.errors()[0]
-            where = ".".join(str(part) for part in ("options_json", *fault["loc"]))
-            raise ExampleError(f"{where}: {fault['msg']}", code="validation") from error
+            said = fault_words(error, 1, ("options_json",))
+            raise ExampleError(said, code="validation") from error
     example = RagExample(
         question=_only("question", question),
         contexts=tuple(_decode(f"contexts[{n}]", text) for n, text in enumerate(contexts)),

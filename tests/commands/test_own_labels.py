@@ -1,0 +1,162 @@
+"""`trivet test FILE`: the embedded model on answers with plain labels."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trivet.__main__ import main
+from trivet.data.labelled.plain_labels import read_plain
+
+ROOT = Path(__file__).resolve().parents[2]
+SHEET = ROOT / "examples" / "check_sheet.csv"
+WITHOUT_TORCH = """
+import sys
+for name in ("torch", "scipy", "sklearn", "transformers", "lightning", "pandas"):
+    sys.modules[name] = None  # an import of it fails
+from trivet.__main__ import main
+main()
+"""
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line where torch and scipy cannot be imported."""
+    command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+
+
+def call(
+    words: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["trivet", *words.split()])
+    with pytest.raises(SystemExit) as caught:
+        main()
+        sys.exit(0)
+    said = capfd.readouterr()
+    return int(caught.value.code or 0), said.out, said.err
+
+
+def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    done = run("test", SHEET, "--label", "key", "--false-alarms", "0.2", "--json", figures)
+    assert done.returncode == 0, done.stderr
+    written = json.loads(figures.read_bytes())
+    used, rate, _ = written["thresholds"]
+    assert used["found"] + used["missed"] == 12
+    assert used["false_alarms"] + used["passed"] == 18
+    table = rf"supported +{used['passed']} +{used['false_alarms']}\n.*"
+    table += rf"unsupported +{used['missed']} +{used['found']}\n"
+    assert re.search(table, done.stdout)
+    assert re.search(r"AUROC 0\.\d\d \(95 % interval 0\.\d\d to \d\.\d\d; 10 source", done.stdout)
+    for words in ("at most 20 % false alarms", "best F1 on these rows", "worst errors: 5 of"):
+        assert words in done.stdout
+    assert len(re.findall(r"^   answer ", done.stdout, flags=re.MULTILINE)) == 5
+    assert f"--threshold {rate['threshold']}" in done.stdout
+    flagged = run("evaluate", SHEET, "--threshold", rate["threshold"], "--fields", "id,adherent")
+    verdicts = [json.loads(line)["adherent"] for line in flagged.stdout.splitlines()]
+    assert verdicts.count(False) == rate["found"] + rate["false_alarms"]
+
+
+def test_labels_in_half_of_the_rows_are_measured_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with SHEET.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for number, row in enumerate(rows):
+        row["label"] = row["key"] if number % 2 else ""
+    half = tmp_path / "half.csv"
+    with half.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    code, out, err = call(f"test {half}", monkeypatch, capfd)
+    assert code == 0
+    assert "labels in column label: " in out
+    assert "measured: 15 of 30 rows" in err
+    assert "no label in column 'label': 15 rows, first at line 2, line 4" in err
+    half.write_text(half.read_text(encoding="utf-8") + "31,only three,cells\n", encoding="utf-8")
+    code, _, err = call(f"test {half}", monkeypatch, capfd)
+    assert (code, "measured: 15 of 31 rows" in err) == (0, True)
+
+
+def test_the_page_shows_what_its_command_prints() -> None:
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    command, shown = re.findall(
+        r"```(?:bash)?\n(trivet test .*?|labels in .*?)\n```", page, re.DOTALL
+    )
+    done = run(*command.split()[1:])
+    assert done.returncode == 0, done.stderr
+    printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    ours, theirs = (text.partition("worst errors")[0] for text in (shown, printed))
+    # int8 differs a little by processor.
+    assert counts(theirs) == pytest.approx(counts(ours), abs=2)
+    assert area(theirs) == pytest.approx(area(ours), abs=0.05)
+    assert without_figures(theirs) == without_figures(ours)
+
+
+def counts(text: str) -> list[int]:
+    """Return the four counts of the confusion table."""
+    rows = re.findall(r"^labelled \w+ +(\d+) +(\d+)$", text, flags=re.MULTILINE)
+    return [int(count) for row in rows for count in row]
+
+
+def area(text: str) -> float:
+    return float(re.findall(r"AUROC (\S+)", text)[0])
+
+
+def without_figures(text: str) -> str:
+    return re.sub(r"[\d.]+", "#", re.sub(" +", " ", text))
+
+
+def test_the_page_makes_a_sheet_from_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    monkeypatch.chdir(tmp_path)
+    row = {"question": "Who?", "contexts": ["Für alle, immer.", "B."], "response": 'She said "no".'}
+    Path("log.jsonl").write_text(f"{json.dumps(row)}\n" * 40, encoding="utf-8")
+    exec(code, {})
+    sheet = Path("sheet.csv").read_text(encoding="utf-8").splitlines()
+    Path("sheet.csv").write_text(
+        "\n".join([sheet[0], *(f"{line}right" for line in sheet[1:])]), encoding="utf-8"
+    )
+    found = read_plain("sheet.csv")
+    assert len(found.examples) == 30
+    assert found.examples[0].example.contexts == tuple(row["contexts"])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("test", "give a FILE with a column of labels, or --data SPEC"),
+        (f"test {SHEET} --data jsonl:x", "give a FILE"),
+        ("test --data jsonl:x --label key --false-alarms 0.1", "--label, --false-alarms is for"),
+        (f"test {SHEET} --published", "--published is for --data"),
+        (f"test {SHEET}", "column 'label' is empty in all 30 rows"),
+        (f"test {SHEET} --label marks", "looked for marks; found id, question, contexts"),
+        (f"test {SHEET} --label id", "neither supported nor unsupported: line 2 has 'kiln-1'"),
+        (f"test {SHEET} --label key --false-alarms 10", "for 10 % write 0.10"),
+        (f"test {SHEET} --label key --false-alarms 1", "1 is not a rate from 0.001 to 0.999"),
+        (f"test {SHEET} --label key --threshold 70", "for 70 % write 0.70"),
+        (f"test {SHEET} --label key --threshold -0.1", "-0.1 is not a number from 0 to 1"),
+        (f"test {SHEET} --label key --threshold nan", "nan is not a number from 0 to 1"),
+        (f"test {SHEET} --label key --format sheet", "no format 'sheet'; there are jsonl"),
+        ("test absent.csv", "no such file: absent.csv"),
+        (f"evaluate {SHEET} --threshold 70", "70 is not a number from 0 to 1; for 70 % write 0.70"),
+        (f"evaluate {SHEET} --threshold 700", "700 is not a number from 0 to 1"),
+    ],
+)
+def test_wrong_labels_and_numbers_exit_with_2(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: str,
+    complaint: str,
+) -> None:
+    code, out, err = call(words, monkeypatch, capfd)
+    assert (code, out) == (2, "")
+    assert complaint in err

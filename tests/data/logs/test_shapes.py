@@ -1,0 +1,363 @@
+"""Files of other tools: whole, nearly right, in a folder, on stdin, in Parquet and in Python.
+
+``exports`` holds one file or more for each shape. Written by the tools themselves:
+
+- langchain*.jsonl: langchain-classic 1.0.8, ``RetrievalQA.invoke`` with its source documents, by
+  ``model_dump`` and by ``langchain_core.load.dumps``; messages*.jsonl: langchain-core 1.8.3,
+  ``convert_to_openai_messages`` and ``model_dump``
+- llama-index.jsonl: llama-index-core 0.14.25, ``query`` and ``NodeWithScore.to_dict``
+- haystack*.jsonl: haystack-ai 3.4.1, ``Pipeline.run`` with and without ``AnswerBuilder``
+- mlflow-results.json: mlflow-skinny 3.17.2, ``genai.evaluate(...).result_df``
+- langsmith.csv: langsmith 0.15.1, ``evaluate(...).to_pandas().to_csv()``
+- promptfoo.json: promptfoo 0.121.20, ``eval -o`` with its provider ``echo``
+- columns*.json: pandas 3, ``DataFrame.to_json`` and ``to_dict``
+
+By their documentation:
+
+- bedrock.jsonl: https://docs.aws.amazon.com/bedrock/latest/userguide/knowledge-base-evaluation-prompt-retrieve-generate.html
+- mlflow.jsonl: https://docs.databricks.com/en/generative-ai/agent-evaluation/evaluation-schema.html
+- mlflow-inputs.jsonl: https://mlflow.org/docs/latest/genai/eval-monitor/
+- langfuse*.json: https://api.reference.langfuse.com (``GET /api/public/traces``)
+- sharegpt.jsonl: https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html
+- huggingface.jsonl: https://huggingface.co/docs/datasets/about_dataset_features (``Sequence``);
+  marco.jsonl: https://huggingface.co/datasets/microsoft/ms_marco
+- squad.json: https://rajpurkar.github.io/SQuAD-explorer/
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.data.logs.column_mapping import Columns, LogRow
+from trivet.data.logs.recognition import read_rows
+from trivet.data.logs.rows import read_examples
+from trivet.data.logs.shapes import SHAPES, described
+from trivet.data.traces.trace_log import open_log
+from trivet.errors import DataError
+from trivet.records import FailedEvaluation, RagExample
+
+EXPORTS = Path(__file__).parent / "exports"
+FILES = sorted(path.name for path in EXPORTS.iterdir())
+LINES = [name for name in FILES if name.endswith(".jsonl") and name != "bedrock.jsonl"]
+TEXTS = [
+    ("How hot is it?", ("Cone six.", "It cools."), "Very."),
+    ("Où va l’eau?", ("L’eau va à la mer.", "Le four est éteint."), "À la mer."),
+]
+# The response of the second row, to be damaged.
+RESPONSES: dict[str, tuple[str | int, ...]] = {
+    "bedrock.jsonl": (0, "conversationTurns", 1, "output", "text"),
+    "haystack.jsonl": (1, "replies", 0),
+    "huggingface.jsonl": (1, "answers", 0),
+    "langchain.jsonl": (1, "result"),
+    "langchain-dumps.jsonl": (1, "result"),
+    "langfuse.json": (0, 1, "output", "answer"),
+    "langfuse-api.json": (0, "data", 1, "output", "answer"),
+    "llama-index.jsonl": (1, "response"),
+    "marco.jsonl": (1, "answers", 0),
+    "messages.jsonl": (1, "messages", -1, "content"),
+    "messages-langchain.jsonl": (1, "messages", -1, "content"),
+    "mlflow.jsonl": (1, "response"),
+    "mlflow-inputs.jsonl": (1, "outputs", "response"),
+    "promptfoo.json": (0, "results", "results", 1, "response", "output"),
+    "sharegpt.jsonl": (1, "conversations", -1, "value"),
+    "squad.json": (0, "data", 1, "paragraphs", 0, "qas", 0, "answers", 0, "text"),
+}
+
+
+def texts_of(name: str) -> list[tuple[str, tuple[str, ...], str]]:
+    whole = name != "squad.json"  # which has one context for a question
+    return [
+        (question, contexts[: 2 if whole else 1], answer) for question, contexts, answer in TEXTS
+    ]
+
+
+def read(source: Path | str, format_: str | None = None, **mapping: str) -> list[LogRow]:
+    columns = Columns(mapping, format=format_)
+    return list(read_rows(open_log(str(source), format_).rows(), columns))
+
+
+def texts(row: LogRow) -> tuple[str, tuple[str, ...], str] | str:
+    example = row.example
+    if isinstance(example, FailedEvaluation):
+        return example.code
+    return example.question, example.contexts, example.response
+
+
+def documents(name: str) -> list[Any]:
+    text = (EXPORTS / name).read_text(encoding="utf-8")
+    return (
+        [json.loads(line) for line in text.splitlines()] if "jsonl" in name else [json.loads(text)]
+    )
+
+
+def write(path: Path, values: list[Any]) -> Path:
+    path.write_text("".join(f"{json.dumps(value)}\n" for value in values), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_export_is_read_and_its_shape_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trivet.data")
+    rows = read(EXPORTS / name)
+    assert [texts(row) for row in rows] == texts_of(name)
+    assert [row.number for row in rows] == [1, 2]
+    assert len({row.example.id for row in rows}) == 2
+    (said,) = caplog.messages
+    assert said.startswith("read as ") and "response = " in said
+    shape = said.partition("--format ")[2].partition(")")[0]
+    assert [texts(row) for row in read(EXPORTS / name, shape)] == texts_of(name)
+    assert len(caplog.messages) == 1  # what was chosen is not said again
+
+
+def test_every_shape_has_an_export(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trivet.data")
+    for name in FILES:
+        read(EXPORTS / name)
+    found = {said.partition("--format ")[2].partition(")")[0] for said in caplog.messages}
+    assert found == set(SHAPES)
+    listed = "\n".join(described())
+    assert all(f"{name}: {shape.title}" in listed for name, shape in SHAPES.items())
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+@pytest.mark.parametrize("damage", ["missing", "list"])
+def test_a_row_that_is_nearly_right_fails_alone(tmp_path: Path, name: str, damage: str) -> None:
+    values = documents(name)
+    *steps, last = RESPONSES[name]
+    inside: Any = values
+    for step in steps:
+        inside = inside[step]
+    if damage == "list":
+        inside[last] = ["So.", 3]
+    elif isinstance(last, int):
+        inside[last] = {"other": "So."}
+    else:
+        del inside[last]
+    rows = read(write(tmp_path / name, values))
+    assert texts(rows[0]) == texts_of(name)[0]
+    failed = rows[1].example
+    assert isinstance(failed, FailedEvaluation), failed
+    assert failed.code in ("missing_field", "bad_field")
+    assert "response" in failed.message or "has no text" in failed.message
+    assert failed.message.startswith(rows[1].place)
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("broken", ["{broken", "[1]", "{}", '{"question": 3}'])
+def test_a_tenth_of_broken_rows_is_reported_in_place(
+    tmp_path: Path, name: str, broken: str
+) -> None:
+    good = [json.dumps(value) for value in documents(name)]
+    lines = [broken if number % 10 == 0 else good[number % 2] for number in range(100)]
+    path = tmp_path / name
+    path.write_text("\n".join(lines), encoding="utf-8")
+    rows = read(path)
+    assert [row.number for row in rows] == list(range(1, 101))
+    for number, row in enumerate(rows):
+        found = texts(row)
+        if number % 10 == 0:
+            assert found in ("malformed_line", "missing_field", "bad_field")
+        else:
+            assert found == TEXTS[number % 2]
+
+
+def test_what_stands_among_the_rows_inside_of_an_object_is_reported(tmp_path: Path) -> None:
+    (whole,) = documents("promptfoo.json")
+    whole["results"]["results"][1:1] = [None, "x", {}]
+    rows = read(write(tmp_path / "p.json", [whole]))
+    codes = ["malformed_line", "malformed_line", "missing_field"]
+    assert [texts(row) for row in rows] == [TEXTS[0], *codes, TEXTS[1]]
+    assert rows[1].example.message.startswith("row 1 results.results[1]: is null")  # type: ignore[union-attr]
+    (squad,) = documents("squad.json")
+    squad["data"].append({"title": "Empty"})
+    assert [texts(row) for row in read(write(tmp_path / "s.json", [squad]))][2] == "missing_field"
+
+
+def test_a_column_that_is_short_lacks_values_in_its_last_rows(tmp_path: Path) -> None:
+    (columns,) = documents("columns-lists.json")
+    columns["answer"].pop()
+    assert [texts(row) for row in read(write(tmp_path / "c.json", [columns]))] == [
+        TEXTS[0],
+        "missing_field",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "message"),
+    [
+        ("langchain.jsonl", "result", "has no response (looked for result, answer, output_text"),
+        ("llama-index.jsonl", "query", "has no question (looked for query, question, query_str"),
+        ("messages.jsonl", "messages", "has no question and no contexts and no response"),
+        ("mlflow-inputs.jsonl", "outputs", "has no response (looked for outputs.response"),
+    ],
+)
+def test_a_key_that_no_row_has_is_named_with_the_paths_of_the_nearest_shape(
+    tmp_path: Path, name: str, lost: str, message: str
+) -> None:
+    values = documents(name)
+    for value in values:
+        del value[lost]
+    with pytest.raises(DataError) as refused:
+        read(write(tmp_path / name, values))
+    assert "none of the first 2 rows can be read; line 1: " in str(refused.value)
+    assert message in str(refused.value)
+    assert "--map" in str(refused.value)
+
+
+def both() -> dict[str, Any]:
+    """Return a row that is LangChain's and LlamaIndex's, with other passages in each."""
+    row = documents("langchain.jsonl")[0] | documents("llama-index.jsonl")[0]
+    row["source_nodes"] = row["source_nodes"][:1]
+    return copy.deepcopy(row)
+
+
+def test_an_ambiguous_file_names_both_shapes_and_asks(tmp_path: Path) -> None:
+    log = write(tmp_path / "log.jsonl", [both(), both()])
+    with pytest.raises(DataError) as refused:
+        read(log)
+    message = str(refused.value)
+    assert "LangChain's" in message and "LlamaIndex's" in message
+    assert "--format langchain" in message and "--format llama-index" in message
+    for name, count in (("langchain", 2), ("llama-index", 1)):
+        found = [row.example for row in read(log, name)]
+        assert [isinstance(each, RagExample) and len(each.contexts) for each in found] == [
+            count
+        ] * 2
+    mapped = read(log, contexts="source_documents", response="result")
+    assert [texts(row) for row in mapped] == [TEXTS[0]] * 2
+    (failed,) = read_examples([both()])
+    assert isinstance(failed, FailedEvaluation) and failed.code == "missing_field"
+    (found,) = read_examples([both()], {"contexts": "source_documents", "response": "result"})
+    assert isinstance(found, RagExample)
+
+
+def test_a_path_of_the_caller_replaces_that_of_the_shape(tmp_path: Path) -> None:
+    (whole,) = documents("promptfoo.json")
+    for each in whole["results"]["results"]:
+        each["vars"]["asked"] = each["vars"].pop("question")
+    log = write(tmp_path / "p.json", [whole])
+    with pytest.raises(DataError, match="has no question"):
+        read(log)
+    assert [texts(row) for row in read(log, question="vars.asked")] == TEXTS
+
+
+def test_a_file_with_plain_names_is_read_by_them_whatever_else_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "trivet.data")
+    plain = {"question": "Why?", "contexts": ["Oil."], "response": "So."}
+    rows = read(write(tmp_path / "log.jsonl", [both(), {**both(), **plain, "query": None}]))
+    assert [texts(row) for row in rows] == ["missing_field", ("Why?", ("Oil.",), "So.")]
+    assert caplog.messages == []
+
+
+def test_a_folder_may_hold_every_shape(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trivet.data")
+    rows = read(EXPORTS)
+    assert [texts(row) for row in rows] == [pair for name in FILES for pair in texts_of(name)]
+    assert [row.number for row in rows] == list(range(1, 2 * len(FILES) + 1))
+    assert caplog.messages[0].startswith("bedrock.jsonl: read as Amazon Bedrock's RAG evaluation")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_stdin_needs_no_format_for_json(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = (EXPORTS / name).read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    rows = read("-", "csv" if name.endswith(".csv") else None)
+    assert [texts(row) for row in rows] == texts_of(name)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_parquet_with_nested_structs(tmp_path: Path, name: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "log.parquet"
+    values = _without_empty(documents(name))
+    parquet.write_table(pyarrow.Table.from_pylist(values), path)
+    assert [texts(row) for row in read(path)] == TEXTS
+    pandas = pytest.importorskip("pandas")
+    found = list(read_examples(pandas.read_parquet(path)))
+    examples = [each for each in found if isinstance(each, RagExample)]
+    assert [(each.question, each.contexts, each.response) for each in examples] == TEXTS
+
+
+def _without_empty(value: Any) -> Any:
+    """Return a value without empty objects, which Parquet cannot hold."""
+    if isinstance(value, list):
+        return [_without_empty(item) for item in value]
+    if isinstance(value, dict):
+        kept = {name: _without_empty(item) for name, item in value.items()}
+        return {name: item for name, item in kept.items() if item != {}}
+    return value
+
+
+class Passage:
+    """A document of a tool, as it is in memory."""
+
+    def __init__(self, text: str) -> None:
+        self.page_content = text
+
+
+ROWS: dict[str, Callable[[], list[Any]]] = {
+    "dictionaries": lambda: documents("langchain.jsonl"),
+    "objects": lambda: [
+        {"query": question, "result": answer, "source_documents": [Passage(text) for text in found]}
+        for question, found, answer in TEXTS
+    ],
+    "one turn each": lambda: [
+        {"conversationTurns": [turn]} for turn in documents("bedrock.jsonl")[0]["conversationTurns"]
+    ],
+}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_rows_in_python_have_the_same_shapes(rows: Callable[[], list[Any]]) -> None:
+    found = [each for each in read_examples(rows()) if isinstance(each, RagExample)]
+    assert [(each.question, each.contexts, each.response) for each in found] == TEXTS
+
+
+def test_a_row_in_python_that_holds_several_is_refused() -> None:
+    (failed,) = read_examples(documents("bedrock.jsonl"))
+    assert isinstance(failed, FailedEvaluation)
+    assert "row 1 holds 2 rows" in failed.message
+
+
+def test_a_conversation_that_ends_with_a_question_has_no_response(tmp_path: Path) -> None:
+    first, second = documents("messages.jsonl")
+    second["messages"].append({"role": "user", "content": "And then?"})
+    rows = read(write(tmp_path / "m.jsonl", [first, second]))
+    assert [texts(row) for row in rows] == [TEXTS[0], "missing_field"]
+
+
+def test_a_system_message_holds_the_context_where_no_tool_does(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "How hot"}, {"type": "text", "text": "is it?"}]
+    said = [("system", "Cone six."), ("user", parts), ("assistant", "Very.")]
+    conversation = {"messages": [{"role": role, "content": content} for role, content in said]}
+    (row,) = read(write(tmp_path / "m.jsonl", [conversation]))
+    assert texts(row) == ("How hot\nis it?", ("Cone six.",), "Very.")
+
+
+def test_a_question_without_answers_has_an_empty_response(tmp_path: Path) -> None:
+    (squad,) = documents("squad.json")
+    squad["data"][1]["paragraphs"][0]["qas"][0]["answers"] = []
+    rows = read(write(tmp_path / "s.json", [squad]))
+    assert texts(rows[1]) == (TEXTS[1][0], TEXTS[1][1][:1], "")
+
+
+def test_ids_of_contexts_are_those_of_the_tools() -> None:
+    ids = {name: read(EXPORTS / name)[0].context_ids for name in FILES}
+    kilns = ("kiln-0", "kiln-1")
+    for name in ("bedrock.jsonl", "haystack.jsonl", "llama-index.jsonl", "mlflow.jsonl"):
+        assert ids[name] == kilns
+    assert ids["langchain.jsonl"] == ids["langchain-dumps.jsonl"] == ("kiln-0.txt", "kiln-1.txt")
+    assert ids["messages.jsonl"] == ("search-1", "search-2")

@@ -1,0 +1,106 @@
+"""Workflows with pinned actions, a citation that is valid, and forms for issues."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a file of YAML; the key ``on`` stays a string."""
+    found: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    return found
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, ROOT / "action.yml"], ids=lambda path: path.name)
+def test_actions_are_pinned_by_commit_with_their_version(path: Path) -> None:
+    used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
+    assert used
+    pinned = r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert [each for each in used if not re.fullmatch(pinned, each)] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_only_read_but_for_the_job_that_publishes(path: Path) -> None:
+    workflow = read(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert int(job["timeout-minutes"]) <= 90
+        if "permissions" in job:
+            assert name in ("publish", "deploy") and "environment" in job
+            assert not any("run" in step for step in job["steps"])  # none of our code runs there
+
+
+def test_ci_runs_what_everyone_can_run_on_every_supported_python() -> None:
+    jobs = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert commands == ["bash .ci/run", "bash .ci/core"]
+    matrix = jobs["core"]["strategy"]["matrix"]
+    classifiers = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if " :: 3." in each]
+    assert matrix["python"] == classifiers
+    assert {each.partition("-")[0] for each in matrix["system"]} == {"ubuntu", "macos", "windows"}
+    core = (ROOT / ".ci" / "core").read_text(encoding="utf-8")
+    paths = re.findall(r"tests/[\w/.]+", core)
+    assert paths and [each for each in paths if not (ROOT / each).exists()] == []
+
+
+def test_actionlint_finds_nothing() -> None:
+    actionlint = shutil.which("actionlint")
+    if actionlint is None:
+        pytest.skip("actionlint is not installed")
+    command = [actionlint, "-no-color", *map(str, WORKFLOWS)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = read(ROOT / "CITATION.cff")
+    assert citation["version"] == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"]
+    assert citation["repository-code"] == PROJECT["urls"]["Repository"]
+    assert [each["name"] for each in citation["authors"]] == [
+        each["name"] for each in PROJECT["authors"]
+    ]
+
+
+def test_cffconvert_accepts_the_citation() -> None:
+    cffconvert = shutil.which("cffconvert")
+    if cffconvert is None:
+        pytest.skip("cffconvert is not installed")
+    result = subprocess.run([cffconvert, "--validate"], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_site_names_the_repository() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    urls = PROJECT["urls"]
+    assert f"repo_url: {urls['Repository']}\n" in text
+    assert f"site_url: {urls['Documentation']}\n" in text
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_forms_are_complete(path: Path) -> None:
+    form = read(path)
+    if path.name == "config.yml":
+        assert form["contact_links"][0]["url"].startswith(PROJECT["urls"]["Repository"])
+        return
+    assert form["name"] and form["description"]
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    names = [field["id"] for field in fields]
+    assert len(names) == len(set(names)) > 0
+    assert all(field["attributes"]["label"] for field in fields)
+    assert any(
+        field["validations"]["required"] == "true" for field in fields if "validations" in field
+    )

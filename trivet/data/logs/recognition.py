@@ -1,0 +1,254 @@
+"""The rows of a log as examples: by plain names, else in the shape that the first rows have."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trivet.data.files.json_lines import Fields
+from trivet.data.logs.column_mapping import Columns, LogRow
+from trivet.data.logs.context_values import kind_of
+from trivet.data.logs.log import SourceRow
+from trivet.data.logs.paths import first_name, follow
+from trivet.data.logs.shapes import COLUMNS, CONTAINERS, SHAPES
+from trivet.errors import DataError, ExampleError
+from trivet.records import FailedEvaluation, RagExample
+
+logger = logging.getLogger(__name__)
+
+_FIRST_ROWS = 64  # rows that decide how a file is read, and of which one must be readable
+_COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the records of a file are read.
+
+    Attributes:
+        columns: Mapping of the columns of a row.
+        inside: Path to the rows inside of a record, as in `Shape.rows`.
+    """
+
+    columns: Columns
+    inside: str = ""
+
+    def rows(self, record: SourceRow) -> list[SourceRow]:
+        """Return the rows inside of a record; the record itself if it holds none."""
+        if not self.inside or isinstance(record.fields, ExampleError):
+            return [record]
+        found = rows_inside(dict(record.fields), self.inside)
+        if found is None:
+            return [record]
+        return [
+            replace(record, place=f"{record.place} {place}", fields=fields)
+            for place, fields in found
+        ]
+
+    def read(self, record: SourceRow) -> list[LogRow]:
+        """Return the rows inside of a record, mapped."""
+        return [self.columns.read(row) for row in self.rows(record)]
+
+
+def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
+    """Map the columns of rows, lazily and in order.
+
+    A row must have a question, contexts and a response; ``null`` or an empty string means that
+    there is none. The id of a row without one is its place: ``line-3``. A file of which no first
+    row is readable by plain names is read in the shape that most of them have.
+
+    Raises:
+        DataError: None of the first rows has all columns, or none of them can be read at all: this
+            is probably another kind of log. Or they have two shapes.
+    """
+    read = _recognised(rows, columns)
+    first: list[LogRow] = []
+    failures: list[FailedEvaluation] = []
+    for row in itertools.islice(read, _FIRST_ROWS):
+        first.append(row)
+        failed = row.example
+        if isinstance(failed, RagExample) or failed.code not in (*_COLUMN_CODES, "malformed_line"):
+            break
+        failures.append(failed)
+    else:
+        only_columns = {failed.code for failed in failures} <= _COLUMN_CODES
+        if first and (len(first) == _FIRST_ROWS or only_columns):
+            why = failures[0].message
+            raise DataError(f"none of the first {len(first)} rows can be read; {why}")
+    return itertools.chain(first, read)
+
+
+def _recognised(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
+    """Yield the rows of each file in the shape that its own first records have."""
+    said, added = "", 0  # rows that records held beyond one each
+    for file, records in itertools.groupby(rows, key=lambda row: row.file):
+        first: list[SourceRow] = []
+        broken: DataError | None = None
+        reading: Reading | None = None
+        try:
+            for record in itertools.islice(records, _FIRST_ROWS):
+                first.append(record)
+                if columns.shape is None and _reads(columns.read(record)):
+                    reading = Reading(columns)
+                elif columns.shape is not None:
+                    reading = choose([record], columns)
+                if reading is not None:
+                    break
+        except DataError as error:  # the rows before are evaluated
+            broken = error
+        if reading is None:
+            reading = choose(first, columns)
+            if reading is not None and (line := describe(first, reading)) != said:
+                logger.info("%s%s", f"{file}: " if file else "", line)
+                said = line
+        reading = reading or _nearest(first, columns)
+        for record in itertools.chain(first, records if broken is None else ()):
+            found = reading.read(record)
+            yield from (
+                replace(row, number=record.number + added + offset)
+                for offset, row in enumerate(found)
+            )
+            added += len(found) - 1
+        if broken is not None:
+            raise broken
+
+
+def choose(records: Sequence[SourceRow], columns: Columns) -> Reading | None:
+    """Return how most of the records can be read, by the table of shapes; ``None`` if in no way.
+
+    Raises:
+        DataError: Two shapes give as many examples, and different ones.
+    """
+    shapes = SHAPES.values() if columns.shape is None else [columns.shape]
+    found: list[tuple[tuple[int, int], Reading, list[RagExample]]] = []
+    for shape in shapes:
+        for inside in dict.fromkeys((shape.rows, "", *CONTAINERS)):
+            reading = Reading(columns.in_shape(shape), inside)
+            examples = _examples(records, reading)
+            if examples:
+                whole = sum(bool(each.contexts and each.response) for each in examples)
+                found.append(((whole, len(examples)), reading, examples))
+                break
+    if not found:
+        return None
+    most = max(count for count, _, _ in found)
+    (_, best, examples), *others = (each for each in found if each[0] == most)
+    for _, other, differing in others:
+        if any(map(_differ, examples, differing)):
+            raise DataError(_ambiguous(records, best, other))
+    return best
+
+
+def _examples(records: Sequence[SourceRow], reading: Reading) -> list[RagExample]:
+    """Return the examples in the first rows of records."""
+    if reading.inside:
+        records = [row for row in records if reading.rows(row) != [row]]
+    rows = (row for record in records for row in reading.rows(record))
+    read = (reading.columns.read(row).example for row in itertools.islice(rows, _FIRST_ROWS))
+    return [example for example in read if isinstance(example, RagExample)]
+
+
+def _nearest(records: Sequence[SourceRow], columns: Columns) -> Reading:
+    """Return the one shape of which the records have more fields than of any other."""
+    plain = max((len(columns.used(record)) for record in records), default=0)
+    shapes = SHAPES.values() if columns.shape is None else [columns.shape]
+    found: list[tuple[int, Reading]] = []
+    for shape in shapes:
+        reading = Reading(columns.in_shape(shape), shape.rows)
+        rows = (row for record in records for row in reading.rows(record))
+        used = (reading.columns.used(row) for row in itertools.islice(rows, _FIRST_ROWS))
+        found.append((max(map(len, used), default=0), reading))
+    most = max(count for count, _ in found)
+    best = [reading for count, reading in found if count == most]
+    named = columns.shape is not None
+    return best[0] if named or (len(best) == 1 and most > plain) else Reading(columns)
+
+
+def describe(records: Sequence[SourceRow], reading: Reading) -> str:
+    """Return the line that says how records are read, with the path of each field."""
+    rows = [row for record in records for row in reading.rows(record)]
+    row = next(row for row in rows if _reads(reading.columns.read(row)))
+    paths = {"rows": reading.inside} if reading.inside not in ("", COLUMNS) else {}
+    paths |= reading.columns.used(row)
+    shape = reading.columns.shape or SHAPES["columns"]
+    listed = ", ".join(f"{ours} = {path}" for ours, path in paths.items())
+    return f"read as {shape.title} (--format {shape.name}): {listed}"
+
+
+def _ambiguous(records: Sequence[SourceRow], one: Reading, other: Reading) -> str:
+    lines = [describe(records, reading).removeprefix("read as ") for reading in (one, other)]
+    return (
+        f"{records[0].file or 'the input'} can be read as {lines[0]}; and as {lines[1]}; choose "
+        "one, or name the fields with --map, in Python with mapping={...}"
+    )
+
+
+def _differ(one: RagExample, other: RagExample) -> bool:
+    texts = [(each.question, each.contexts, each.response) for each in (one, other)]
+    return texts[0] != texts[1]
+
+
+def _reads(row: LogRow) -> bool:
+    return isinstance(row.example, RagExample)
+
+
+def rows_inside(
+    record: Mapping[str, Any], path: str
+) -> list[tuple[str, Fields | ExampleError]] | None:
+    """Return the rows at a path inside of a record, each with its place there.
+
+    Members of the objects around a row, except for their ids, are members of the row as well.
+    ``None`` if the record has no such rows.
+    """
+    if path == COLUMNS:
+        return _transposed(record)
+    found: list[tuple[str, Mapping[str, Any] | ExampleError]] = [("", record)]
+    for depth, step in enumerate(path.split("[]")[:-1]):
+        step = step.removeprefix(".")
+        inner: list[tuple[str, Mapping[str, Any] | ExampleError]] = []
+        for place, outer in found:
+            listed = None if isinstance(outer, ExampleError) else follow(outer, step)
+            if isinstance(outer, ExampleError) or not isinstance(listed, list | tuple):
+                if not depth:
+                    return None
+                error = ExampleError(f"has no list {step}", code="missing_field")
+                inner.append((place, outer if isinstance(outer, ExampleError) else error))
+                continue
+            around = {k: v for k, v in outer.items() if k not in ("id", first_name(step))}
+            inner += [
+                (f"{place}{'.' if place else ''}{step}[{number}]", _inner(around, item))
+                for number, item in enumerate(listed)
+            ]
+        found = inner
+    return [
+        (place, row if isinstance(row, ExampleError) else list(row.items())) for place, row in found
+    ]
+
+
+def _inner(around: Mapping[str, Any], item: Any) -> Mapping[str, Any] | ExampleError:
+    if isinstance(item, Mapping):
+        return {**around, **item}
+    return ExampleError(f"is {kind_of(item)}, not an object", code="malformed_line")
+
+
+def _transposed(record: Mapping[str, Any]) -> list[tuple[str, Fields | ExampleError]] | None:
+    """Return the rows of columns, as pandas and Arrow write them; a short column lacks values."""
+    values = list(record.values())
+    if {"columns", "data"} <= set(record) <= {"columns", "data", "index"}:
+        if not all(isinstance(row, list) for row in (record["columns"], record["data"])):
+            return None
+        rows = [dict(zip(record["columns"], row, strict=False)) for row in record["data"]]
+    elif len(values) < 2:
+        return None
+    elif all(isinstance(value, list | tuple) for value in values):
+        rows = [
+            {name: column[number] for name, column in record.items() if number < len(column)}
+            for number in range(max(map(len, values)))
+        ]
+    elif all(isinstance(value, Mapping) and value.keys() == values[0].keys() for value in values):
+        rows = [{name: column[key] for name, column in record.items()} for key in values[0]]
+    else:
+        return None
+    return [(f"[{number}]", list(row.items())) for number, row in enumerate(rows)]

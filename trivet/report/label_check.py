@@ -1,0 +1,145 @@
+"""Verdicts beside labels for a terminal: counts, thresholds, and errors with their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from trivet.measures.figures import Figure
+from trivet.measures.label_check import AtThreshold, LabelCheck, LabelError
+from trivet.records import Evaluation
+from trivet.report.sources import find_sources
+from trivet.report.terminal import mark_unsupported, shortened, visible
+
+_ERRORS = 5
+_MANY = 12  # ways of writing a label that are shown
+_SAID = {True: "supported", False: "unsupported"}
+
+
+def render_label_check(
+    check: LabelCheck, auroc: Figure | None, column: str, readings: Mapping[tuple[str, bool], int]
+) -> RenderableType:
+    """Return the confusion table, AUROC, thresholds and the five worst errors.
+
+    Args:
+        check: Verdicts beside labels.
+        auroc: AUROC of unsupported answers; ``None`` if it was not measured.
+        column: Column of the labels.
+        readings: Rows by label as written, and whether it was read as supported.
+    """
+    parts: list[RenderableType] = [
+        _readings(column, readings),
+        Text(),
+        _confusion(check.used),
+        _agreement(check.used),
+        Text(),
+        *_auroc(auroc),
+        Text(),
+        _thresholds(check),
+        *_remarks(check),
+    ]
+    if check.errors:
+        shown = check.errors[:_ERRORS]
+        title = f"worst errors: {len(shown)} of {len(check.errors)}"
+        parts += [Text(), Text(title, style="bold")]
+        parts += [each for number, one in enumerate(shown, 1) for each in _error(number, one)]
+    return Group(*parts)
+
+
+def _readings(column: str, readings: Mapping[tuple[str, bool], int]) -> Text:
+    """Say how each label was read, so that a wrong reading is seen."""
+    each = [f"{value} = {_SAID[said]} ({n})" for (value, said), n in list(readings.items())[:_MANY]]
+    return Text(visible(f"labels in column {column}: {', '.join(each)}"))
+
+
+def _confusion(used: AtThreshold) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("")
+    for name in ("judged supported", "judged unsupported"):
+        table.add_column(name, justify="right")
+    table.add_row("labelled supported", str(used.passed), str(used.false_alarms))
+    table.add_row("labelled unsupported", str(used.missed), str(used.found))
+    return table
+
+
+def _agreement(used: AtThreshold) -> Text:
+    right, wrong = used.found + used.passed, used.missed + used.false_alarms
+    return Text(f"{right} of {right + wrong} verdicts agree with the labels")
+
+
+def _auroc(auroc: Figure | None) -> Iterator[Text]:
+    if auroc is None or auroc.value is None:
+        yield Text(f"AUROC {'not measured' if auroc is None else auroc.note}")
+        return
+    interval = auroc.note or "no interval"
+    if auroc.low is not None and auroc.high is not None:
+        interval = f"95 % interval {auroc.low:.2f} to {auroc.high:.2f}"
+    yield Text(f"AUROC {auroc.value:.2f} ({interval}; {auroc.groups} source documents)")
+    if auroc.value < 0.5:
+        text = "below .5, which is worse than chance: are the labels the other way round?"
+        yield Text(text, style="yellow")
+
+
+def _thresholds(check: LabelCheck) -> Table:
+    rate = f"at most {100 * check.false_alarms:.3g} % false alarms"
+    names = {"used": "of these verdicts", "rate": rate, "best_f1": "best F1 on these rows"}
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("threshold", "false alarms", "finds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for one in check.thresholds:
+        alarms = _share(one.false_alarms, one.false_alarms + one.passed)
+        finds = _share(one.found, one.found + one.missed)
+        # A chosen threshold is shown whole: rounded, it might flag other answers.
+        number = f"{one.threshold:.4g}" if one.name == "used" else f"{one.threshold:.15g}"
+        table.add_row(number, alarms, finds, names[one.name])
+    return table
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count} of {total}" + (f" ({100 * count / total:.0f} %)" if total else "")
+
+
+def _remarks(check: LabelCheck) -> Iterator[Text]:
+    if check.no_rate is not None:
+        yield Text(check.no_rate, style="yellow")
+    if check.rate is not None:
+        yield Text(f"use it with: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
+    yield Text("chosen thresholds look better on the rows that chose them than on others")
+
+
+def _error(number: int, error: LabelError) -> Iterator[RenderableType]:
+    example, verdict = error.row.example, error.row.evaluation
+    assert isinstance(verdict, Evaluation)
+    supported = bool(example.labels.adherent)
+    kind = (
+        "false alarm: labelled supported, judged unsupported"
+        if supported
+        else "missed: labelled unsupported, judged supported"
+    )
+    name = visible(example.example.id or "")
+    yield Text.assemble(f"{number}. ", (name, "bold"), f"  {kind}, support {error.support:.2f}")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_row("question", shortened(example.example.question))
+    table.add_row("answer", mark_unsupported(example.example.response, verdict))
+    nearest = _nearest(verdict)
+    if nearest is not None:
+        table.add_row("nearest", nearest)
+    yield Padding(table, (0, 0, 0, 3))
+
+
+def _nearest(verdict: Evaluation) -> Text | None:
+    """Return the best source of the weakest sentence."""
+    pairs = [
+        (sentence.support, sources[0])
+        for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True)
+        if sentence.support is not None and sources
+    ]
+    if not pairs:
+        return None
+    _, source = min(pairs, key=lambda pair: pair[0])
+    return shortened(verdict.contexts[source.context].sentences[source.sentence].text)
