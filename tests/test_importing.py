@@ -204,7 +204,7 @@ def test_labels_are_mapped_by_name(tmp_path: Path) -> None:
 def test_an_answer_is_judged_while_it_is_written(evaluator: Evaluator) -> None:
     example = EXAMPLES["many"]
     for windows in ("evidence", "all"):
-        stream = evaluator.stream(example.question, example.contexts, windows=windows)  # type: ignore[arg-type]
+        stream = evaluator.stream(example.question, example.contexts, windows=windows)
         (event,) = [*stream.feed(example.response), *stream.flush()]
         assert event.text == example.response
         whole = evaluator.evaluate(example.question, example.contexts, example.response)
