@@ -363,6 +363,23 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+def test_import_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Mock(**{"export_onnx.return_value.worst": {"model.onnx": 1.5e-6}})
+    monkeypatch.setitem(sys.modules, "trivet.export", fake)
+    monkeypatch.setitem(sys.modules, "trivet.importing", fake)
+    words = ["org/name@v1", "--out", "lettuce", "--size", "2048", "--licence", "MIT"]
+    code, out, _ = call("import", "lettucedetect", *words, "--no-export")
+    assert (code, out) == (0, "lettuce\n")
+    typed = f"trivet {' '.join(sys.argv[1:])}"
+    fake.import_lettucedetect.assert_called_once_with(
+        "org/name@v1", Path("lettuce"), size=2048, licence="MIT", command=typed
+    )
+    fake.export_onnx.assert_not_called()
+    code, out, _ = call("import", "lettucedetect", *words)
+    assert out.splitlines()[-1] == "lettuce"
+    fake.export_onnx.assert_called_once()
+
+
 def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "trivet.export", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)

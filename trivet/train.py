@@ -43,7 +43,7 @@ from trivet.training.checkpoints import (
 )
 from trivet.training.dev_choices import choose_on_dev, threshold_rows
 from trivet.training.freed_memory import keep_freed_memory
-from trivet.training.initialization import initial_model
+from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
@@ -77,6 +77,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         DataError: A source cannot be read.
         DivergedError: A loss is NaN or infinite; ``diverged.json`` in the folder names the batch.
     """
+    config = trained_bundle.keep_own_heads(config)
     keep_freed_memory()
     lightning.seed_everything(config.run.seed, workers=True)
     folder = Path(config.run.folder)
@@ -174,6 +175,7 @@ def plan(config: TrainConfig) -> str:
         ConfigError: The configuration cannot be met; the message names the key.
         DataError: A source cannot be read.
     """
+    config = trained_bundle.keep_own_heads(config)
     _check_sources(config)
     model, tokenizer = configured_model(config)
     if config.optim.fused_attention:  # by the GPU that trains, which this machine need not have
@@ -311,6 +313,17 @@ def configured_teacher(
         raise ConfigError(
             f"distill.teacher: {distill.teacher} teaches {', '.join(theirs.heads)}, and the heads "
             f"that are trained are {', '.join(ours)}; one must be in both"
+        )
+    layout = read_bundle(distill.teacher).info.window.layout
+    if layout != window_layout(config):
+        raise ConfigError(
+            f"distill.teacher: {distill.teacher} reads windows of another layout than the model"
+        )
+    classes = theirs.support_classes, model.support_classes
+    if "support" in {*ours} & {*theirs.heads} and classes[0] != classes[1]:
+        raise ConfigError(
+            f"distill.teacher: the support head of {distill.teacher} has {classes[0]} classes, and "
+            f"that of the model {classes[1]}; name the heads that it teaches (distill.heads)"
         )
     if theirs.granularity != model.granularity:
         raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,15 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card
     assert '<span class="kind">made up</span>' in card
+
+
+def test_a_page_says_which_heads_the_bundle_lacks() -> None:
+    missing: dict[str, Any] = dict.fromkeys(("relevance", "utilization", "completeness"))
+    page = render_verdicts([make_row(**missing)], ABOUT)
+    assert "No row has relevance and utilization and completeness: the bundle has no head" in page
+    assert "the bundle has no head for relevance and utilization" in page
+    row = make_row(response="", utilization=None, completeness=None)
+    assert "the bundle has no head" not in render_verdicts([make_row(), row], ABOUT)
 
 
 def test_the_sources_of_a_sentence_are_its_evidence_not_the_shared_words() -> None:

@@ -145,7 +145,7 @@ class RagModel(nn.Module):
             part.add_exact_match(digits)
 
     def add_head(self, name: HeadName) -> None:
-        """Add a head with random weights, after the others."""
+        """Add a head with random weights; the heads keep the order of ``HEAD_NAMES``."""
         classes, pooled, norm = HEADS[name], False, None
         if name == "support":
             classes, pooled, norm = self.support_classes, self.pooled_support, self.support_norm
@@ -153,6 +153,9 @@ class RagModel(nn.Module):
         if name == "evidence":
             start_evidence(head.classifier)
         self.heads[name] = head
+        for later in HEAD_NAMES[HEAD_NAMES.index(name) + 1 :]:
+            if later in self.heads:
+                self.heads[later] = self.heads.pop(later)
 
     def keep_heads(self, names: Collection[str]) -> None:
         """Remove all other heads, with the layers that only they have."""

@@ -202,7 +202,11 @@ def _brief(text: str) -> str:
 
 
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
-    """Yield sentences on citations, and on input that is not English or was cut or replaced."""
+    """Yield sentences on missing heads, foreign, cut or replaced input, and citations."""
+    asked = ("relevance", "utilization") if verdict.sentences else ("relevance",)
+    lacking = [name for name in asked if getattr(verdict, name) is None]
+    if lacking and any(context.sentences for context in verdict.contexts):
+        yield f"the bundle has no head for {' and '.join(lacking)}"
     if verdict.language is not None:
         yield f"not English ({verdict.language}): the model reads English, so this says little"
     if verdict.cut_question_tokens:

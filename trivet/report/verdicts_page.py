@@ -169,6 +169,9 @@ def _score_section(counted: Tally) -> Section:
         "question count as one draw in the 95 % interval; there is no interval for fewer than "
         f"{MIN_GROUPS} questions. Rows without a response have relevance only."
     )
+    unknown = [score for score in counted.scores if not counted.mean(score).n]
+    if 0 < len(unknown) < len(rows):
+        paragraph += f" No row has {' and '.join(unknown)}: the bundle has no head for that."
     header = ("score", "mean", "95 % interval", "rows", "failed", "without the score")
     return Section("Scores", [paragraph], header, rows, drawings)
 

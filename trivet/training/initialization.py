@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, cast
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model, read_architecture
 from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.errors import ConfigError, install_line
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
@@ -53,7 +54,8 @@ def initial_model(
 
     The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
     other kind, and a bundle keeps its exact-match embedding, and with ``keeps_verdicts`` its
-    calibration, its reduction and its tokenizer. It gets an evidence head if it has none.
+    calibration, its reduction and its tokenizer. It gets an evidence head if it has none, and any
+    but support, beside its own, if it has none of ``heads``.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
@@ -72,13 +74,16 @@ def initial_model(
         }
         if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
             changed |= {"calibration": {}, "lexical_overlap": {}}
-        missing = [each for each in heads if each not in bundle.info.heads]
-        if missing and (missing != ["evidence"] or bundle.info.trunk != "shared"):
+        own = bundle.info.heads
+        missing = [each for each in heads if each not in own]
+        adds = missing == ["evidence"] or (missing == list(heads) and "support" not in missing)
+        if missing and (not adds or bundle.info.trunk != "shared"):
             raise ConfigError(
                 f"heads: {name} has no {' and no '.join(missing)} head (it has "
                 f"{', '.join(bundle.info.heads)}); leave it out, or start from another bundle"
             )
         model = load_rag_model(bundle, changed)
+        heads = [*kept_heads(own, heads), *heads]
         model.keep_heads(heads)
         for each in missing:
             model.add_head(each)
@@ -111,6 +116,21 @@ def initial_model(
     return model, tokenizer
 
 
+def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[HeadName]:
+    """Return the heads of a bundle that stay as they are beside those asked for.
+
+    These are all of its own where none of them is asked for: the others are added to it.
+    """
+    return [] if set(own) & set(asked) else [name for name in HEAD_NAMES if name in own]
+
+
+def window_layout(config: TrainConfig) -> WindowLayout:
+    """Return the layout of the windows: that of the bundle that training starts from."""
+    if config.encoder.init is not Init.bundle:
+        return PLAIN
+    return read_bundle(config.encoder.name).info.window.layout
+
+
 def initial_architecture(config: TrainConfig) -> dict[str, Any]:
     """Return the argument of ``RagModel.from_architecture`` for the initial model's shapes.
 
@@ -130,8 +150,9 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
     else:
         values = describe_encoder(read_encoder_config(encoder.name, *dropouts))
         found = {"encoder": values, "pooled_support": encoder.init is Init.nli}
+    asked = [name for name in HEAD_NAMES if Head(name) in config.heads]
     return found | {
-        "heads": [name for name in HEAD_NAMES if Head(name) in config.heads],
+        "heads": [*(kept_heads(found["heads"], asked) if "heads" in found else ()), *asked],
         "faithfulness": config.faithfulness.value,
         "dropout": encoder.head_dropout,
         "trunk": encoder.trunk.value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -26,10 +27,12 @@ from trivet.bundle.schema import (
 from trivet.configs.schema import Head, Init, TrainConfig, Trunk
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import ConfigError
 from trivet.model.aggregate import output_names
 from trivet.model.architecture import TrunkKind
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
+from trivet.training.initialization import kept_heads, window_layout
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +106,43 @@ def to_lines(digests: Set[str]) -> str:
 
 
 def keeps_verdicts(config: TrainConfig) -> bool:
-    """Return whether a bundle gets an evidence head while its other weights stay as they are."""
-    others = [head.value for head in config.heads if head is not Head.evidence]
-    taught = config.optim.encoder_lr or any(map(config.loss.of_head, others))
-    return config.encoder.init is Init.bundle and not taught
+    """Return whether a bundle gets further heads while its own weights stay as they are."""
+    if config.encoder.init is not Init.bundle or config.optim.encoder_lr:
+        return False
+    own = read_bundle(config.encoder.name).info.heads
+    taught = [head.value for head in config.heads if head is not Head.evidence]
+    return not any(config.loss.of_head(name) for name in taught if name in own)
+
+
+def keep_own_heads(config: TrainConfig) -> TrainConfig:
+    """Return a configuration without losses of the heads that a bundle keeps beside new ones.
+
+    Raises:
+        ConfigError: The encoder below these heads would change.
+    """
+    if config.encoder.init is not Init.bundle:
+        return config
+    info = read_bundle(config.encoder.name).info
+    kept = kept_heads(info.heads, [head.value for head in config.heads])
+    if not kept:
+        return config
+    if rate := config.optim.encoder_lr:
+        raise ConfigError(
+            f"heads: {config.encoder.name} keeps its own ({', '.join(kept)}) beside the new ones, "
+            f"which optim.encoder_lr ({rate:g}) would change: set it to 0; once the new ones are "
+            "there, all heads can be trained together"
+        )
+    if config.window.size != info.window.size:
+        logger.warning(
+            "the new heads learn from windows of %d tokens, and %s reads windows of %d",
+            *(config.window.size, config.encoder.name, info.window.size),
+        )
+    off: set[str] = {*kept}
+    if "support" in off:
+        off = (off - {"support"}) | {"window", "token", "sentence", "verdict"}
+    if off & {"relevance", "utilization"}:
+        off.add("share")
+    return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 
 def _adapted(config: TrainConfig) -> bool:
@@ -157,6 +193,7 @@ def write_trained(
             break_even=break_even(encoder) if config.window.sizes else None,
             evidence_sentences=config.window.evidence_sentences,
             sort_contexts=config.window.sort_contexts,
+            layout=window_layout(config),
         ),
         faithfulness=model.faithfulness,
         heads=tuple(cast(Any, heads)),
