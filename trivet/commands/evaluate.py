@@ -251,19 +251,17 @@ def evaluate(
     # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
     tabled = out is None and fields is None and sys.stdout.isatty()
     written = out
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as files:
         if written is None and (tabled or baseline is not None or scores is not None):
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            folder = files.enter_context(tempfile.TemporaryDirectory())
             written = Path(folder) / "verdicts.jsonl"
-        stack.enter_context(run_exits())
-        stack.enter_context(say_how_files_are_read(quiet))
-        on_block = stack.enter_context(show_progress(log, quiet))
-        if written is None:
-            tally = evaluate_to_stream(
-                evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
-            )
-        else:
-            tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
+        with run_exits(), say_how_files_are_read(quiet), show_progress(log, quiet) as on_block:
+            if written is None:
+                tally = evaluate_to_stream(
+                    evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
+                )
+            else:
+                tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
         if tabled and written is not None:
             _show_table(written)
         is_worse = _compare(baseline, written) and fail_if_worse

@@ -63,9 +63,9 @@ def _cells(row: VerdictRow) -> tuple[Text, str, Text]:
 
 
 def _why(row: VerdictRow, verdict: Evaluation) -> Text:
-    """Return the reason of an unsupported answer, or else its first unsupported text."""
+    """Return the reason of the first unsupported value, or else the first unsupported text."""
     if not verdict.unsupported:
         return Text()
-    reason, *_ = find_reasons(verdict, displayed_texts(row, verdict)[1])
-    span = verdict.unsupported[0]
-    return shortened(span.text if span.reason == "not_supported" else str(reason))
+    if any(span.reason != "not_supported" for span in verdict.unsupported):
+        return shortened(str(find_reasons(verdict, displayed_texts(row, verdict)[1])[0]))
+    return shortened(verdict.unsupported[0].text)
