@@ -161,9 +161,9 @@ def test_one_answer_is_printed_or_written_as_json(call: Call, bundle: Path, tmp_
     words = ["evaluate", *texts, "--response", "The mill is of wood.", "--bundle", bundle]
     code, out, _ = call(*words)
     assert code == 0
-    for shown in ("The mill is of [wood].", "characters 15 to 19, probability 0.75"):
+    for shown in ("The mill is of [wood].", "marked text: no context supports it"):
         assert shown in out
-    assert "faithfulness     0.250  not adherent" in out
+    assert "faithfulness     0.250  unsupported" in out
     file = tmp_path / "one.json"
     assert call(*words, "--out", file)[0] == 0
     assert json.loads(file.read_bytes())["unsupported"][0]["text"] == "wood"
