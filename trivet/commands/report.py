@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.shared import check_level
+from trivet.commands.shared import check_share
 
 
 def report(
@@ -35,7 +35,7 @@ def report(
         float | None,
         typer.Option(
             metavar="FAITHFULNESS",
-            callback=check_level,
+            callback=check_share,
             help="Call answers below it unsupported; default: the verdicts as they are.",
         ),
     ] = None,
