@@ -25,7 +25,7 @@ _COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 @dataclass(frozen=True)
 class Reading:
-    """Columns that the records of a file are read by.
+    """The way to read the records of a file.
 
     Attributes:
         columns: Mapping of the columns of a row.
