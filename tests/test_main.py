@@ -123,9 +123,9 @@ def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
     cases: list[tuple[tuple[object, ...], str]] = [
         (
             ("evaluate", log, "--threshold", "70"),
-            "70 is not a number from 0 to 1; for 70 % write 0.70",
+            "70 is not in [0, 1]; write 0.70 for 70 %",
         ),
-        (("evaluate", log, "--threshold", "-1"), "-1 is not a number from 0 to 1"),
+        (("evaluate", log, "--threshold", "-1"), "-1 is not in [0, 1]"),
         (("evaluate", log, "--threads", "0"), "'--threads': must be at least 1"),
         (("evaluate", log, "--threads", "x"), "'--threads': must be a whole number"),
         (("evaluate", log, "--backend", "cuda"), "'--backend': 'cuda' is not one of"),

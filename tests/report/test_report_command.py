@@ -57,7 +57,7 @@ def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
         ("--out verdicts.jsonl", DataError, "would overwrite an input of the report"),
         ("--shown -1", AssertionError, "-1 is not in the range"),
         ("--data a --data b", DataError, "1 verdict files and 2 logs were given"),
-        ("--threshold 70", AssertionError, "for 70 % write 0.70"),
+        ("--threshold 70", AssertionError, "write 0.70 for 70 %"),
     ],
 )
 def test_wrong_requests_are_refused(

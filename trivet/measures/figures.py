@@ -60,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
-    """How often the verdicts on the labelled answers of one data set were right."""
+    """Share of the verdicts on the labelled answers of one data set that were right."""
 
     data: str
     split: str

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from trivet.data.labelled.graded_answers import read_graded
-from trivet.data.labelled.grouping import is_dev
+from trivet.data.labelled.grouping import OWN_SPLITS, choose_split
 from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import read_ragbench
@@ -33,7 +33,6 @@ _READERS: dict[str, Callable[[str], tuple[list[LabelledExample], SourceReport]]]
     "eli5": partial(read_graded, "eli5"),
     "jsonl": lambda file: read_jsonl(Path(file)),
 }
-OWN_SPLITS = ("all", "fit", "dev")
 
 
 def check_source(spec: str) -> None:
@@ -105,18 +104,6 @@ def load_source(
     return chosen, report
 
 
-def choose_split(
-    examples: Sequence[LabelledExample], split: str, source: str
-) -> list[LabelledExample]:
-    """Return the examples of a split, as `load_source` does; ``DataError`` without such a split."""
-    chosen = [example for example in examples if _belongs(example, split)]
-    if examples and not chosen and split not in OWN_SPLITS:
-        present = sorted({example.split for example in examples if example.split is not None})
-        names = ", ".join((*OWN_SPLITS, *present))
-        raise DataError(f"{source} has no split {split!r}; it has {names}")
-    return chosen
-
-
 def _check_groups(
     examples: Sequence[LabelledExample], spec: str, split: str, report: SourceReport
 ) -> None:
@@ -153,11 +140,3 @@ def choose_rows(
         return chosen
     drawn = np.random.default_rng(seed).permutation(len(chosen))[:limit]
     return [chosen[index] for index in sorted(drawn)]
-
-
-def _belongs(example: LabelledExample, split: str) -> bool:
-    if split == "all":
-        return True
-    if split in ("fit", "dev"):
-        return example.split != "test" and is_dev(example.group) == (split == "dev")
-    return example.split == split
