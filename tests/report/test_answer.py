@@ -73,6 +73,7 @@ def test_a_notebook_shows_the_answer_and_runs_nothing() -> None:
     assert 'class="tv-unsupported"' in html
     assert "<script" not in html and "<html" not in html
     assert html.lstrip().startswith('<div class="tv">')
+    assert '<p class="tv-verdict tv-bad">unsupported</p>' in html
 
 
 RESPONSE = "It is of stone. It was built in 1871. I hope this helps!"

@@ -274,10 +274,10 @@ def evaluate(
 
         write_report([out], report)
     if not quiet:
-        written_to = (
+        places = (
             f"{name}: {path}" for name, path in (("verdicts", out), ("report", report)) if path
         )
-        print("\n".join([*tally.lines(), *written_to]), file=sys.stderr)
+        print("\n".join([*tally.lines(), *places]), file=sys.stderr)
     if is_worse:
         raise end("faithfulness is worse than that of --baseline", UNDER)
     _check_result(tally, limits)

@@ -22,7 +22,7 @@ from trivet.records import (
 from trivet.report.reasons import between, find_reasons
 from trivet.report.sources import Source, find_sources
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.wording import sentence_word
+from trivet.report.wording import sentence_word, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
 
 _MAX_CHARACTERS = 20_000  # of one text on a page
@@ -94,6 +94,7 @@ class Answer:
 
     row: VerdictRow
     scores: dict[str, float | None]
+    word: str = ""  # the verdict in words
     question: str | None = None  # None if its text is not available
     response: Sequence[ResponsePart] = ()
     reasons: Sequence[ShownReason] = ()  # one for each value, one for all other spans
@@ -114,7 +115,7 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
         verdict = read_evaluation(row.verdict or {})
     except DataError as error:
         notes = [f"the details of this verdict cannot be read: {error}"]
-        return Answer(row, scores, row.question, notes=notes)
+        return Answer(row, scores, question=row.question, notes=notes)
     notes = list(evaluation_notes(verdict))
     if verdict.windows > 1:
         notes.insert(0, f"read in {verdict.windows} windows of {verdict.window_size} tokens")
@@ -130,6 +131,7 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
     return Answer(
         row=row,
         scores=scores,
+        word=verdict_word(verdict),
         question=None if row.question is None else row.question[:_MAX_CHARACTERS],
         response=linked,
         reasons=reasons,

@@ -16,10 +16,9 @@ from trivet.report.answer import evaluation_notes, rebuilt_texts
 from trivet.report.reasons import find_reasons
 from trivet.report.sources import find_sources
 from trivet.report.wording import (
-    ABSTAINS,
-    answer_word,
     count,
     sentence_word,
+    verdict_word,
 )
 
 UNSUPPORTED_STYLE = "bold red"
@@ -88,7 +87,7 @@ def number(value: float | None, form: str = ".3f") -> str:
 def _scores(verdict: Evaluation) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value, remark in (
-        ("faithfulness", verdict.faithfulness, _answer_word(verdict)),
+        ("faithfulness", verdict.faithfulness, verdict_word(verdict)),
         ("supported share", verdict.supported_share, count(len(verdict.sentences), "sentence")),
         ("relevance", verdict.relevance, count(len(verdict.contexts), "context")),
         ("utilization", verdict.utilization, ""),
@@ -96,13 +95,6 @@ def _scores(verdict: Evaluation) -> Table:
     ):
         table.add_row(Text(name, style="bold"), number(value), Text(remark, style="dim"))
     return table
-
-
-def _answer_word(verdict: Evaluation) -> str:
-    if verdict.adherent is None:
-        return ""
-    word = answer_word(verdict.adherent, verdict.faithfulness, verdict.threshold)
-    return f"{word}, {ABSTAINS}" if verdict.abstains else word
 
 
 def mark_unsupported(response: str, verdict: Evaluation) -> Text:

@@ -15,7 +15,7 @@ from trivet.report.answer import displayed_texts
 from trivet.report.reasons import find_reasons
 from trivet.report.terminal import UNSUPPORTED_STYLE, number, shortened, visible
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.wording import ABSTAINS, NO_RESPONSE, SUPPORTED, answer_word
+from trivet.report.wording import NO_RESPONSE, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
 
 _MOST = 40  # rows
@@ -54,10 +54,7 @@ def _cells(row: VerdictRow) -> tuple[Text, str, Text]:
         verdict = read_evaluation(row.verdict or {})
     except DataError as error:
         return Text("failed", no_wrap=True), "-", shortened(str(error))
-    word = NO_RESPONSE
-    if verdict.adherent is not None:
-        word = answer_word(verdict.adherent, verdict.faithfulness, verdict.threshold)
-        word = ABSTAINS if word == SUPPORTED and verdict.abstains else word
+    word = verdict_word(verdict) or NO_RESPONSE
     style = UNSUPPORTED_STYLE if verdict.adherent is False else ""
     return Text(word, style, no_wrap=True), number(verdict.faithfulness, ".2f"), _why(row, verdict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trivet.records import SentenceVerdict
+from trivet.records import Evaluation, SentenceVerdict
 
 SUPPORTED, UNSUPPORTED, POSSIBLY = "supported", "unsupported", "possibly unsupported"
 NO_CLAIM, ABSTAINS, NO_RESPONSE = "no claim", "abstains", "no response"
@@ -24,6 +24,15 @@ def answer_word(adherent: bool, faithfulness: float | None, threshold: float | N
     if adherent:
         return SUPPORTED
     return POSSIBLY if is_near(faithfulness, threshold) else UNSUPPORTED
+
+
+def verdict_word(verdict: Evaluation) -> str:
+    """Return a verdict in words; empty if the response was not judged."""
+    if verdict.adherent is None:
+        return ""
+    if verdict.adherent and verdict.abstains:
+        return ABSTAINS
+    return answer_word(verdict.adherent, verdict.faithfulness, verdict.threshold)
 
 
 def sentence_word(
