@@ -32,7 +32,7 @@ from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
 from trivet.measures.thresholds import Rule
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
@@ -313,9 +313,9 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
         assert min(after.values()) > 0
 
 
-def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_path: Path) -> None:
-    choices = Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
-    calibrate(bundle, [f"jsonl:{shared}"], "all", choices)
+def test_a_further_training_drops_overlap_and_layer(bundle: Path, shared: Path, tmp_path: Path) -> None:
+    calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
+    assert load_rag_model(read_bundle(bundle)).sentence_layer != NO_LAYER
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
     assert not any(further.lexical_overlap.values())
     config = TrainConfig()
@@ -324,7 +324,8 @@ def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_pa
     made = provenance(config, [], None, "trivet train", 1)
     thresholds = Thresholds(0.5, 0.5)
     write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
-    assert not overlaps(tmp_path / "further")
+    assert not any(overlaps(tmp_path / "further").values())
+    assert load_rag_model(read_bundle(tmp_path / "further")).sentence_layer == NO_LAYER
 
 
 def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> None:

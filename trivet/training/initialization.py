@@ -73,7 +73,7 @@ def initial_model(
             ),
         }
         if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
-            changed |= {"calibration": {}, "lexical_overlap": {}}
+            changed |= {"calibration": {}, "lexical_overlap": {}, "sentence_layer": {}}
         own = bundle.info.heads
         missing = [each for each in heads if each not in own]
         adds = missing == ["evidence"] or (missing == list(heads) and "support" not in missing)
