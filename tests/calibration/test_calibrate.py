@@ -313,7 +313,9 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
         assert min(after.values()) > 0
 
 
-def test_a_further_training_drops_overlap_and_layer(bundle: Path, shared: Path, tmp_path: Path) -> None:
+def test_a_further_training_drops_overlap_and_layer(
+    bundle: Path, shared: Path, tmp_path: Path
+) -> None:
     calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
     assert load_rag_model(read_bundle(bundle)).sentence_layer != NO_LAYER
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")

@@ -84,7 +84,10 @@ def test_thresholds_are_chosen_for_a_bundle_without_torch(tmp_path: Path) -> Non
     assert read_bundle(tmp_path / "bundle").info.thresholds is not None
     fitted = run(*words[:2], *words[3:], "--split", "all", "--out", tmp_path / "fitted")
     assert fitted.returncode == 2
-    assert "torch is not installed; in a clone of trivet: pip install -c constraints.txt '.[train]'" in fitted.stderr
+    assert (
+        "torch is not installed; in a clone of trivet: pip install -c constraints.txt '.[train]'"
+        in fitted.stderr
+    )
 
 
 def test_labels_in_half_of_the_rows_are_measured_and_said(
