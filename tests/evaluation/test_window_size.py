@@ -51,9 +51,9 @@ def test_each_example_is_read_with_its_own_length(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sizes": [96, 48]}, r"window\.sizes \[96, 48\] must rise"),
+        ({"sizes": [96, 48]}, r"window\.sizes \(96, 48\) must rise"),
         ({"sizes": [32, 48]}, r"the last must be window\.size \(96\)"),
-        ({"break_even": None}, r"window\.break_even is missing"),
+        ({"break_even": None}, r"window\.break_even \(None\) must be at least 1"),
         ({"break_even": 0}, r"window\.break_even"),
     ],
 )
