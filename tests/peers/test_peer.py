@@ -110,11 +110,6 @@ def test_overlap_is_higher_for_words_of_the_context() -> None:
     assert copied.faithfulness is not None and other.faithfulness is not None
     assert copied.faithfulness > other.faithfulness
     assert copied.hallucinated is None
-    # A model would doubt a copy with another word; counting words does not.
-    words = [f"The stone bridge number {n} over the river opened in spring." for n in range(9)]
-    text = " and ".join(words)
-    nearly = overlap.score(RagExample("When?", (text,), text.replace("number 8", "number 80")))
-    assert nearly.faithfulness is not None and 0.9 < nearly.faithfulness < 0.953
 
 
 def test_a_row_that_cannot_be_judged_is_an_example_error() -> None:
