@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +20,11 @@ def tally() -> Tally:
     for faithfulness, relevance in ((0.5, 0.25), (None, 0.75), (1.0, 0.5)):
         one = verdict(faithfulness, (), relevance, utilization=None, completeness=None)
         adherent = None if faithfulness is None else faithfulness > 0.6
-        about = {"adherent": adherent, "threshold": 0.6, "abstains": faithfulness == 1.0}
+        about: dict[str, Any] = {
+            "adherent": adherent,
+            "threshold": 0.6,
+            "abstains": faithfulness == 1.0,
+        }
         counted.add([replace(one, windows=2, id=f"q{counted.evaluated}", **about)])
     codes = ("too_long", "too_long", "bad_field")
     counted.add(FailedEvaluation(None, code, "m") for code in codes)

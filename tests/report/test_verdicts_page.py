@@ -141,7 +141,7 @@ ERRORS = (
     ],
 )
 def test_how_often_the_judge_errs_is_that_of_the_nearest_domain(
-    change: dict[str, object], domain: str
+    change: dict[str, Any], domain: str
 ) -> None:
     page = render_verdicts([make_row(**change)], ABOUT, errors=ERRORS)
     assert f"The judge errs: on {domain} (dev), the nearest" in page
