@@ -24,7 +24,6 @@ FACTORIES = {
     "phoenix": ("evaluator", "arize-phoenix-evals"),
     "inspect_ai": ("scorer", "inspect-ai"),
     "trulens": ("metrics", "trulens-core"),
-    "evaluate": ("metric", "evaluate"),
     "ray": ("score", "ray[data]>=2.54"),
     "spark": ("score", "pyspark"),
 }
@@ -95,7 +94,7 @@ def test_importing_the_adapters_imports_no_tool() -> None:
         f"for name in {[*FACTORIES, 'langsmith', 'lettucedetect']!r}:\n"
         "    importlib.import_module('trivet.integrations.' + name)\n"
         "foreign = {'ragas', 'deepeval', 'langsmith', 'langchain_core', 'llama_index',\n"
-        "    'haystack', 'mlflow', 'phoenix', 'inspect_ai', 'trulens', 'evaluate', 'datasets',\n"
+        "    'haystack', 'mlflow', 'phoenix', 'inspect_ai', 'trulens', 'datasets',\n"
         "    'ray', 'pyspark', 'lettucedetect', 'pandas', 'pyarrow', 'torch'}\n"
         "print(sorted(foreign & set(sys.modules)))\n"
     )

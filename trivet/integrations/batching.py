@@ -8,8 +8,7 @@ from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeAlias
 
-from trivet.integrations.judge import Judge, default_judge, judge_many, verdict_of
-from trivet.integrations.rows import example
+from trivet.integrations.judge import Judge, default_judge, example, judge_many, verdict_of
 from trivet.records import Evaluation, RagExample
 
 _MOST_EXAMPLES = 64  # of a batch

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trivet.errors import ExampleError
-from trivet.integrations.judge import Judge, default_judge, import_tool, verdict_of
-from trivet.integrations.rows import judge_rows
+from trivet.integrations.judge import Judge, default_judge, import_tool, judge_rows, verdict_of
 from trivet.records import Evaluation
 
 

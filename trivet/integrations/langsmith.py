@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import Judge, reason, scores_of
-from trivet.integrations.rows import read_row
+from trivet.integrations.judge import Judge, read_row, reason, scores_of
 
 Evaluate: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], list[dict[str, Any]]]
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import trivet
 from trivet.errors import DataError
-from trivet.integrations.judge import Judge, Result
-from trivet.integrations.rows import judge_rows
+from trivet.integrations.judge import Judge, Result, judge_rows
 from trivet.records import FailedEvaluation
 
 Load = Callable[[], Judge]
