@@ -15,8 +15,7 @@ import pytest
 from tests.client.conftest import error as refusal
 from trivet.client import requester
 from trivet.client.answers import retry_after_seconds
-from trivet.client.requester import Requester
-from trivet.client.settings import ClientSettings
+from trivet.client.requester import ClientSettings, Requester
 from trivet.errors import ServerError
 
 
