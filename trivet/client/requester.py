@@ -14,10 +14,16 @@ from typing import Any
 
 import httpx2
 
-from trivet.client.answers import (
+from trivet.client.messages import (
+    MOST_BYTES,
+    MOST_EXAMPLES,
+    EncodedExample,
     Read,
     Relevance,
     Result,
+    Slot,
+    body,
+    encode,
     read_answer,
     read_relevance,
     read_results,
@@ -25,14 +31,6 @@ from trivet.client.answers import (
     read_verdict,
     status_problem,
     transport_problem,
-)
-from trivet.client.request_bodies import (
-    MOST_BYTES,
-    MOST_EXAMPLES,
-    EncodedExample,
-    Slot,
-    body,
-    encode,
 )
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.events import SentenceEvent

@@ -8,8 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from trivet.errors import ExampleError
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, details, import_tool, reason, scores_of
+from trivet.integrations.judge import (
+    SCORES,
+    Judge,
+    RequestBatcher,
+    details,
+    import_tool,
+    reason,
+    scores_of,
+)
 
 
 def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:

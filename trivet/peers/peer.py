@@ -140,8 +140,7 @@ class PeerSetup:
 PEERS: dict[str, str] = {
     **dict.fromkeys(["always-yes", "tfidf", "stored"], "baselines"),
     **dict.fromkeys(["overlap", "trivet"], "evaluator_peer"),
-    "nli": "entailment",
-    "hhem": "hhem",
+    **dict.fromkeys(["nli", "hhem"], "entailment"),
     **dict.fromkeys(["longtracer", "longtracer-labels", "longtracer-documented"], "longtracer"),
     "provenance": "provenance",
     "lettucedetect": "lettucedetect",

@@ -52,7 +52,7 @@ def run_langsmith(judge: Any, rows: Rows) -> Scores:
     from langsmith import Client
     from langsmith.schemas import Example
 
-    from trivet.integrations.langsmith import evaluator
+    from trivet.integrations.langchain import evaluator
 
     examples = [
         Example(
