@@ -11,8 +11,8 @@ from transformers import T5ForTokenClassification
 
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.peers.built_in import EvaluatorPeer
 from trivet.peers.claims import pack, score_sentences, sentences_of
-from trivet.peers.evaluator_peer import EvaluatorPeer
 from trivet.peers.local_model import (
     FloatArray,
     TextModel,

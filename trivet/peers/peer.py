@@ -138,8 +138,7 @@ class PeerSetup:
 
 
 PEERS: dict[str, str] = {
-    **dict.fromkeys(["always-yes", "tfidf", "stored"], "baselines"),
-    **dict.fromkeys(["overlap", "trivet"], "evaluator_peer"),
+    **dict.fromkeys(["trivet", "stored", "overlap", "tfidf", "always-yes"], "built_in"),
     **dict.fromkeys(["nli", "hhem"], "entailment"),
     **dict.fromkeys(["longtracer", "longtracer-labels", "longtracer-documented"], "longtracer"),
     "provenance": "provenance",

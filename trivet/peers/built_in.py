@@ -1,15 +1,21 @@
-"""Peers without a model of their own: baselines to beat, and scores that a data set holds."""
+"""Peers that need nothing else: bundles, scores that a data set holds, and baselines."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
+from trivet.backends.loading import BackendName
+from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.labelled.ragbench_published import JUDGES
+from trivet.data.sentence_features import content_words, share_nowhere
+from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
-from trivet.peers.peer import Peer, PeerScore, PeerSetup
+from trivet.evaluation.evaluator import Evaluator
+from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.peers.predictions import digest_rows
-from trivet.records import LabelledExample, RagExample, Span
+from trivet.records import Evaluation, LabelledExample, RagExample, Span
 
 
 class AlwaysYes(Peer):
@@ -81,8 +87,70 @@ class StoredScores(Peer):
         return PeerScore(score) if self._threshold is None else PeerScore.at(self._threshold, score)
 
 
+class EvaluatorPeer(Peer):
+    """A bundle on a backend, at the bundle's threshold.
+
+    Rows are scored one at a time, as by every local peer, so that seconds are those of single rows;
+    `trivet evaluate` runs windows of several rows together.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        manifest = (evaluator.bundle.folder / MANIFEST_NAME).read_bytes()
+        self._evaluator = evaluator
+        self.about = (
+            f"bundle {evaluator.bundle.info.name}, manifest "
+            f"{hashlib.sha256(manifest).hexdigest()[:12]}, {evaluator.backend_name}, "
+            f"{evaluator.precision}"
+        )
+
+    def score(self, example: RagExample) -> PeerScore:
+        """Evaluate one example."""
+        (verdict,) = self._evaluator.evaluate_many([example])
+        if not isinstance(verdict, Evaluation):
+            raise ExampleError(verdict.message, verdict.code)
+        if verdict.faithfulness is None:
+            raise ExampleError("the verdict has no faithfulness", "no_faithfulness")
+        return PeerScore(
+            verdict.faithfulness,
+            hallucinated=not verdict.adherent,
+            spans=tuple(Span(one.start, one.end) for one in verdict.unsupported),
+            sentences=tuple(
+                SentenceScore(one.text, one.support)
+                for one in verdict.sentences
+                if one.support is not None
+            ),
+        )
+
+
+class WordOverlap(Peer):
+    """Share of the response's content words that the contexts have; no model, no threshold."""
+
+    about = "share of content words that the contexts have"
+
+    def score(self, example: RagExample) -> PeerScore:
+        """Count the words of the response and of its sentences."""
+        known = {word for context in example.contexts for word in content_words(context)}
+        text = example.response
+        spans = example.response_sentences or split_sentences(text)
+        parts = [text[span.start : span.end] for span in spans]
+        scores = tuple(SentenceScore(part, 1 - share_nowhere(part, known)) for part in parts)
+        return PeerScore(1 - share_nowhere(text, known), sentences=scores)
+
+
 def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
-    """Return ``stored:JUDGE``, or a baseline, which takes no argument."""
+    """Return ``trivet:BUNDLE#BACKEND``, ``stored:JUDGE`` or a baseline.
+
+    Raises:
+        BundleError: The bundle is refused.
+        ConfigError: There is no such backend or judge, or an argument to a baseline.
+    """
+    if kind == "trivet":
+        bundle, _, backend = argument.partition("#")
+        if backend and backend not in get_args(BackendName):
+            names = ", ".join(get_args(BackendName))
+            raise ConfigError(f"peer trivet:{argument}: no backend {backend!r}; there are {names}")
+        chosen = cast("BackendName | None", backend or None)
+        return EvaluatorPeer(Evaluator(bundle or None, setup.threads, backend=chosen))
     if kind == "stored":
         if argument not in JUDGES:
             known = ", ".join(JUDGES)
@@ -90,4 +158,6 @@ def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
         return StoredScores(argument, setup.rows)
     if argument:
         raise ConfigError(f"peer {kind}:{argument}: {kind} takes no argument")
-    return AlwaysYes() if kind == "always-yes" else TfidfRegression(setup.dev, setup.seed)
+    if kind == "tfidf":
+        return TfidfRegression(setup.dev, setup.seed)
+    return AlwaysYes() if kind == "always-yes" else WordOverlap()
