@@ -170,7 +170,7 @@ def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> No
 
 
 # Loaded late by the adapters; whoever uses one of these tools has it installed.
-ADAPTED = {"deepeval", "evaluate", "haystack", "inspect_ai", "langchain_core", "langsmith"}
+ADAPTED = {"deepeval", "haystack", "inspect_ai", "langchain_core", "langsmith"}
 ADAPTED |= {"lettucedetect", "llama_index", "mlflow", "phoenix", "pyspark", "ragas", "ray"}
 ADAPTED |= {"trulens", "triton_python_backend_utils"}
 ADAPTED |= {"langchain_openai", "longtracer", "sentence_transformers"}  # in benchmarks

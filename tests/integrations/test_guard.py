@@ -12,7 +12,7 @@ import pytest
 import trivet
 from trivet.errors import BackendError, ExampleError
 from trivet.events import SentenceEvent
-from trivet.integrations.chunks import text_of
+from trivet.integrations.guard import text_of
 from trivet.records import ContextSpan, UnsupportedSpan
 
 ANSWER = "The mill is old. It is of wood.\n\nThe ferry is red.  "

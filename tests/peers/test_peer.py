@@ -59,7 +59,7 @@ def test_a_score_far_outside_is_refused() -> None:
     ("name", "message"),
     [
         ("overlapp", "unknown peer 'overlapp'; nearest are overlap"),
-        ("xyzzy", "unknown peer 'xyzzy'; there are alignscore, "),
+        ("xyzzy", "unknown peer 'xyzzy'; there are always-yes, "),
         ("overlap:more", "overlap takes no argument"),
         ("always-yes:no", "always-yes takes no argument"),
         ("trivet:embedded#gpu", "no backend 'gpu'; there are onnx,"),

@@ -1,11 +1,17 @@
-"""MiniCheck: each sentence of the response against chunks of the passages, in one sequence.
+"""MiniCheck and FactCG: each sentence of the response against chunks of the passages.
 
-Tang et al., EMNLP 2024; input and output as in ``minicheck/inference.py`` of Liyan06/MiniCheck
-(Apache-2.0), with the sentence splitter of this package in place of NLTK's.
+- MiniCheck, Tang et al., EMNLP 2024: chunk and sentence in one sequence, as in
+  ``minicheck/inference.py`` of Liyan06/MiniCheck (Apache-2.0).
+- FactCG, Lei et al., NAACL 2025: a question about both, answered by DeBERTa, as in
+  ``factcg/inference.py`` and ``utils.py`` of derenlei/FactCG (MIT) at commit 4eb1537; at commit
+  92a94cc, and in the loader of the training rows, it has "-No" for "- No".
+
+The sentence and word splitters are those of this package, in place of NLTK's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,8 +86,41 @@ def first_answer(model: Any, batch: dict[str, Tensor]) -> Tensor:
     return logits.softmax(dim=-1)
 
 
+NAME = "yaxili96/FactCG-DeBERTa-v3-Large"
+QUESTION = (
+    "{}\n\nChoose your answer: based on the paragraph above can we conclude that "
+    '"{}"?\n\nOPTIONS:\n- Yes\n- No\nI think the answer is '
+)
+_CHUNK = 550  # words, for FactCG
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class FactCG(Peer):
+    """FactCG by the best chunk of the weakest sentence, at .5."""
+
+    def __init__(self, model: TextModel) -> None:
+        self._model = model
+        self.about = f"FactCG, {model.about}"
+
+    def score(self, example: RagExample) -> PeerScore:
+        """Score one example."""
+        sentences = sentences_of("\n".join(example.contexts))
+        chunks = pack(sentences, _CHUNK, lambda text: len(_WORD.findall(text)), "\n")
+        return score_sentences(example, chunks, self.support)
+
+    def support(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
+        """Return the probability that each claim follows from its chunk, [n]."""
+        probs: FloatArray = self._model.read([QUESTION.format(*pair) for pair in pairs])
+        return probs[:, 1]
+
+
 def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
-    """Return ``minicheck``: ``roberta``, ``deberta``, ``flan-t5``, or a folder or hub name."""
+    """Return ``factcg`` or ``minicheck`` with a folder or hub name.
+
+    For ``minicheck`` also ``roberta``, ``deberta`` and ``flan-t5``.
+    """
+    if kind == "factcg":
+        return FactCG(load_classifier(argument or NAME, _OTHERWISE))
     name = NAMES.get(argument, argument or NAMES["flan-t5"])
     if load_config(name).model_type != "t5":
         longest = _LONGEST.get(load_config(name).model_type, _OTHERWISE)

@@ -1,4 +1,4 @@
-"""Test rows that runs are trained on: refused, or measured knowingly and named so."""
+"""The grids that ship begin: none measures rows that its runs are trained on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from trivet import ablate as ablate_module
 from trivet.ablate import ablate
 from trivet.ablation.grid import Grid, Run, read_grid
 from trivet.configs import schema
-from trivet.errors import ConfigError
 
 EMBEDDED = Path(schema.__file__).parent / "embedded.yaml"
 SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
@@ -97,22 +96,3 @@ def begun(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_grid_that_ships_begins_all_its_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = read_grid(Path(file.stem), None, ["encoder.name=x"])
     assert begun(grid, monkeypatch) == [run.name for run in grid.runs]
-
-
-@pytest.mark.usefixtures("in_data")
-def test_rows_that_are_said_to_be_taught_are_named_so_and_must_be(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def grid(split: str, *overrides: str) -> Grid:
-        entry = f"{{spec: 'ragbench:data/ragbench', split: {split}, name: own, taught: true}}"
-        return read_grid(
-            Path("faithfulness"), None, ["encoder.name=x", f"test=[{entry}]", *overrides]
-        )
-
-    assert [test.label for test in grid("fit").test] == ["own (trained on)"]
-    assert len(begun(grid("fit"), monkeypatch)) == 9
-    with pytest.raises(ConfigError, match=r"(\d+) of \1 test rows are not trained on, though"):
-        ablate(grid("dev"))
-    some = "data.train=[{spec: 'ragbench:data/ragbench', limit: 9}]"
-    with pytest.raises(ConfigError, match="test rows are not trained on"):
-        ablate(grid("fit", some))
