@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import lightning
 import torch
@@ -29,8 +28,6 @@ from trivet.data.labelled.sources import check_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, DataError
 from trivet.model.architecture import HEAD_NAMES
-from trivet.model.fused_deberta import check_fusable, fuse_deberta_attention
-from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers, compile_layers
 from trivet.training import trained_bundle
@@ -91,9 +88,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     _check_sources(config)
     refuse_too_large(config)
     model, tokenizer = configured_model(config)
-    if config.optim.fused_attention:
-        check_fusable(model.trunk, config.window.size, config.run.accelerator)
-        fuse_deberta_attention(model.trunk)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
     teacher = configured_teacher(config, model, tokenizer)
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
@@ -128,7 +122,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         strategy=_ddp() if config.run.devices > 1 else "auto",
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
-        **_length(config, model, items),
+        max_epochs=config.optim.epochs,
+        max_steps=config.optim.max_steps,
+        val_check_interval=1.0 / config.run.checks_per_epoch,
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
@@ -178,18 +174,15 @@ def plan(config: TrainConfig) -> str:
     config = trained_bundle.keep_own_heads(config)
     _check_sources(config)
     model, tokenizer = configured_model(config)
-    if config.optim.fused_attention:  # by the GPU that trains, which this machine need not have
-        check_fusable(model.trunk, config.window.size, config.run.accelerator)
     configured_teacher(config, model, tokenizer)
     estimates = {gpu: estimate_step(config, gpu) for gpu in (False, True)}
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written
     items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, model, tokenizer))
     epoch = _epoch_steps(config, items)
     windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
-    length = _length(config, model, items)
-    steps = epoch * config.optim.epochs if length["max_steps"] < 0 else length["max_steps"]
-    if config.optim.compute_of is None:
-        steps = min(steps, epoch * config.optim.epochs)
+    steps = epoch * config.optim.epochs
+    if config.optim.max_steps > 0:
+        steps = min(steps, config.optim.max_steps)
     return "\n".join(
         (
             f"parameters: {estimates[True].parameters:,} ({estimates[True].trained:,} trained)",
@@ -223,37 +216,6 @@ def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:
     return len(batches)
 
 
-def _length(config: TrainConfig, model: RagModel, items: Sequence[Item]) -> dict[str, Any]:
-    """Return the trainer's limits and its validations.
-
-    With ``optim.compute_of``, the steps are scaled by the cost of one, and validations with them:
-    the last is at the end.
-    """
-    optim, checks = config.optim, config.run.checks_per_epoch
-    if optim.compute_of is None:
-        limits = {"max_epochs": optim.epochs, "max_steps": optim.max_steps}
-        return {**limits, "val_check_interval": 1.0 / checks}
-    epoch = _epoch_steps(config, items)
-    steps = epoch * optim.epochs
-    if optim.max_steps > 0:
-        steps = min(steps, optim.max_steps)
-    layers, shared = int(model.trunk.config.num_hidden_layers), config.encoder.shared_layers
-    heads = len(trained_heads(model, config.loss))
-    own, other = (
-        step_compute(kind.value, layers, shared, heads)
-        for kind in (config.encoder.trunk, optim.compute_of)
-    )
-    checks = min(checks * optim.epochs, steps)
-    between = max(1, round(steps * other / own / checks))
-    logger.info("%d steps compute as much as %d with another trunk", between * checks, steps)
-    return {
-        "max_epochs": -1,
-        "max_steps": between * checks,
-        "val_check_interval": between,
-        "check_val_every_n_epoch": None,  # counts steps across epochs
-    }
-
-
 def _ddp() -> DDPStrategy:
     # Buffers never change; gradients live in the buckets that are sent.
     return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
@@ -275,7 +237,6 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         encoder.split_digits,
         encoder.hidden_dropout,
         [name for name in HEAD_NAMES if Head(name) in config.heads],
-        encoder.lora_rank,
         trained_bundle.keeps_verdicts(config),
     )
     model.trunk.check_window(config.window.size)

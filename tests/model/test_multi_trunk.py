@@ -10,12 +10,11 @@ import pytest
 import torch
 import transformers
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import RELATIVE, TINY
 from trivet.errors import ConfigError, WindowError
-from trivet.model.architecture import AnyTrunkKind, TrunkKind
-from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, step_compute
+from trivet.model.architecture import TrunkKind
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
 from trivet.model.trunk_kinds import make_trunk
@@ -188,18 +187,3 @@ def test_windows_are_checked_and_widths_known(
     trunk.check_window(512)
     with pytest.raises(WindowError, match="exceeds the 512 positions"):
         trunk.check_window(513)
-
-
-@pytest.mark.parametrize("kind", ["separate", "partial", "lora"])
-def test_the_cost_of_a_step_is_that_of_its_multiplications(kind: AnyTrunkKind) -> None:
-    config = transformers.BertConfig(**SMALL | {"hidden_size": 64, "intermediate_size": 256})
-
-    def multiplications(kind: AnyTrunkKind) -> int:
-        encoder = transformers.BertModel(config, add_pooling_layer=False)
-        trunk = make_trunk(Trunk(encoder), kind, 1, lora_rank=1)
-        with FlopCounterMode(display=False) as counter:
-            torch.stack([states.sum() for states in trunk(*windows()).values()]).sum().backward()
-        return int(counter.get_total_flops())
-
-    said = step_compute(kind, 3, 1, 3) / step_compute("shared", 3, None, 3)
-    assert multiplications(kind) / multiplications("shared") == pytest.approx(said, rel=0.15)

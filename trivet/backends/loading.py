@@ -16,7 +16,7 @@ from trivet.errors import BackendError, BundleError, install_line
 
 logger = logging.getLogger(__name__)
 
-BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 
 
 def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
@@ -51,9 +51,9 @@ def load_backend(
         threads: Threads of the backend; ``None`` means one for each core.
         precision: Precision to compute in; ``None`` means fp16 on a GPU, on a CPU int8 if there is
             such a graph (fp32 for torch), and for OpenVINO the choice of ``trivet export``.
-        backend: ``onnx`` (ONNX Runtime), ``onnx-tensorrt`` (its TensorRT provider), ``openvino``
-            (faster on CPUs with VNNI), ``tensorrt`` (built by ``trivet export tensorrt``),
-            ``torch``, or ``None`` for the choice of ``choose_backend``.
+        backend: ``onnx`` (ONNX Runtime), ``openvino`` (faster on CPUs with VNNI), ``tensorrt``
+            (built by ``trivet export tensorrt``), ``torch``, or ``None`` for the choice of
+            ``choose_backend``.
         workers: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs
             each on one thread. Use 1 to make one call at a time.
         device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if the backend can use one.
@@ -81,7 +81,7 @@ def load_backend(
         if device not in (None, "cpu"):
             raise BackendError(f"OpenVINO runs on the CPU, not on {device}")
         return load_for_openvino(bundle, threads, precision, workers)
-    return load_onnx(bundle, threads, precision, workers, device, backend == "onnx-tensorrt")
+    return load_onnx(bundle, threads, precision, workers, device)
 
 
 def choose_backend(

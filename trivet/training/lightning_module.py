@@ -339,13 +339,8 @@ class RagTraining(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         """Return AdamW with rates for trunk and heads, and linear warm-up and decay."""
         groups, rates = [], {"trunk": self._optim.encoder_lr, "heads": self._optim.head_lr}
-        # Like the heads, the exact-match embedding and adapters start from random numbers.
-        started = (".matches.", ".lora_")
-        new = {
-            id(p)
-            for name, p in self.model.named_parameters()
-            if any(each in name for each in started)
-        }
+        # Like the heads, the exact-match embedding starts from random numbers.
+        new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
         new |= {id(p) for p in self.model.heads.parameters()}
         for part, rate in rates.items():
             own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]

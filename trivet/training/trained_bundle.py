@@ -24,12 +24,11 @@ from trivet.bundle.schema import (
     WindowInfo,
     outputs_of,
 )
-from trivet.configs.schema import Head, Init, TrainConfig, Trunk
+from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError
 from trivet.model.aggregate import output_names
-from trivet.model.architecture import TrunkKind
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 from trivet.training.initialization import kept_heads, window_layout
@@ -66,7 +65,6 @@ def provenance(
             "call_windows": config.optim.call_windows or config.optim.batch_windows,
             "precision": config.run.precision.value,
             **({"teacher": teacher.name} if teacher else {}),
-            **({"lora_rank": config.encoder.lora_rank} if _adapted(config) else {}),
         },
         left_out=None
         if leaks is None
@@ -145,10 +143,6 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
     return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 
-def _adapted(config: TrainConfig) -> bool:
-    return config.encoder.trunk is Trunk.lora
-
-
 def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
     """Return a bundle's windows, of which a new setting lets others count for a sentence."""
     settings = ("evidence_sentences", "sort_contexts")
@@ -173,8 +167,6 @@ def write_trained(
     evidence: EvidenceInfo | None = None,
 ) -> None:
     """Write the bundle of a finished run, with the record of its training texts."""
-    if _adapted(config):
-        model.trunk = cast(Any, model.trunk).merged()
     encoder, special, heads = model.trunk.config, tokenizer.special, list(model.heads)
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -202,7 +194,7 @@ def write_trained(
         thresholds=thresholds,
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=training,
-        trunk=cast(TrunkKind, model.trunk.kind),
+        trunk=model.trunk.kind,
         shared_layers=model.trunk.shared_layers,
         granularity=model.granularity,
         evidence=evidence,
