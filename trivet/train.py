@@ -38,14 +38,23 @@ from trivet.training.checkpoints import (
     newest_whole,
     refuse_another_architecture,
 )
-from trivet.training.dev_choices import choose_on_dev, threshold_rows
-from trivet.training.freed_memory import keep_freed_memory
 from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
-from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
+from trivet.training.memory import (
+    describe_memory,
+    estimate_step,
+    keep_freed_memory,
+    refuse_too_large,
+)
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
 from trivet.training.teacher import Teacher, load_teacher
-from trivet.training.trained_bundle import provenance, training_texts, write_trained
+from trivet.training.trained_bundle import (
+    choose_on_dev,
+    provenance,
+    threshold_rows,
+    training_texts,
+    write_trained,
+)
 from trivet.training.training_rows import prepared_rows, row_preparation
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ import pytest
 from trivet.backends import device as devices
 from trivet.backends import loading
 from trivet.backends.device import Driver, check_driver, find_driver, find_gpu
-from trivet.backends.loading import choose_backend, load_backend
-from trivet.backends.onnx_loading import CUDA, OnnxGpuBackend
+from trivet.backends.loading import CUDA, OnnxGpuBackend, choose_backend, load_backend
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from tests.conftest import RELATIVE, TINY
 from trivet.errors import ConfigError, WindowError
 from trivet.model.architecture import TrunkKind
-from trivet.model.multi_trunk import AnyTrunk, PartialTrunk
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
-from trivet.model.trunk_kinds import make_trunk
 
 Make = Callable[[TrunkKind], AnyTrunk]
 SMALL = TINY | {"vocab_size": 60, "num_hidden_layers": 3}

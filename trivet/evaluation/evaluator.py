@@ -17,8 +17,14 @@ from collections.abc import (
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
-from trivet.backends.graph_choice import LoadedBackend, Precision
+from trivet.backends.backend import (
+    POSITIONS,
+    Backend,
+    LoadedBackend,
+    Precision,
+    ShapedBackend,
+    workers_of,
+)
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE

@@ -1,4 +1,4 @@
-"""Trunks with private layers for each head, to measure the effect of sharing.
+"""Trunks of every kind: with private layers for each head, to measure the effect of sharing.
 
 Luna (arXiv 2406.00975), 8.2, supposes that heads that share an encoder help each other. ``shared``
 is ``trunk.Trunk``; ``separate`` has an encoder for each head; ``partial`` shares the embeddings and
@@ -183,3 +183,25 @@ def _run_layers(
         output = layer(hidden, mask, **positions)
         hidden = output[0] if isinstance(output, tuple) else output
     return hidden
+
+
+def make_trunk(
+    trunk: Trunk,
+    kind: TrunkKind,
+    shared_layers: int | None = None,
+    heads: Collection[str] = DEFAULT_HEADS,
+) -> AnyTrunk:
+    """Make a trunk of any kind for some heads from an encoder, which becomes part of it.
+
+    Raises:
+        ConfigError: The kind is unknown, or the encoder cannot be split like this.
+    """
+    if kind == "shared":
+        return trunk
+    if kind == "separate":
+        return SeparateTrunk(trunk, heads)
+    if kind != "partial":
+        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate or partial")
+    if shared_layers is None:
+        raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
+    return PartialTrunk(trunk, shared_layers, heads)

@@ -30,9 +30,8 @@ from trivet.model.architecture import (
     Reduction,
 )
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
-from trivet.model.multi_trunk import AnyTrunk
+from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk
-from trivet.model.trunk_kinds import make_trunk
 
 HEADS: dict[HeadName, int] = {
     "support": 3,

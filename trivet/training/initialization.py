@@ -26,9 +26,9 @@ from trivet.model.architecture import (
     Reduction,
     TrunkKind,
 )
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, describe_encoder, dropout_settings, read_encoder_config
-from trivet.model.trunk_kinds import make_trunk
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
 _LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padding

@@ -27,8 +27,8 @@ from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
-from trivet.training.divergence import stop_if_diverged
-from trivet.training.micro_batching import read_in_slices
+from trivet.training.checkpoints import stop_if_diverged
+from trivet.training.memory import read_in_slices
 from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 
