@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import trivet
 from tests.judges import outputs_of
 from trivet.__main__ import app, main
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.commands.test import render_figures

@@ -13,7 +13,7 @@ import pytest
 
 from tests.batch.conftest import GOOD, WriteLog
 from trivet.__main__ import main
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import LoadedBackend
 from trivet.batch.output import Output
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator

@@ -14,7 +14,7 @@ from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from trivet.__main__ import main
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import LoadedBackend
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
 from trivet.verdict_json import SCORES

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.judges import FormulaBackend, approximately
-from trivet.bundle.bundle import write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo, WindowInfo, parse_info
+from trivet.bundle.bundle import parse_info, write_bundle
+from trivet.bundle.schema import BundleInfo, GraphInfo, WindowInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator

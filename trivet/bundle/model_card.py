@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trivet.bundle.openvino_info import MOST_LOSS, OpenVinoInfo
+from trivet.bundle.backend_info import MOST_LOSS, OpenVinoInfo
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
 from trivet.data.window_layout import PLAIN
 

@@ -11,9 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from trivet.bundle.evidence_info import EvidenceInfo
-from trivet.bundle.openvino_info import OpenVinoInfo
-from trivet.bundle.tensorrt_info import EngineInfo
+from trivet.bundle.backend_info import EngineInfo, OpenVinoInfo
 from trivet.data.sentence_features import FEATURES
 from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
@@ -191,6 +189,19 @@ class KnotsInfo(_Part):
 
     x: tuple[float, ...] = Field(min_length=2)
     y: tuple[float, ...] = Field(min_length=2)
+
+
+class EvidenceInfo(_Part):
+    """From a pair's logit to a source: sigmoid(scale * logit + shift + lexical_overlap * overlap).
+
+    Fitted on dev rows. The overlap is that of ``data.lexical_overlap.pair_overlaps``.
+    """
+
+    scale: float = Field(gt=0)
+    shift: float
+    lexical_overlap: float = 0.0
+    # probability from which a context sentence is a source of a response sentence
+    threshold: float = Field(ge=0, le=1)
 
 
 class SentenceLayerInfo(_Part):

@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 
-from trivet.bundle.evidence_info import EvidenceInfo
+from trivet.bundle.schema import EvidenceInfo
 from trivet.calibration.fit import LinearMap, fit
 from trivet.calibration.joining import HeadLogits, sigmoid
 from trivet.errors import DataError

@@ -32,7 +32,7 @@ Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Precision of the graph; default: the fastest.")
 ]
-BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 BackendOption = Annotated[
     BackendName | None,
     typer.Option(

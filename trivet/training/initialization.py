@@ -21,14 +21,14 @@ from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import (
     DEFAULT_HEADS,
     HEAD_NAMES,
-    AnyTrunkKind,
     Granularity,
     HeadName,
     Reduction,
+    TrunkKind,
 )
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, describe_encoder, dropout_settings, read_encoder_config
-from trivet.model.trunk_kinds import make_trunk
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
 _LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padding
@@ -40,14 +40,13 @@ def initial_model(
     faithfulness: Reduction,
     head_dropout: float = 0.0,
     attention_dropout: float | None = None,
-    trunk: AnyTrunkKind = "shared",
+    trunk: TrunkKind = "shared",
     shared_layers: int | None = None,
     granularity: Granularity = "token",
     exact_match: bool = False,
     split_digits: bool = False,
     hidden_dropout: float | None = None,
     heads: Sequence[HeadName] = DEFAULT_HEADS,
-    lora_rank: int = 16,
     keeps_verdicts: bool = False,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
@@ -88,7 +87,7 @@ def initial_model(
         for each in missing:
             model.add_head(each)
         if isinstance(model.trunk, Trunk):
-            model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads, lora_rank)
+            model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads)
         tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
         if not keeps_verdicts:
             tokenizer.unify_forms()
@@ -96,7 +95,7 @@ def initial_model(
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
     model = RagModel(
-        make_trunk(encoder, trunk, shared_layers, heads, lora_rank),
+        make_trunk(encoder, trunk, shared_layers, heads),
         faithfulness=faithfulness,
         dropout=head_dropout,
         pooled_support=init == "nli",
@@ -157,7 +156,6 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
         "dropout": encoder.head_dropout,
         "trunk": encoder.trunk.value,
         "shared_layers": encoder.shared_layers,
-        "lora_rank": encoder.lora_rank,
         "granularity": config.granularity.value,
         "matches": encoder.exact_match_embedding or found.get("matches", False),
     }
@@ -173,9 +171,7 @@ def _prepare_words(
         model.add_exact_match(tokenizer.digit_ids() if split_digits else ())
 
 
-def _check_trunk(
-    info: BundleInfo, name: str, trunk: AnyTrunkKind, shared_layers: int | None
-) -> None:
+def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
     """Refuse a bundle with another trunk, unless it is shared and can be copied."""
     same = info.trunk == trunk and (trunk != "partial" or info.shared_layers == shared_layers)
     if info.trunk == "shared" or same:

@@ -1,9 +1,9 @@
-"""The bundle of a finished run and the record of its training."""
+"""The bundle of a finished run: thresholds that the dev rows choose, weights, and its record."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import trivet
 from trivet.bundle.bundle import TEXTS_NAME, read_bundle, write_bundle
-from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.schema import (
     LABELS,
     BundleInfo,
     DataInfo,
     EncoderInfo,
+    EvidenceInfo,
     LeftOutInfo,
     SpecialTokenIds,
     Thresholds,
@@ -24,15 +24,18 @@ from trivet.bundle.schema import (
     WindowInfo,
     outputs_of,
 )
-from trivet.configs.schema import Head, Init, TrainConfig, Trunk
+from trivet.configs.schema import Head, Init, TrainConfig
+from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import Windows
 from trivet.errors import ConfigError
+from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import output_names
-from trivet.model.architecture import TrunkKind
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import RagModel, to_numpy
 from trivet.model.trunk import break_even
 from trivet.training.initialization import kept_heads, window_layout
+from trivet.training.lightning_module import RagTraining
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +69,6 @@ def provenance(
             "call_windows": config.optim.call_windows or config.optim.batch_windows,
             "precision": config.run.precision.value,
             **({"teacher": teacher.name} if teacher else {}),
-            **({"lora_rank": config.encoder.lora_rank} if _adapted(config) else {}),
         },
         left_out=None
         if leaks is None
@@ -145,10 +147,6 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
     return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 
-def _adapted(config: TrainConfig) -> bool:
-    return config.encoder.trunk is Trunk.lora
-
-
 def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
     """Return a bundle's windows, of which a new setting lets others count for a sentence."""
     settings = ("evidence_sentences", "sort_contexts")
@@ -173,8 +171,6 @@ def write_trained(
     evidence: EvidenceInfo | None = None,
 ) -> None:
     """Write the bundle of a finished run, with the record of its training texts."""
-    if _adapted(config):
-        model.trunk = cast(Any, model.trunk).merged()
     encoder, special, heads = model.trunk.config, tokenizer.special, list(model.heads)
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -202,7 +198,7 @@ def write_trained(
         thresholds=thresholds,
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=training,
-        trunk=cast(TrunkKind, model.trunk.kind),
+        trunk=model.trunk.kind,
         shared_layers=model.trunk.shared_layers,
         granularity=model.granularity,
         evidence=evidence,
@@ -224,3 +220,37 @@ def write_trained(
         encoder_config=model.architecture(),
         extra=None if texts is None else {TEXTS_NAME: texts.encode()},
     )
+
+
+def threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
+    """Return the dev rows whose source begins with one of the prefixes; all rows without any.
+
+    Raises:
+        ConfigError: There is no such row.
+    """
+    wanted = tuple(prefixes) or ("",)  # every name begins with ""
+    chosen = [item for item in dev if item.labelled.source.startswith(wanted)]
+    if not chosen:
+        raise ConfigError(f"data.thresholds_from {list(prefixes)}: no dev row has such a source")
+    return chosen
+
+
+def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds | None:
+    """Return the thresholds that the rows choose; None without a support head."""
+    if "support" not in training.model.heads:
+        return None
+    chosen = Thresholds(*choose_thresholds(list(dev_scores(training, items, pad))))
+    logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
+    return chosen
+
+
+def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
+    """Yield the scores of each row, read alone."""
+    device = next(training.model.parameters()).device
+    for item in items:
+        batch = collate_items([item], pad)
+        windows = Windows(*(array.to(device) for array in batch.windows))
+        _, predicted = training.predict(windows, batch.is_evidence.to(device))
+        outputs = to_numpy(predicted)
+        support = outputs.sentence_support[0], outputs.support_probs[0], outputs.faithfulness[0]
+        yield DevScores.of(item.labelled, item.tokenized, *support)

@@ -1,4 +1,4 @@
-"""The project's statements: four right and four wrong answers each, which words do not tell apart."""
+"""The statements of the project: four right and four wrong answers each, not told by words."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from trivet.serve.http.openapi import openapi
 from trivet.serve.http.running_server import RunningServer
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
-from trivet.serve.scheduling.predictions import Overloaded
+from trivet.serve.scheduling.batched_request import Overloaded
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "langchain.otlp.jsonl"
 PROTOBUF = {"content-type": "application/x-protobuf"}

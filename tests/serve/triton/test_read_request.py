@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from trivet.errors import ExampleError
 from trivet.records import RagExample
-from trivet.serve.triton.request_texts import Options, read_request
 
 TEXTS = {"question": [b"q?"], "contexts": [b"a", "b\u00e9\0".encode()], "response": [b""]}
 
 
-def test_bytes_become_an_example() -> None:
+@pytest.fixture
+def judge_model(backend_utils: ModuleType) -> Any:
+    """The module of the model, which needs Triton's own."""
+    from trivet.serve.triton import judge_model
+
+    return judge_model
+
+
+def test_bytes_become_an_example(judge_model: Any) -> None:
     example = RagExample("q?", ("a", "b\u00e9\0"), "")
-    assert read_request(**TEXTS) == (example, Options())
+    assert judge_model.read_request(**TEXTS) == (example, judge_model.Options())
     options = [b'{"id": "x", "allow_empty_contexts": true}']
-    example, read = read_request(**TEXTS, options_json=options)
+    example, read = judge_model.read_request(**TEXTS, options_json=options)
     assert (example.id, read.allow_empty_contexts) == ("x", True)
 
 
@@ -37,7 +45,9 @@ def test_bytes_become_an_example() -> None:
         ({"options_json": [b'{"id": "' + b"x" * 2000 + b'"}']}, "validation", r"\.id: .*1000"),
     ],
 )
-def test_a_bad_tensor_is_named(changed: dict[str, Any], code: str, message: str) -> None:
+def test_a_bad_tensor_is_named(
+    judge_model: Any, changed: dict[str, Any], code: str, message: str
+) -> None:
     with pytest.raises(ExampleError, match=message) as raised:
-        read_request(**(TEXTS | changed))
+        judge_model.read_request(**(TEXTS | changed))
     assert raised.value.code == code

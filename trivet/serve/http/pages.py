@@ -1,4 +1,4 @@
-"""``/docs``, one page without external resources, and ``/openapi.json``."""
+"""Pages without external resources: ``/``, ``/docs`` with ``/openapi.json``, and ``/try``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jinja2 import ChoiceLoader, PackageLoader
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+import trivet
 from trivet.records import to_json_text
-from trivet.report.pages import ENVIRONMENT, content_policy
+from trivet.report.pages import ENVIRONMENT, content_policy, to_html
+from trivet.report.verdict_files import VerdictRow
 from trivet.serve.http.errors import STATUSES
-from trivet.serve.http.openapi import openapi
-from trivet.serve.http.route_list import RouteFacts, routes_of
+from trivet.serve.http.openapi import RouteFacts, openapi, routes_of
+from trivet.serve.http.request_models import EvaluateOne, context_ids, parser, texts
+from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.settings import ServerSettings
 
 # The page, the style and the escaping are the report's.
@@ -26,6 +30,7 @@ PAGES = ENVIRONMENT.overlay(
     loader=ChoiceLoader([PackageLoader("trivet.serve.http"), PackageLoader("trivet.report")])
 )
 _NO_SCRIPT = ""
+_UNCACHED = {"Cache-Control": "no-store"}
 _LEAD = (
     "Every error is an object with error (for people), error_type (for programs) and request_id. "
     "Send X-Request-Id to set the request_id. Server-Timing lists the milliseconds of each stage. "
@@ -55,8 +60,7 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
         return Response(text, media_type="application/json")
 
     async def show_page(request: Request) -> Response:
-        headers = {"Content-Security-Policy": content_policy(_NO_SCRIPT)}
-        return Response(await run_in_threadpool(page), media_type="text/html", headers=headers)
+        return _html(await run_in_threadpool(page))
 
     return [
         Route("/openapi.json", show_schema, methods=["GET"]),
@@ -142,3 +146,65 @@ def _commands(route: RouteFacts, settings: ServerSettings) -> list[str]:
     command = f"curl {key}{settings.url}{route.path}"
     bodies = [f"{command} -d {shlex.quote(json.dumps(body))}" for _, body in route.requests]
     return bodies or [command]
+
+
+def index_route(model: str, settings: ServerSettings) -> Route:
+    """Return the route of ``/``, which says what the server of the bundle ``model`` is."""
+    page = PAGES.get_template("index.html").render(
+        script=_NO_SCRIPT,
+        content_policy=content_policy(_NO_SCRIPT),
+        title="Trivet",
+        version=trivet.__version__,
+        model=model,
+        keys=settings.keys_file is not None,
+    )
+
+    async def show(request: Request) -> Response:
+        return _html(page)
+
+    return Route("/", show, methods=["GET"])
+
+
+def try_routes(service: RequestService, settings: ServerSettings) -> list[Route]:
+    """Return the routes of ``/try``, which judges one pasted answer, and of its verdicts.
+
+    The server keeps no text, the page loads nothing from elsewhere, and the browser is told to
+    cache nothing.
+    """
+    script = PAGES.get_template("try.js").render()
+    policy = content_policy(script, fetches=True)
+    page = PAGES.get_template("try.html").render(
+        script=Markup(script),
+        content_policy=policy,
+        title="Try Trivet",
+        keys=settings.keys_file is not None,
+    )
+    parse = parser(EvaluateOne)
+
+    async def show(request: Request) -> Response:
+        return _html(page, policy, **_UNCACHED)
+
+    async def judge(request: Request) -> Response:
+        body: EvaluateOne = await service.read(request, parse)
+        predictions, verdict = await service.evaluate_one(request, body.example(), body)
+        row = VerdictRow(
+            row=1,
+            id=body.id,
+            question=body.question,
+            contexts=texts(body.contexts),
+            response=body.response,
+            context_ids=tuple(context_ids(body.contexts) or ()),
+        )
+        fragment = await service.write(predictions, lambda: to_html(verdict, row))
+        return _html(fragment, **_UNCACHED)
+
+    return [
+        Route("/try", show, methods=["GET"]),
+        Route("/try/verdict", judge, methods=["POST"]),
+    ]
+
+
+def _html(page: str, policy: str | None = None, **headers: str) -> Response:
+    """Return a page; without a policy it may run no script."""
+    headers["Content-Security-Policy"] = policy or content_policy(_NO_SCRIPT)
+    return Response(page, media_type="text/html", headers=headers)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from trivet.data.traces.spans import Document, TraceSpan
-from trivet.serve.scheduling.trace_buffer import TraceBuffer
+from trivet.serve.http.otlp import TraceBuffer
 
 
 def span(trace: str, name: str = "a", parent: str | None = None, text: str = "") -> TraceSpan:
