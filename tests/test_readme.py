@@ -1,9 +1,7 @@
-"""The README's examples print what stands below them."""
+"""The README's examples of a command and of a call give what it says of them."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 from pathlib import Path
@@ -19,14 +17,6 @@ def block_and_next(kind: str, word: str) -> tuple[str, str]:
     """Return the first block of a kind with a word in it, and the block below it."""
     place = next(n for n, (own, text) in enumerate(BLOCKS) if own == kind and word in text)
     return BLOCKS[place][1], BLOCKS[place + 1][1]
-
-
-def test_one_answer_in_python_prints_what_stands_below_it() -> None:
-    code, printed = block_and_next("python", "trivet.evaluate(")
-    names: dict[str, object] = {}
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(code, names)  # the block of our own README
-    assert said.getvalue() == printed
 
 
 def test_the_terminals_reason_is_that_of_the_text(embedded: Evaluator) -> None:
