@@ -247,9 +247,9 @@ def test_the_python_of_the_readme_prints_the_output_below_it(tmp_path: Path) -> 
     shown = readme.partition(code)[2].split("```")[2].lstrip("\n")
     result = run(sys.executable, "-c", code, cwd=tmp_path)
     assert result.stdout == shown, result.stderr
-    assert "With the right year in the answer, faithfulness is 1.0." in readme
+    assert "With the right year in the answer, faithfulness is 0.8." in readme
     right = code.replace("founded in 1789", "founded in 1790")
-    assert run(sys.executable, "-c", right, cwd=tmp_path).stdout.startswith("faithfulness 1.0\n")
+    assert run(sys.executable, "-c", right, cwd=tmp_path).stdout.startswith("faithfulness 0.8\n")
 
 
 def test_no_document_is_half_written_and_the_card_names_no_place_of_one_machine() -> None:
