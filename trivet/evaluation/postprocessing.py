@@ -199,7 +199,8 @@ def _sentences(
             verdicts.append(SentenceVerdict(*place, None, None))
         else:
             value = 1 - _most_relevant(tokens, outputs)
-            denied = thresholds.answered is not None and 1 - value >= thresholds.answered
+            answered = thresholds.answered is not None and 1 - value >= thresholds.answered
+            denied = answered and "claim" not in preprocessed.layout.roles
             verdicts.append(SentenceVerdict(*place, value, not denied, abstains=True))
     return tuple(verdicts)
 
