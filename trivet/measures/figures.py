@@ -60,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
-    """How often the verdicts on the labelled answers of one data set were right."""
+    """Counts of the right and wrong verdicts on the labelled answers of one data set."""
 
     data: str
     split: str
