@@ -143,7 +143,6 @@ def config_of(folder: Path, encoder: Path, *overrides: str) -> TrainConfig:
     return load_config([Path("tiny.yaml")], [*given, *overrides])
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_run_trains_with_the_kernels(
     tmp_path: Path, nli_checkpoint: Path, kernels: type[Fused]
 ) -> None:
