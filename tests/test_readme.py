@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 def block_with(word: str) -> str:
     """Return the first block of commands with a word in it."""
-    return next(text for own, text in BLOCKS if own == "bash" and word in text)
+    return str(next(text for own, text in BLOCKS if own == "bash" and word in text))
 
 
 def test_the_terminals_reason_is_that_of_the_text(embedded: Evaluator) -> None:

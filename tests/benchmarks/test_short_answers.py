@@ -70,6 +70,6 @@ def test_the_table_has_a_line_for_each_kind_and_one_for_all(
     counts = {kind: len(made) for kind, made in short_answers.read_pairs(some).items()}
     assert len(counts) > 1
     short_answers.main(["--pairs", str(some)])
-    lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    found = [(line[1], int(line[2])) for line in lines]
+    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    found = [(line[1], int(line[2])) for line in printed]
     assert found == [*counts.items(), ("all", sum(counts.values()))]
