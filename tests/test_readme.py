@@ -1,4 +1,4 @@
-"""The README's examples of a command and of a call give what it says of them."""
+"""The README's call over HTTP and its changed facts give what it says of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from trivet.evaluation.evaluator import Evaluator
-from trivet.report.reasons import find_reasons
 
+PAIRS = Path(__file__).parents[1] / "benchmarks" / "changed_facts.jsonl"
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
@@ -18,19 +18,21 @@ def block_with(word: str) -> str:
     return str(next(text for own, text in BLOCKS if own == "bash" and word in text))
 
 
-def test_the_terminals_reason_is_that_of_the_text(embedded: Evaluator) -> None:
-    command = block_with("--question")
-    told = re.findall(r'--(\w+) "([^"]*)"', command)
-    contexts = [text for name, text in told if name == "context"]
-    texts = dict(told)
-    verdict = embedded.evaluate(texts["question"], contexts, texts["response"])
-    (reason,) = re.findall(r'why the year is marked: "([^"]*)"', README)
-    assert reason in map(str, find_reasons(verdict, contexts))
-
-
 def test_one_answer_over_http_gives_the_comment_below_it(embedded: Evaluator) -> None:
     command, _, printed = block_with("/v1/evaluate").partition("# ")
     (body,) = re.findall(r"-d '(\{.*?\})'", command)
     verdict = embedded.evaluate(**json.loads(body))
     found = {"adherent": verdict.adherent, "unsupported": [s.text for s in verdict.unsupported]}
     assert json.loads(printed) == found
+
+
+def test_the_changed_facts_are_counted(embedded: Evaluator) -> None:
+    pairs = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+    judged = {
+        kind: [embedded.evaluate(one["question"], one["contexts"], one[kind]) for one in pairs]
+        for kind in ("right", "wrong")
+    }
+    found = sum(verdict.adherent is False for verdict in judged["wrong"])
+    passed = sum(verdict.adherent is True for verdict in judged["right"])
+    said = f"it finds {found}, and {passed} of the ten right answers pass"
+    assert len(pairs) == 10 and said in README, said
