@@ -37,6 +37,7 @@ from trivet.model.aggregate import Outputs
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
 Call = Callable[..., tuple[int, str, str]]
+_SCREENS = (["--help"], ["evaluate", "--help"])
 
 
 class Half:
@@ -117,12 +118,35 @@ def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
     assert len(commands) > 10
 
 
+def test_help_is_in_panels_and_its_common_half_is_one_screen() -> None:
+    shown = [CliRunner().invoke(app, words, terminal_width=80).output for words in _SCREENS]
+    for words, output in zip(_SCREENS, shown, strict=True):
+        common = output.partition("\nRarely needed:\n")[0]
+        assert len(common.splitlines()) <= 50, words
+        assert "..." not in output.partition("\n")[2], words
+    for panel in ("Judge answers", "Serve", "Measure", "Train", "Data", "Bundles"):
+        assert f"\n{panel}:\n" in shown[0]
+    for panel in ("Input", "Output", "Gates", "Model", "Rarely needed"):
+        assert f"\n{panel}:\n" in shown[1]
+
+
+def test_a_flag_that_is_off_has_one_form() -> None:
+    commands: list[Any] = [get_command(app)]
+    for command in commands:  # grows while it is read
+        commands += getattr(command, "commands", {}).values()
+        twice = [one.name for one in command.params if one.secondary_opts and not one.default]
+        assert twice == [], command.name
+
+
 def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
     log = write_rows(tmp_path / "log.jsonl", GOOD)
     one = ("evaluate", "--question", "q", "--context", "c", "--response", "r")
     cases: list[tuple[tuple[object, ...], str]] = [
-        (("evaluate", log, "--threshold", "70"), "70 is not in [0, 1]; write 0.70 for 70 %"),
-        (("evaluate", log, "--threshold", "-1"), "-1 is not in [0, 1]"),
+        (
+            ("evaluate", log, "--threshold", "70"),
+            "70 is not a number from 0 to 1; for 70 % write 0.70",
+        ),
+        (("evaluate", log, "--threshold", "-1"), "-1 is not a number from 0 to 1"),
         (("evaluate", log, "--threads", "0"), "'--threads': must be at least 1"),
         (("evaluate", log, "--threads", "x"), "'--threads': must be a whole number"),
         (("evaluate", log, "--backend", "cuda"), "'--backend': 'cuda' is not one of"),
@@ -212,7 +236,7 @@ def test_stdin_compressed_files_and_other_field_names_are_read(
         ("test --data jsonl:rows.jsonl", "none of the 1 rows in split 'all' has a label"),
         ("test --data jsonl:rows.jsonl --json no/file", "there is no folder no to write it into"),
         ("test --data jsonl:rows.jsonl --markdown no/file", "there is no folder no to write it"),
-        ("test --data jsonl:rows.jsonl --html no/file", "there is no folder no to write it into"),
+        ("test --data jsonl:rows.jsonl --report no/file", "there is no folder no to write it into"),
     ],
 )
 def test_wrong_usage_or_input_exits_with_2(
@@ -242,7 +266,7 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     rows = [{**(bad if n % 2 else good), "id": str(n), "group": str(n)} for n in range(20)]
     file = write_rows(tmp_path / "rows.jsonl", *rows)
     report, table, page = (tmp_path / f"figures.{suffix}" for suffix in ("json", "md", "html"))
-    files = ["--json", report, "--markdown", table, "--html", page]
+    files = ["--json", report, "--markdown", table, "--report", page]
     words = ["--data", f"jsonl:{file}", "--bundle", bundle, "--by-length"]
     code, out, err = call("test", *words, *files)
     assert code == 0, err
@@ -306,7 +330,7 @@ def test_rows_that_share_no_text_with_training_are_also_measured_alone(
     assert "leaks: not known, because the bundle has no record of its training texts" in err
     trained, _ = load_source(f"jsonl:{write_rows(tmp_path / 'trained.jsonl', rows[0])}")
     add_files(bundle, {TEXTS_NAME: "\n".join(text_digests(trained)).encode()})
-    code, out, err = call(*words, "--html", tmp_path / "page.html")
+    code, out, err = call(*words, "--report", tmp_path / "page.html")
     assert code == 0, err
     assert "leaks: 2 of 8 rows share a text with training rows" in err
     assert "mine, leak-free" in out

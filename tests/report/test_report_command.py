@@ -55,7 +55,7 @@ def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
         ("--out nowhere/page.html", DataError, "there is no folder nowhere"),
         ("--out verdicts.jsonl", DataError, "would overwrite an input of the report"),
         ("--low trust=0.5", ConfigError, "no score 'trust'"),
-        ("--data a --data b", DataError, "1 verdict files and 2 logs were given"),
+        ("--log a --log b", DataError, "1 verdict files and 2 logs were given"),
         ("--low relevance=low", AssertionError, "must be SCORE=LIMIT"),
     ],
 )

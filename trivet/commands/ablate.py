@@ -21,9 +21,11 @@ def ablate(
         Path | None, typer.Option(help="Folder of the runs; default: runs/ablations/GRID.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
-    table_only: Annotated[bool, typer.Option(help="Only compare finished runs.")] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Only compare finished runs.")
+    ] = False,
     replace_changed: Annotated[
-        bool, typer.Option(help="Repeat runs of another configuration.")
+        bool, typer.Option("--replace-changed", help="Repeat runs of another configuration.")
     ] = False,
 ) -> None:
     """Train every cell of a grid and compare them in one table.

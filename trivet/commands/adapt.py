@@ -26,11 +26,11 @@ def adapt(
         typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the recipe adapt.yaml."),
     ] = None,
 ) -> None:
-    """Train from the embedded model on your own rows, and test before and after.
+    """Train the embedded model on rows of your own.
 
     The rows are split by source document: a part trains, a part chooses epoch, thresholds and
-    calibration, and a part is held out for the test. If the test does not show that the model got
-    better, the exit code is 4: keep the embedded model.
+    calibration, and a part is held out for the test before and after. If the test does not show
+    that the model got better, the exit code is 4: keep the embedded model.
     """
     with needs_extra("export"):
         import onnxscript  # noqa: F401 (before an hour of training, not after it)

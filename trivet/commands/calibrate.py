@@ -93,8 +93,9 @@ def calibrate(
     lexical_overlap: Annotated[
         bool,
         typer.Option(
+            "--lexical-overlap",
             help="Also weigh the words that a sentence shares with the contexts (support), the "
-            "question (relevance) or the response (utilization)."
+            "question (relevance) or the response (utilization).",
         ),
     ] = False,
     thresholds_only: Annotated[

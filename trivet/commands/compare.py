@@ -55,11 +55,13 @@ def compare(
         list[str] | None,
         typer.Option(metavar="MODEL=IN,OUT", help="Dollars for a million tokens in and out."),
     ] = None,
-    budget: Annotated[
+    max_dollars: Annotated[
         float | None,
-        typer.Option("--budget", "--max-dollars", min=0, help="Most dollars to spend."),
+        typer.Option(min=0, help="Most dollars to spend; needs --price."),
     ] = None,
-    restart: Annotated[bool, typer.Option(help="Drop earlier predictions in --out.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Drop earlier predictions in --out.")
+    ] = False,
     shard: Annotated[
         str,
         typer.Option(metavar="NUMBER/COUNT", help="Score this part of the rows, and nothing else."),
@@ -122,14 +124,14 @@ def compare(
         def money() -> tuple[AnswerCache, Budget]:
             cache = stack.enter_context(AnswerCache(out / "answers.sqlite"))
             spent = sum(each.cost(*cache.tokens(name)) for name, each in prices.items())
-            return cache, Budget(budget, spent)
+            return cache, Budget(max_dollars, spent)
 
         @functools.cache
         def open_llm(name: str) -> ChatClient:
             if not name:
                 raise ConfigError("which model shall be asked? name it with --model, or PEER:MODEL")
-            if budget is not None and name not in prices:
-                raise ConfigError(f"--budget needs the price of {name}: --price {name}=IN,OUT")
+            if max_dollars is not None and name not in prices:
+                raise ConfigError(f"--max-dollars needs the price of {name}: --price {name}=IN,OUT")
             cache, limit = money()
             client = ChatClient(
                 name,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
-import typer.core
 
+from trivet.commands.command import RARE
 from trivet.commands.shared import (
     SOME_FAILED,
     UNDER,
@@ -33,21 +32,6 @@ from trivet.data.traces.spans import TraceFormat
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
 
-_PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")
-
-
-class MapCommand(typer.core.TyperCommand):
-    """A command whose option ``--map`` takes several pairs after each other."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat ``--map`` before each further pair."""
-        words: list[str] = []
-        for word in args:
-            if words[-2:-1] == ["--map"] and _PAIR.match(word):
-                words.append("--map")
-            words.append(word)
-        return super().parse_args(ctx, words)
-
 
 def _list_shapes(asked: bool) -> None:
     if asked:
@@ -64,102 +48,171 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout."),
+    question: Annotated[
+        str | None, typer.Option(help="Question of a single answer.", rich_help_panel="Input")
+    ] = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Its context. Repeatable.", rich_help_panel="Input"),
+    ] = None,
+    response: Annotated[
+        str | None, typer.Option(help="The answer itself.", rich_help_panel="Input")
     ] = None,
     mapping: Annotated[
         list[str] | None,
         typer.Option(
             "--map",
             metavar="OURS=THEIRS",
-            help="Name of a field in FILE, or a path (contexts=outputs.docs[].text). Repeatable.",
+            help="Name of a field in FILE, or its path, such as "
+            "contexts=outputs.docs[].text. Repeatable.",
+            rich_help_panel="Input",
         ),
     ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; the "
-            "tool of its spans: otel, openinference, phoenix, langfuse, langsmith; or the shape of "
-            "its rows, by default that of the first ones (see --formats).",
+            help="jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
+            "langfuse, langsmith; or a shape of rows; default: as it looks.",
+            rich_help_panel="Input",
         ),
     ] = None,
     formats: Annotated[
         bool,
         typer.Option(
-            "--formats", callback=_list_shapes, is_eager=True, help="List the shapes of rows."
+            "--formats",
+            callback=_list_shapes,
+            is_eager=True,
+            help="List the shapes of rows.",
+            rich_help_panel="Input",
         ),
     ] = False,
-    encoding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Encoding of FILE; default: as it looks."),
+    allow_empty_contexts: Annotated[
+        bool,
+        typer.Option(
+            "--allow-empty-contexts",
+            help="Evaluate answers without contexts.",
+            rich_help_panel="Input",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout.",
+            rich_help_panel="Output",
+        ),
     ] = None,
-    max_characters: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Longest text of a row; default: 2,000,000."),
+    report: Annotated[
+        Path | None,
+        typer.Option(help="HTML report to write; needs --out.", rich_help_panel="Output"),
     ] = None,
     fields: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Fields to write, such as id,faithfulness.")
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Fields to write, such as id,faithfulness.",
+            rich_help_panel="Output",
+        ),
     ] = None,
-    texts: Annotated[bool, typer.Option("--texts", help="Write the texts too.")] = False,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="Write the texts too.", rich_help_panel="Output")
+    ] = False,
     metadata: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Write this column of FILE; default: those with short, scalar values. Repeatable.",
+            help="Column of FILE to write; default: those with short values. Repeatable.",
+            rich_help_panel="Output",
         ),
     ] = None,
-    no_metadata: Annotated[bool, typer.Option("--no-metadata", help="Write no columns.")] = False,
-    bad_unicode: Annotated[
-        Literal["error", "replace"],
-        typer.Option(help="Fail rows with lone surrogates, or read U+FFFD instead."),
-    ] = "error",
-    shard: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER/COUNT", help="Evaluate this part; see `trivet merge`."),
-    ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Overwrite --out.")] = False,
-    although_changed: Annotated[
-        bool, typer.Option("--although-changed", help="Resume although FILE or settings changed.")
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Overwrite --out.", rich_help_panel="Output")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first failed row.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="No progress, no summary.", rich_help_panel="Output"),
+    ] = False,
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SCORE=MEAN", help=f"Exit with {UNDER} if the mean is lower. Repeatable."
+            metavar="SCORE=MEAN",
+            help=f"Exit with {UNDER} if the mean is lower. Repeatable.",
+            rich_help_panel="Gates",
         ),
     ] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="VERDICTS", help="Verdicts of an earlier run, to compare with."),
+        typer.Option(
+            metavar="VERDICTS",
+            help="Verdicts of an earlier run to compare with.",
+            rich_help_panel="Gates",
+        ),
     ] = None,
     fail_if_worse: Annotated[
         bool,
         typer.Option(
-            "--fail-if-worse", help=f"Exit with {UNDER} if faithfulness fell from --baseline."
+            "--fail-if-worse",
+            help=f"Exit with {UNDER} if it fell from --baseline.",
+            rich_help_panel="Gates",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop at the first failed row.", rich_help_panel="Gates"),
+    ] = False,
+    threshold: ThresholdOption = None,
+    bundle: BundleOption = None,
+    backend: BackendOption = None,
+    device: DeviceOption = None,
+    precision: PrecisionOption = None,
+    threads: ThreadsOption = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Encoding of FILE; default: as it looks.", rich_help_panel=RARE
+        ),
+    ] = None,
+    max_characters: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Longest text; default: 2,000,000.",
+            rich_help_panel=RARE,
+        ),
+    ] = None,
+    bad_unicode: Annotated[
+        Literal["error", "replace"],
+        typer.Option(
+            help="Fail rows with lone surrogates, or read U+FFFD instead.", rich_help_panel=RARE
+        ),
+    ] = "error",
+    no_metadata: Annotated[
+        bool, typer.Option("--no-metadata", help="Write no columns.", rich_help_panel=RARE)
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER/COUNT",
+            help="Evaluate this part; see `trivet merge`.",
+            rich_help_panel=RARE,
+        ),
+    ] = None,
+    although_changed: Annotated[
+        bool,
+        typer.Option(
+            "--although-changed",
+            help="Resume although FILE or settings changed.",
+            rich_help_panel=RARE,
         ),
     ] = False,
     scores: Annotated[
         Path | None,
-        typer.Option(help="File of the traces' scores to write, in the form their tool imports."),
+        typer.Option(
+            help="File of the traces' scores to write, in the form their tool imports.",
+            rich_help_panel=RARE,
+        ),
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML report to write; needs --out.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
-    question: Annotated[str | None, typer.Option(help="Question of a single answer.")] = None,
-    context: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Its context. Repeatable.")
-    ] = None,
-    response: Annotated[str | None, typer.Option(help="The answer itself.")] = None,
-    allow_empty_contexts: Annotated[
-        bool, typer.Option(help="Evaluate answers without contexts.")
-    ] = False,
-    threshold: ThresholdOption = None,
-    bundle: BundleOption = None,
-    threads: ThreadsOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = None,
-    device: DeviceOption = None,
 ) -> None:
     """Evaluate a log of answers, or one answer.
 

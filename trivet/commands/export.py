@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trivet.commands.command import Command
 from trivet.commands.shared import Precision, ThreadsOption, needs_extra
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ DataOption = Annotated[
 SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 
 
-@export.command()
+@export.command(cls=Command)
 def onnx(
     bundle: Annotated[
         Path, typer.Argument(metavar="BUNDLE", help="Bundle with weights: a folder, or embedded.")
@@ -66,7 +67,7 @@ def onnx(
     print(out or bundle)
 
 
-@export.command()
+@export.command(cls=Command)
 def openvino(
     bundle: BundleArgument,
     data: DataOption,
@@ -86,7 +87,7 @@ def openvino(
     print(bundle)
 
 
-@export.command()
+@export.command(cls=Command)
 def tensorrt(
     bundle: BundleArgument,
     data: DataOption,
@@ -148,7 +149,7 @@ def show_steps() -> Iterator[Callable[[str, int, int], None]]:
         yield move
 
 
-@export.command()
+@export.command(cls=Command)
 def triton(
     bundle: Annotated[
         Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle, or embedded.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trivet.commands.command import Command
 from trivet.commands.shared import needs_extra, what_was_typed
 
 import_ = typer.Typer(
@@ -19,7 +20,7 @@ def _kinds() -> None:
     """Keep the kind of the detector in the command, though there is one."""
 
 
-@import_.command()
+@import_.command(cls=Command)
 def lettucedetect(
     name: Annotated[
         str,

@@ -45,10 +45,10 @@ def perturb(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
 ) -> None:
-    """Plant small errors in supported responses, at places that are known exactly.
+    """Plant small errors in supported responses, for training.
 
-    Each changed row follows its original. The same command resumes a run; what was answered is not
-    asked again.
+    The place of each error is known exactly. Each changed row follows its original. The same
+    command resumes a run; what was answered is not asked again.
     """
     if rules == (model is not None):
         raise typer.BadParameter("give --model NAME or --rules")

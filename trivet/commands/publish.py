@@ -17,9 +17,10 @@ def publish(
         bool, typer.Option("--private", help="Make a new repository private.")
     ] = False,
 ) -> None:
-    """Publish a bundle and its model card on the Hugging Face hub, in one commit.
+    """Publish a bundle on the Hugging Face hub.
 
-    Prints ORG/NAME@COMMIT. The hub's token is that of `hf auth login` or HF_TOKEN.
+    Bundle and model card are one commit. Prints ORG/NAME@COMMIT. The hub's token is that of
+    `hf auth login` or HF_TOKEN.
     """
     from trivet.bundle.publish import publish as commit
 

@@ -16,7 +16,7 @@ def report(
         Path | None, typer.Argument(metavar="OTHER", help="Verdicts of a second run, to compare.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Page to write; a single file.")] = Path("report.html"),
-    data: Annotated[
+    log: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LOG",
@@ -52,7 +52,7 @@ def report(
     write_report(
         [verdicts] if other is None else [verdicts, other],
         out,
-        logs=data or [],
+        logs=log or [],
         limits=Limits.from_words(limits),
         by=by or [],
         shown=shown,

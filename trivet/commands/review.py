@@ -19,7 +19,7 @@ def review(
         Path | None,
         typer.Option(help="Reviewed rows as labelled JSONL; default: LABELLED.reviewed.jsonl."),
     ] = None,
-    by: Annotated[
+    order: Annotated[
         Literal["file", "uncertainty"],
         typer.Option(
             help="After the rows on which annotators disagree: the order of the file, or those "
@@ -35,11 +35,13 @@ def review(
     ] = True,
     bundle: BundleOption = None,
 ) -> None:
-    """Accept or correct labels on a local page, by keys alone if you like.
+    """Accept or correct labels on a local page.
 
-    Each accepted row is written at once; the same command continues. Ctrl-C ends.
+    Keys alone are enough. Each accepted row is written at once; the same command continues.
+    Ctrl-C ends.
     """
-    from trivet.annotation.review.review import Review, order, read_rows
+    from trivet.annotation.review.review import Review, read_rows
+    from trivet.annotation.review.review import order as in_order
     from trivet.annotation.review.reviewed_file import ReviewedFile
     from trivet.annotation.review.server import ReviewServer
 
@@ -49,7 +51,7 @@ def review(
         raise typer.BadParameter(f"--out {out} is the input; choose another file")
     with run_exits(), ReviewedFile(out) as file:
         doubts = None
-        if by == "uncertainty":
+        if order == "uncertainty":
             from rich.console import Console
             from rich.progress import track
 
@@ -60,7 +62,7 @@ def review(
             found = measure_uncertainty(Evaluator(bundle), [row.labelled for row in rows])
             hidden = not console.is_terminal
             doubts = list(track(found, "judge", total=len(rows), console=console, disable=hidden))
-        queue = Review(labelled, [rows[n] for n in order(rows, doubts)], file, name_of(reviewer))
+        queue = Review(labelled, [rows[n] for n in in_order(rows, doubts)], file, name_of(reviewer))
         with ReviewServer(queue, port) as server:
             print(server.url, flush=True)
             print(

@@ -21,29 +21,45 @@ BundleOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER|NAME",
-        help="Bundle: a folder, or org/name[@revision] on the hub; default: embedded.",
+        help="Folder, or org/name[@revision] on the hub; default: embedded.",
+        rich_help_panel="Model",
     ),
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Threads of the backend; default: one per core."),
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Threads; default: one per core.",
+        rich_help_panel="Model",
+    ),
 ]
 Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
-    Precision | None, typer.Option(help="Precision of the graph; default: the fastest.")
+    Precision | None,
+    typer.Option(
+        metavar="NAME",
+        help="int8, fp32, bf16 or fp16; default: the fastest.",
+        rich_help_panel="Model",
+    ),
 ]
 BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
 BackendOption = Annotated[
     BackendName | None,
     typer.Option(
-        help="Backend; tensorrt needs an engine (`trivet export`). Default: onnx; on a GPU the "
+        metavar="NAME",
+        help="onnx, onnx-tensorrt, openvino, tensorrt or torch; default: onnx; on a GPU the "
         "engine, else torch.",
-        show_default=False,
+        rich_help_panel="Model",
     ),
 ]
 DeviceOption = Annotated[
     str | None,
-    typer.Option(metavar="cpu|cuda[:N]", help="Device; default: a GPU if there is one."),
+    typer.Option(
+        metavar="cpu|cuda[:N]",
+        help="Device; default: a GPU if there is one.",
+        rich_help_panel="Model",
+    ),
 ]
 
 
@@ -68,7 +84,8 @@ ThresholdOption = Annotated[
     typer.Option(
         metavar="SUPPORT",
         callback=check_level,
-        help="Threshold of support for the verdict, from 0 to 1; default: that of the bundle.",
+        help="From 0 to 1; default: the bundle's own.",
+        rich_help_panel="Model",
     ),
 ]
 

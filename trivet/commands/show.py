@@ -14,14 +14,17 @@ def show(
         str | None,
         typer.Option("--id", metavar="ID", help="Id or row number; default: the least faithful."),
     ] = None,
-    data: Annotated[
+    log: Annotated[
         str | None,
         typer.Option(metavar="LOG", help="Log with the texts; default: that of the run's record."),
     ] = None,
 ) -> None:
-    """Show one verdict: scores, the answer with unsupported spans in brackets, and contexts."""
+    """Show one verdict of a file in the terminal.
+
+    Scores, the answer with unsupported spans in brackets, and contexts.
+    """
     from trivet.report.one_verdict import find_row, render_row
     from trivet.report.terminal import show
     from trivet.report.verdict_files import VerdictFile
 
-    show(render_row(find_row(VerdictFile(verdicts, data), id_)))
+    show(render_row(find_row(VerdictFile(verdicts, log), id_)))

@@ -90,25 +90,27 @@ def test(
     ] = None,
     threshold: ThresholdOption = None,
     by_length: Annotated[
-        bool, typer.Option(help="Also measure 0-5k, 5k-16k and over 16k tokens.")
+        bool, typer.Option("--by-length", help="Also measure 0-5k, 5k-16k and over 16k tokens.")
     ] = False,
     published: Annotated[
         bool,
         typer.Option(
-            help="Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."
+            "--published",
+            help="Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.",
         ),
     ] = False,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="File for the figures as JSON.")
+        Path | None, typer.Option("--json", help="File of the figures, JSON.")
     ] = None,
     markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="File for the figures as Markdown.")
+        Path | None, typer.Option("--markdown", help="File of the figures, Markdown.")
     ] = None,
-    html_file: Annotated[
-        Path | None, typer.Option("--html", help="File for a page with tables and curves.")
+    report: Annotated[
+        Path | None, typer.Option(help="HTML page with tables and curves to write.")
     ] = None,
     into_card: Annotated[
-        bool, typer.Option(help="Add the main figures to the bundle and its model card.")
+        bool,
+        typer.Option("--into-card", help="Add the main figures to the bundle and its model card."),
     ] = False,
     bundle: BundleOption = None,
     threads: ThreadsOption = None,
@@ -138,7 +140,7 @@ def test(
         from trivet.evaluation.evaluator import Evaluator
         from trivet.report import terminal
 
-        measured_bundle.check_files(json_file, markdown_file, html_file)
+        measured_bundle.check_files(json_file, markdown_file, report)
         own = None
         if file is not None:
             from trivet.data.labelled.plain_labels import read_plain
@@ -160,7 +162,7 @@ def test(
     elif found.report.outside_split:
         print(f"{found.report.outside_split} rows outside split {split!r}", file=sys.stderr)
     print(f"leaks: {found.about['leaks']}", file=sys.stderr)
-    measured_bundle.write_measures(found, json_file, markdown_file, html_file)
+    measured_bundle.write_measures(found, json_file, markdown_file, report)
     if into_card:
         keep_scores(
             evaluator.bundle,

@@ -21,7 +21,9 @@ def train(
             help="Configuration files and values; later ones win.",
         ),
     ],
-    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the last checkpoint.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print parameters, steps and memory; train nothing.")
     ] = False,
