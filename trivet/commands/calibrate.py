@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from trivet.commands.shared import NO_SEPARATION, BackendOption, DeviceOption, needs_extra
+from trivet.commands.options import (
+    BackendOption,
+    DataOption,
+    DeviceOption,
+    SplitOption,
+    options,
+)
+from trivet.commands.shared import NO_SEPARATION, needs_extra
+from trivet.settings import Setting
 
 
 class Head(StrEnum):
@@ -19,98 +27,77 @@ class Head(StrEnum):
     utilization = "utilization"
 
 
+@options
 def calibrate(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights.")
-    ],
-    data: Annotated[
-        list[str],
-        typer.Option(
-            metavar="SPEC",
-            help="Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable.",
-        ),
-    ],
-    split: Annotated[str, typer.Option(help="Split of the rows.")] = "dev",
+    bundle: Annotated[Path, Setting("Folder of a bundle with weights.", "BUNDLE")],
+    *,
+    data: DataOption,
+    split: SplitOption = "dev",
     method: Annotated[
         Literal["platt", "temperature", "isotonic"],
-        typer.Option(help="platt: scale and shift; temperature: scale; isotonic: a rising map."),
+        Setting("platt: scale and shift; temperature: scale; isotonic: a rising map."),
     ] = "platt",
     heads: Annotated[
         list[Head] | None,
-        typer.Option(
+        Setting(
+            "support, relevance or utilization; default: all with labels. Repeatable.",
             "--head",
             metavar="HEAD",
-            help="support, relevance or utilization; default: all with labels. Repeatable.",
         ),
     ] = None,
     support_level: Annotated[
         Literal["sentence", "response", "both"],
-        typer.Option(help="Fit support to labels of sentences, responses or both."),
+        Setting("Fit support to labels of sentences, responses or both."),
     ] = "sentence",
     weigh: Annotated[
         Literal["example", "sentence"],
-        typer.Option(help="Give each example, or each sentence, the same weight."),
+        Setting("Give each example, or each sentence, the same weight."),
     ] = "example",
     only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PREFIX", help="Use these sources; default: all. Repeatable."),
+        list[str] | None, Setting("Use these sources; default: all. Repeatable.", metavar="PREFIX")
     ] = None,
     precision_at_least: Annotated[
         float | None,
-        typer.Option(
-            min=0.01,
-            max=1,
-            metavar="P",
-            help="Flag as much as this precision allows.",
-        ),
+        Setting("Flag as much as this precision allows.", metavar="P", least=0.01, most=1),
     ] = None,
     false_alarms: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            max=0.999,
-            metavar="RATE",
-            help="Flag at most this share of faithful responses, in each data set with enough "
+        Setting(
+            "Flag at most this share of faithful responses, in each data set with enough "
             "documents; default: 0.1.",
+            metavar="RATE",
+            least=0.001,
+            most=0.999,
         ),
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            max=0.999,
+        Setting(
+            "Choose the best F1, or the precision, for this share of hallucinated responses.",
             metavar="SHARE",
-            help="Choose the best F1, or the precision, for this share of hallucinated responses.",
+            least=0.001,
+            most=0.999,
         ),
     ] = None,
     thresholds_from: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PREFIX",
-            help="Choose thresholds on these sources; default: all. Repeatable.",
-        ),
+        Setting("Choose thresholds on these sources; default: all. Repeatable.", metavar="PREFIX"),
     ] = None,
     lexical_overlap: Annotated[
         bool,
-        typer.Option(
-            "--lexical-overlap",
-            help="Also weigh the words that a sentence shares with the contexts (support), the "
-            "question (relevance) or the response (utilization).",
+        Setting(
+            "Also weigh the words that a sentence shares with the contexts (support), the "
+            "question (relevance) or the response (utilization)."
         ),
     ] = False,
     thresholds_only: Annotated[
-        bool,
-        typer.Option(
-            "--thresholds-only",
-            help="Keep probabilities and graphs; choose thresholds by the fastest graph.",
-        ),
+        bool, Setting("Keep probabilities and graphs; choose thresholds by the fastest graph.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Change a copy of the bundle instead.")
+        Path | None, Setting("Change a copy of the bundle instead.", metavar="FOLDER")
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option(help="Report of errors and curves to write: FILE.html or a folder."),
+        Path | None, Setting("Report of errors and curves to write: FILE.html or a folder.")
     ] = None,
     backend: BackendOption = None,
     device: DeviceOption = None,

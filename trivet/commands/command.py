@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import typer
@@ -36,8 +37,8 @@ class Command(typer.core.TyperCommand):
             if (shown := param.get_help_record(ctx)) is not None:
                 kind = "Arguments" if param.param_type_name == "argument" else "Options"
                 panel = getattr(param, "rich_help_panel", None) or kind
-                if "--help" in param.opts and len(panels) > 1:
-                    panel = list(panels)[-1]
+                if "--help" in param.opts and panels.keys() - {"Arguments"}:
+                    panel = _in_order(panels)[-1]
                 panels.setdefault(panel, []).append(shown)
         _write(formatter, panels)
 
@@ -64,11 +65,16 @@ class Group(typer.core.TyperGroup):
         _write(formatter, panels)
 
 
+def _in_order(panels: Iterable[str]) -> list[str]:
+    """Return panels as they are shown: the plain ones first, rare options last."""
+    ranks = {"Arguments": 0, "Options": 1, RARE: 3}
+    return sorted(panels, key=lambda panel: ranks.get(panel, 2))
+
+
 def _write(formatter: Any, panels: dict[str, list[tuple[str, str]]]) -> None:
     """Write panels; all have one width of the first column."""
     width = max(min(len(first), _COLUMN) for rows in panels.values() for first, _ in rows)
-    for panel, rows in sorted(panels.items(), key=lambda item: item[0] == RARE):
+    for panel in _in_order(panels):
+        rows = [(f"{first:<{width}}", text) for first, text in panels[panel]]
         with formatter.section(panel):
-            formatter.write_dl(
-                [(f"{first:<{width}}", text) for first, text in rows], col_max=_COLUMN
-            )
+            formatter.write_dl(rows, col_max=_COLUMN)

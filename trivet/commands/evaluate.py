@@ -5,32 +5,32 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
 from trivet.commands.command import RARE
+from trivet.commands.options import Model, QuietOption, Reading, ThresholdOption, options
 from trivet.commands.shared import (
     SOME_FAILED,
     UNDER,
-    BackendOption,
-    BundleOption,
-    DeviceOption,
-    PrecisionOption,
-    ThreadsOption,
-    ThresholdOption,
     end,
     parse_level,
-    parse_mapping,
     run_exits,
     say_how_files_are_read,
 )
 from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
+from trivet.settings import Setting
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
+
+
+_input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
+_gate, _rare = partial(Setting, panel="Gates"), partial(Setting, panel=RARE)
 
 
 def _list_shapes(asked: bool) -> None:
@@ -39,44 +39,20 @@ def _list_shapes(asked: bool) -> None:
         raise typer.Exit
 
 
+@options
 def evaluate(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="JSONL, JSON, CSV, TSV, Parquet, XLSX, also .gz, .xz, .zst; a folder; - is stdin.",
-            show_default=False,
+        Setting(
+            "JSONL, JSON, CSV, TSV, Parquet, XLSX, also .gz, .xz, .zst; a folder; - is stdin.",
+            "FILE",
         ),
     ] = None,
-    question: Annotated[
-        str | None, typer.Option(help="Question of a single answer.", rich_help_panel="Input")
-    ] = None,
-    context: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="Its context. Repeatable.", rich_help_panel="Input"),
-    ] = None,
-    response: Annotated[
-        str | None, typer.Option(help="The answer itself.", rich_help_panel="Input")
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="OURS=THEIRS",
-            help="Name of a field in FILE, or its path, such as "
-            "contexts=outputs.docs[].text. Repeatable.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
-    format: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
-            "langfuse, langsmith; or a shape of rows; default: as it looks.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
+    *,
+    question: Annotated[str | None, _input("Question of a single answer.")] = None,
+    context: Annotated[list[str] | None, _input("Its context. Repeatable.", metavar="TEXT")] = None,
+    response: Annotated[str | None, _input("The answer itself.")] = None,
+    reading: Reading,
     formats: Annotated[
         bool,
         typer.Option(
@@ -87,131 +63,50 @@ def evaluate(
             rich_help_panel="Input",
         ),
     ] = False,
-    allow_empty_contexts: Annotated[
-        bool,
-        typer.Option(
-            "--allow-empty-contexts",
-            help="Evaluate answers without contexts.",
-            rich_help_panel="Input",
-        ),
-    ] = False,
+    allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout.",
-            rich_help_panel="Output",
-        ),
+        _output("File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout."),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="HTML report to write; needs --out.", rich_help_panel="Output"),
-    ] = None,
+    report: Annotated[Path | None, _output("HTML report to write; needs --out.")] = None,
     fields: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Fields to write, such as id,faithfulness.",
-            rich_help_panel="Output",
-        ),
+        str | None, _output("Fields to write, such as id,faithfulness.", metavar="NAMES")
     ] = None,
-    texts: Annotated[
-        bool, typer.Option("--texts", help="Write the texts too.", rich_help_panel="Output")
-    ] = False,
+    texts: Annotated[bool, _output("Write the texts too.")] = False,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(
+        _output(
+            "Column of FILE to write; default: those with short values. Repeatable.",
             metavar="COLUMN",
-            help="Column of FILE to write; default: those with short values. Repeatable.",
-            rich_help_panel="Output",
         ),
     ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Overwrite --out.", rich_help_panel="Output")
-    ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="No progress, no summary.", rich_help_panel="Output"),
-    ] = False,
+    restart: Annotated[bool, _output("Overwrite --out.")] = False,
+    quiet: QuietOption = False,
     fail_under: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SCORE=MEAN",
-            help=f"Exit with {UNDER} if the mean is lower. Repeatable.",
-            rich_help_panel="Gates",
-        ),
+        _gate(f"Exit with {UNDER} if the mean is lower. Repeatable.", metavar="SCORE=MEAN"),
     ] = None,
     baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="VERDICTS",
-            help="Verdicts of an earlier run to compare with.",
-            rich_help_panel="Gates",
-        ),
+        Path | None, _gate("Verdicts of an earlier run to compare with.", metavar="VERDICTS")
     ] = None,
-    fail_if_worse: Annotated[
-        bool,
-        typer.Option(
-            "--fail-if-worse",
-            help=f"Exit with {UNDER} if it fell from --baseline.",
-            rich_help_panel="Gates",
-        ),
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Stop at the first failed row.", rich_help_panel="Gates"),
-    ] = False,
+    fail_if_worse: Annotated[bool, _gate(f"Exit with {UNDER} if it fell from --baseline.")] = False,
+    strict: Annotated[bool, _gate("Stop at the first failed row.")] = False,
     threshold: ThresholdOption = None,
-    bundle: BundleOption = None,
-    backend: BackendOption = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    threads: ThreadsOption = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Encoding of FILE; default: as it looks.", rich_help_panel=RARE
-        ),
-    ] = None,
+    model: Model,
     max_characters: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Longest text; default: 2,000,000.",
-            rich_help_panel=RARE,
-        ),
+        int | None, _rare("Longest text; default: 2,000,000.", metavar="N", least=1)
     ] = None,
     bad_unicode: Annotated[
         Literal["error", "replace"],
-        typer.Option(
-            help="Fail rows with lone surrogates, or read U+FFFD instead.", rich_help_panel=RARE
-        ),
+        _rare("Fail rows with lone surrogates, or read U+FFFD instead."),
     ] = "error",
-    no_metadata: Annotated[
-        bool, typer.Option("--no-metadata", help="Write no columns.", rich_help_panel=RARE)
-    ] = False,
+    no_metadata: Annotated[bool, _rare("Write no columns.")] = False,
     shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER/COUNT",
-            help="Evaluate this part; see `trivet merge`.",
-            rich_help_panel=RARE,
-        ),
+        str | None, _rare("Evaluate this part; see `trivet merge`.", metavar="NUMBER/COUNT")
     ] = None,
-    although_changed: Annotated[
-        bool,
-        typer.Option(
-            "--although-changed",
-            help="Resume although FILE or settings changed.",
-            rich_help_panel=RARE,
-        ),
-    ] = False,
+    although_changed: Annotated[bool, _rare("Resume although FILE or settings changed.")] = False,
     scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of the traces' scores to write, in the form their tool imports.",
-            rich_help_panel=RARE,
-        ),
+        Path | None, _rare("File of the traces' scores to write, in the form their tool imports.")
     ] = None,
 ) -> None:
     """Evaluate a log of answers, or one answer.
@@ -228,7 +123,7 @@ def evaluate(
         raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
-    names, limits = parse_mapping(mapping or []), _parse_limits(fail_under or [])
+    names, limits = reading.mapping, _parse_limits(fail_under or [])
     if fail_if_worse and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
@@ -238,28 +133,14 @@ def evaluate(
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if scores is not None:
-        _check_scores(scores, format, file, out)
+        _check_scores(scores, reading.format, file, out)
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
-    from trivet.evaluation.evaluator import Evaluator
-    from trivet.evaluation.preprocessing import MAX_CHARACTERS
-
-    def load() -> Evaluator:
-        most = max_characters or MAX_CHARACTERS
-        return Evaluator(
-            bundle,
-            threads,
-            precision=precision,
-            backend=backend,
-            device=device,
-            max_characters=most,
-        )
-
     if file is None:
         from trivet.report import terminal
 
         contexts, text = context or [], response or ""
-        verdict = load().evaluate(
+        verdict = model.load(max_characters).evaluate(
             question or "",
             contexts,
             text,
@@ -279,8 +160,8 @@ def evaluate(
 
     settings = RunSettings(
         mapping=names,
-        format=format,
-        encoding=encoding,
+        format=reading.format,
+        encoding=reading.encoding,
         max_characters=max_characters,
         allow_empty_contexts=allow_empty_contexts,
         threshold=threshold,
@@ -292,12 +173,12 @@ def evaluate(
     )
     if out is not None:
         check_format(out)  # before a bundle is loaded
-    log = open_log(file, format, encoding)
+    log = open_log(file, reading.format, reading.encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
-    evaluator = load()
+    evaluator = model.load(max_characters)
     policy = ResumePolicy(restart, although_changed, strict)
     written = out
     with contextlib.ExitStack() as stack:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from trivet.commands.command import Command
-from trivet.commands.shared import Precision, ThreadsOption, needs_extra
+from trivet.commands.options import Precision, SplitOption, ThreadsOption, options
+from trivet.commands.shared import needs_extra
+from trivet.settings import Setting
 
 if TYPE_CHECKING:
     from trivet.records import LabelledExample
@@ -23,40 +25,31 @@ export = typer.Typer(
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
 BundleArgument = Annotated[
-    Path,
-    typer.Argument(metavar="BUNDLE", help="Bundle with weights or graphs: a folder, or embedded."),
+    Path, Setting("Bundle with weights or graphs: a folder, or embedded.", "BUNDLE")
 ]
 OutOption = Annotated[
-    Path | None,
-    typer.Option(help="Write a serving bundle without weights here; default: add to BUNDLE."),
+    Path | None, Setting("Write a serving bundle without weights here; default: add to BUNDLE.")
 ]
-FormOption = Annotated[
-    Literal["portable", "attention"],
-    typer.Option(help="attention: also write model.attention.onnx for TensorRT (opset 23)."),
-]
-DataOption = Annotated[
+Form = Literal["portable", "attention"]
+OneDataOption = Annotated[
     str,
-    typer.Option(
-        metavar="SPEC", help="Labelled rows that no weight was trained on: jsonl:dev.jsonl."
-    ),
+    Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC"),
 ]
-SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 
 
 @export.command(cls=Command)
+@options
 def onnx(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Bundle with weights: a folder, or embedded.")
-    ],
+    bundle: BundleArgument,
+    *,
     out: OutOption = None,
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            help="int8 or fp32: write only this graph; bf16 or fp16: write this graph too.",
-            show_default=False,
-        ),
+        Setting("int8 or fp32: write only this graph; bf16 or fp16: write this graph too."),
     ] = None,
-    form: FormOption = "portable",
+    form: Annotated[
+        Form, Setting("attention: also write model.attention.onnx for TensorRT (opset 23).")
+    ] = "portable",
     threads: ThreadsOption = None,
 ) -> None:
     """Write ONNX graphs and compare them with the weights."""
@@ -68,9 +61,11 @@ def onnx(
 
 
 @export.command(cls=Command)
+@options
 def openvino(
     bundle: BundleArgument,
-    data: DataOption,
+    *,
+    data: OneDataOption,
     split: SplitOption = "dev",
     out: OutOption = None,
     threads: ThreadsOption = None,
@@ -88,19 +83,20 @@ def openvino(
 
 
 @export.command(cls=Command)
+@options
 def tensorrt(
     bundle: BundleArgument,
-    data: DataOption,
+    *,
+    data: OneDataOption,
     split: SplitOption = "dev",
     precision: Annotated[
-        Literal["fp16", "bf16", "fp32"], typer.Option(help="Precision of the engine.")
+        Literal["fp16", "bf16", "fp32"], Setting("Precision of the engine.")
     ] = "fp16",
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Compare on the first N rows.")
+        int | None, Setting("Compare on the first N rows.", metavar="N", least=1)
     ] = None,
     form: Annotated[
-        Literal["portable", "attention"],
-        typer.Option(help="Form of the graph, if the bundle has none in this precision."),
+        Form, Setting("Form of the graph, if the bundle has none in this precision.")
     ] = "attention",
     out: OutOption = None,
     threads: ThreadsOption = None,
@@ -150,19 +146,16 @@ def show_steps() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @export.command(cls=Command)
+@options
 def triton(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle, or embedded.")
-    ],
-    out: Annotated[Path, typer.Option(help="Empty or new folder for the repository.")],
+    bundle: Annotated[Path, Setting("Folder of a bundle, or embedded.", "BUNDLE")],
+    *,
+    out: Annotated[Path, Setting("Empty or new folder for the repository.")],
     encoder: Annotated[
         EncoderKind,
-        typer.Option(help="Backend of the encoder; tensorrt uses the engine that was built here."),
+        Setting("Backend of the encoder; tensorrt uses the engine that was built here."),
     ],
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="Graph to use; default: the fastest.", show_default=False),
-    ] = None,
+    precision: Annotated[Precision | None, Setting("Graph to use; default: the fastest.")] = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Write a model repository for NVIDIA Triton."""
@@ -176,7 +169,7 @@ def _write_graphs(
     bundle: Path,
     out: Path | None,
     keep: tuple[Precision, ...] | None,
-    form: Literal["portable", "attention"],
+    form: Form,
     threads: int | None,
 ) -> None:
     with needs_extra("export"):
@@ -190,7 +183,7 @@ def _with_graphs(
     bundle: Path,
     out: Path | None,
     keep: tuple[Precision, ...],
-    form: Literal["portable", "attention"],
+    form: Form,
     threads: int | None,
     exported: bool = False,
 ) -> Path:

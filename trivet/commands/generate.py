@@ -8,64 +8,47 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.llm_jobs import LlmSettings, run_llm_job
-from trivet.commands.llm_options import (
-    BaseUrlOption,
-    ConcurrencyOption,
-    DryRunOption,
-    MaxDollarsOption,
-    ModelOption,
-    PriceOption,
-    llm_exits,
-)
-from trivet.commands.shared import needs_extra, parse_mapping, say_how_files_are_read
+from trivet.commands.llm_jobs import LlmSettings, ModelOption, llm_exits, run_llm_job
+from trivet.commands.options import MapOption, options, parse_mapping
+from trivet.commands.shared import needs_extra, say_how_files_are_read
+from trivet.settings import Setting
 
 
+@options
 def generate(
-    out: Annotated[Path, typer.Option(help="JSONL to write: a log of responses, or questions.")],
-    model: ModelOption,
     questions: Annotated[
         str | None,
-        typer.Argument(
-            metavar="QUESTIONS",
-            help="Log with questions and contexts, as for `trivet evaluate`; responses in it are "
-            "not read.",
-            show_default=False,
+        Setting(
+            "Log with questions and contexts, as for `trivet evaluate`; responses in it are not "
+            "read.",
+            "QUESTIONS",
         ),
     ] = None,
+    *,
+    out: Annotated[
+        Path, Setting("JSONL to write: a log of responses, or questions.", panel="Output")
+    ],
+    model: ModelOption,
     documents: Annotated[
         Path | None,
-        typer.Option(
+        Setting(
+            "Instead of QUESTIONS: write questions about its text, Markdown and PDF files.",
             metavar="FOLDER",
-            help="Instead of QUESTIONS: write questions about its text, Markdown and PDF files.",
         ),
     ] = None,
     samples: Annotated[
         int,
-        typer.Option(
-            min=1, metavar="N", help="Responses to a question, or questions about a passage."
-        ),
+        Setting("Responses to a question, or questions about a passage.", metavar="N", least=1),
     ] = 1,
     temperature: Annotated[
-        list[float] | None, typer.Option(metavar="T", help="Of responses; default: 1. Repeatable.")
+        list[float] | None, Setting("Of responses; default: 1. Repeatable.", metavar="T")
     ] = None,
     contexts: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Contexts of a question about documents.")
+        int, Setting("Contexts of a question about documents.", metavar="N", least=1)
     ] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the recipes.")] = 0,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="OURS=THEIRS", help="Field in QUESTIONS. Repeatable."),
-    ] = None,
-    base_url: BaseUrlOption = None,
-    concurrency: ConcurrencyOption = 8,
-    price: PriceOption = None,
-    max_dollars: MaxDollarsOption = None,
-    dry_run: DryRunOption = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Overwrite --out; paid answers are used again.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    seed: Annotated[int, Setting("Seed of the recipes.", least=0)] = 0,
+    pairs: MapOption = None,
+    settings: LlmSettings,
 ) -> None:
     """Write responses to questions, or questions about documents.
 
@@ -76,9 +59,6 @@ def generate(
         raise typer.BadParameter("give QUESTIONS or --documents FOLDER")
     if documents is not None and len(model) != 1:
         raise typer.BadParameter(f"{len(model)} models to ask about documents; give one")
-    settings = LlmSettings(
-        *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
-    )
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.documents import read_pools
         from trivet.annotation.generate import Generator, read_questions, samples_of
@@ -96,18 +76,20 @@ def generate(
                 sources_of(pools),
                 out,
                 {"input": texts, "questions": samples, "contexts": contexts},
+                model,
                 settings,
             )
             return
         mixture = Mixture(model, temperature or [1.0], seed)
         log = Log(str(questions))
-        stack.enter_context(say_how_files_are_read(quiet))
-        rows = read_questions(log, Columns(parse_mapping(mapping or [])))
+        stack.enter_context(say_how_files_are_read(settings.quiet))
+        rows = read_questions(log, Columns(parse_mapping(pairs or [])))
         run_llm_job(
             lambda clients: Generator(clients, mixture),
             samples_of(rows, samples),
             out,
             vars(mixture) | {"input": log.sha256(), "samples": samples},
+            model,
             settings,
             log,
         )

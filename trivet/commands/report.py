@@ -5,37 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from trivet.commands.options import options
 from trivet.commands.shared import parse_level
+from trivet.settings import Setting
 
 
+@options
 def report(
-    verdicts: Annotated[Path, typer.Argument(metavar="VERDICTS", help="File of verdicts.")],
-    other: Annotated[
-        Path | None, typer.Argument(metavar="OTHER", help="Verdicts of a second run, to compare.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Page to write; a single file.")] = Path("report.html"),
+    verdicts: Annotated[Path, Setting("File of verdicts.", "VERDICTS")],
+    other: Annotated[Path | None, Setting("Verdicts of a second run, to compare.", "OTHER")] = None,
+    *,
+    out: Annotated[Path, Setting("Page to write; a single file.")] = Path("report.html"),
     log: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LOG",
-            help="Log with the texts; default: the one in the run's record. Repeatable, for the "
+        Setting(
+            "Log with the texts; default: the one in the run's record. Repeatable, for the "
             "second run.",
+            metavar="LOG",
         ),
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(
+        Setting(
+            "Group by this metadata column; default: all with 2 to 20 values. Repeatable.",
             metavar="COLUMN",
-            help="Group by this metadata column; default: all with 2 to 20 values. Repeatable.",
         ),
     ] = None,
     low: Annotated[
         list[str] | None,
-        typer.Option(metavar="SCORE=LIMIT", help="Count lower scores as failures. Repeatable."),
+        Setting("Count lower scores as failures. Repeatable.", metavar="SCORE=LIMIT"),
     ] = None,
-    shown: Annotated[int, typer.Option(min=0, help="Number of answers, the worst first.")] = 500,
+    shown: Annotated[int, Setting("Number of answers, the worst first.", least=0)] = 500,
 ) -> None:
     """Write an HTML page about verdicts.
 

@@ -10,29 +10,30 @@ from typing import Annotated, Literal
 
 import typer
 
-from trivet.commands.shared import BundleOption, run_exits
+from trivet.commands.options import BundleOption, options
+from trivet.commands.shared import run_exits
+from trivet.settings import Setting
 
 
+@options
 def review(
-    labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="Labelled JSONL.")],
+    labelled: Annotated[Path, Setting("Labelled JSONL.", "LABELLED")],
+    *,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Reviewed rows as labelled JSONL; default: LABELLED.reviewed.jsonl."),
+        Path | None, Setting("Reviewed rows as labelled JSONL; default: LABELLED.reviewed.jsonl.")
     ] = None,
     order: Annotated[
         Literal["file", "uncertainty"],
-        typer.Option(
-            help="After the rows on which annotators disagree: the order of the file, or those "
-            "first of which the judge is least sure."
+        Setting(
+            "After the rows on which annotators disagree: the order of the file, or those first "
+            "of which the judge is least sure."
         ),
     ] = "file",
     reviewer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Your name; default: that of the account.")
+        str | None, Setting("Your name; default: that of the account.", metavar="NAME")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free one.")] = 8766,
-    open_page: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
-    ] = True,
+    port: Annotated[int, Setting("Port; 0: a free one.", least=0, most=65535)] = 8766,
+    open_page: Annotated[bool, Setting("Open the page in the browser.", "--open/--no-open")] = True,
     bundle: BundleOption = None,
 ) -> None:
     """Accept or correct labels on a local page.

@@ -7,8 +7,6 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Literal
 
 import typer
 
@@ -16,78 +14,6 @@ from trivet.errors import install_line
 
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, OVER_BUDGET, INTERRUPTED = 5, 6, 7, 8, 9, 10, 130
-
-BundleOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER|NAME",
-        help="Folder, or org/name[@revision] on the hub; default: embedded.",
-        rich_help_panel="Model",
-    ),
-]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Threads; default: one per core.",
-        rich_help_panel="Model",
-    ),
-]
-Precision = Literal["int8", "fp32", "bf16", "fp16"]
-PrecisionOption = Annotated[
-    Precision | None,
-    typer.Option(
-        metavar="NAME",
-        help="int8, fp32, bf16 or fp16; default: the fastest.",
-        rich_help_panel="Model",
-    ),
-]
-BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
-BackendOption = Annotated[
-    BackendName | None,
-    typer.Option(
-        metavar="NAME",
-        help="onnx, onnx-tensorrt, openvino, tensorrt or torch; default: onnx; on a GPU the "
-        "engine, else torch.",
-        rich_help_panel="Model",
-    ),
-]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="cpu|cuda[:N]",
-        help="Device; default: a GPU if there is one.",
-        rich_help_panel="Model",
-    ),
-]
-
-
-def check_level(value: float | None) -> float | None:
-    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
-    if value is None or 0 <= value <= 1:
-        return value
-    hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
-    raise typer.BadParameter(f"{value:g} is not a number from 0 to 1{hint}")
-
-
-def check_rate(value: float | None) -> float | None:
-    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
-    check_level(value)
-    if value is not None and not 0.001 <= value <= 0.999:
-        raise typer.BadParameter(f"{value:g} is not a rate from 0.001 to 0.999")
-    return value
-
-
-ThresholdOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SUPPORT",
-        callback=check_level,
-        help="From 0 to 1; default: the bundle's own.",
-        rich_help_panel="Model",
-    ),
-]
 
 
 def what_was_typed() -> str:
@@ -121,17 +47,6 @@ def parse_level(pair: str, refusal: str) -> tuple[str, float]:
         return score, float(number)
     except ValueError:
         raise typer.BadParameter(refusal) from None
-
-
-def parse_mapping(pairs: list[str]) -> dict[str, str]:
-    """Read the pairs ``OURS=THEIRS`` of ``--map``."""
-    mapping = {}
-    for pair in pairs:
-        ours, separator, theirs = pair.partition("=")
-        if not separator or not ours or not theirs:
-            raise typer.BadParameter(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
-        mapping[ours] = theirs
-    return mapping
 
 
 @contextlib.contextmanager

@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from trivet.commands.options import options
+from trivet.settings import Setting
 
 
+@options
 def show(
-    verdicts: Annotated[Path, typer.Argument(metavar="VERDICTS", help="File of verdicts.")],
+    verdicts: Annotated[Path, Setting("File of verdicts.", "VERDICTS")],
+    *,
     id_: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="Id or row number; default: the least faithful."),
+        Setting("Id or row number; default: the least faithful.", "--id", metavar="ID"),
     ] = None,
     log: Annotated[
         str | None,
-        typer.Option(metavar="LOG", help="Log with the texts; default: that of the run's record."),
+        Setting("Log with the texts; default: that of the run's record.", metavar="LOG"),
     ] = None,
 ) -> None:
     """Show one verdict of a file in the terminal.

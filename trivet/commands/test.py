@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.shared import (
-    SOME_FAILED,
-    BackendOption,
-    BundleOption,
-    DeviceOption,
-    PrecisionOption,
-    ThreadsOption,
-    ThresholdOption,
-    check_rate,
-    needs_extra,
-    parse_mapping,
-    what_was_typed,
-)
+from trivet.commands.options import Model, Reading, ThresholdOption, check_rate, options
+from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
 from trivet.records import FailedEvaluation
+from trivet.settings import Setting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,91 +21,61 @@ if TYPE_CHECKING:
     from trivet.data.labelled.plain_labels import PlainRows
     from trivet.evaluation.evaluator import Evaluator
     from trivet.evaluation.measured_bundle import MeasuredBundle
-    from trivet.measures.figures import Figure
 
-
+_output = partial(Setting, panel="Output")
 _FILE_OPTIONS = ("--label", "--false-alarms", "--map", "--format", "--encoding")
 
 
+@options
 def test(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Answers with a column of labels, in any file that `trivet evaluate` reads.",
-            show_default=False,
-        ),
+        Setting("Answers with a column of labels, in any file that `evaluate` reads.", "FILE"),
     ] = None,
+    *,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or "
+        Setting(
+            "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or "
             "[jsonl:]FILE.jsonl with spans as labels. Repeatable.",
+            metavar="SPEC",
         ),
     ] = None,
     split: Annotated[
-        str, typer.Option(help="all, fit, dev, or a split of the publisher (column split of FILE).")
+        str, Setting("all, fit, dev, or a split of the publisher (column split of FILE).")
     ] = "all",
     label: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Labels in FILE: true or false, 1 or 0, right or wrong, supported or unsupported; "
+        Setting(
+            "Labels in FILE: true or false, 1 or 0, right or wrong, supported or unsupported; "
             "default: adherent, label or gold.",
+            metavar="COLUMN",
         ),
     ] = None,
     false_alarms: Annotated[
         float | None,
-        typer.Option(
+        Setting(
+            "Share of the supported answers in FILE that a threshold may flag; default: 0.1.",
             metavar="RATE",
-            callback=check_rate,
-            help="Share of the supported answers in FILE that a threshold may flag; default: 0.1.",
+            check=check_rate,
         ),
     ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map", metavar="OURS=THEIRS", help="Name of a field in FILE, or a path. Repeatable."
-        ),
-    ] = None,
-    format: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(metavar="FORMAT", help="Format of FILE; default: by its suffix."),
-    ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Encoding of FILE; default: UTF-8 or UTF-16."),
-    ] = None,
-    threshold: ThresholdOption = None,
-    by_length: Annotated[
-        bool, typer.Option("--by-length", help="Also measure 0-5k, 5k-16k and over 16k tokens.")
-    ] = False,
+    by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
     published: Annotated[
         bool,
-        typer.Option(
-            "--published",
-            help="Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.",
-        ),
+        Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."),
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="File of the figures, JSON.")
-    ] = None,
+    reading: Reading,
+    report: Annotated[Path | None, _output("HTML page with tables and curves to write.")] = None,
+    json_file: Annotated[Path | None, _output("File of the figures, JSON.", "--json")] = None,
     markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", help="File of the figures, Markdown.")
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="HTML page with tables and curves to write.")
+        Path | None, _output("File of the figures, Markdown.", "--markdown")
     ] = None,
     into_card: Annotated[
-        bool,
-        typer.Option("--into-card", help="Add the main figures to the bundle and its model card."),
+        bool, _output("Add the main figures to the bundle and its model card.")
     ] = False,
-    bundle: BundleOption = None,
-    threads: ThreadsOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = None,
-    device: DeviceOption = None,
+    threshold: ThresholdOption = None,
+    model: Model,
 ) -> None:
     """Measure a bundle on labelled answers, with intervals.
 
@@ -126,7 +85,7 @@ def test(
     """
     if (file is None) == (not data):
         raise typer.BadParameter("give a FILE with a column of labels, or --data SPEC")
-    given = (label, false_alarms, mapping, format, encoding)
+    given = (label, false_alarms, reading.pairs, reading.format, reading.encoding)
     if file is None and any(given):
         used = [name for name, value in zip(_FILE_OPTIONS, given, strict=True) if value]
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
@@ -137,16 +96,16 @@ def test(
     with needs_extra("train"):
         from trivet.bundle.scores import keep_scores
         from trivet.evaluation import measured_bundle
-        from trivet.evaluation.evaluator import Evaluator
         from trivet.report import terminal
+        from trivet.report.figures import render_figures
 
         measured_bundle.check_files(json_file, markdown_file, report)
         own = None
         if file is not None:
             from trivet.data.labelled.plain_labels import read_plain
 
-            own = read_plain(file, label, split, parse_mapping(mapping or []), format, encoding)
-        evaluator = Evaluator(bundle, threads, precision=precision, backend=backend, device=device)
+            own = read_plain(file, label, split, reading.mapping, reading.format, reading.encoding)
+        evaluator = model.load()
         if into_card:
             evaluator.bundle.check_writable()
         if own is None:
@@ -216,28 +175,3 @@ def _say_left_out(found: MeasuredBundle) -> None:
     for row in found.rows:
         if isinstance(row.evaluation, FailedEvaluation):
             print(f"{row.example.example.id}: {row.evaluation.message}", file=sys.stderr)
-
-
-def render_figures(figures: Iterable[Figure]) -> RenderableType:
-    """Return a table for each source, generator and length, with its notes below."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import visible
-
-    parts: list[RenderableType] = []
-    for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
-        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("measure", overflow="fold")  # long names give way to the values
-        for name in ("value", "95 % interval", "n", "positives", "groups", "fail"):
-            table.add_column(name, justify="right", no_wrap=True)
-        notes = []
-        for one in group:
-            table.add_row(*one.to_cells()[1:-1])  # without source and note
-            if one.note:
-                notes.append(Text(visible(f"{one.measure}: {one.note}"), style="dim"))
-        parts += [Text(visible(title), style="bold"), table]
-        parts += [Padding(note, (0, 0, 0, 2)) for note in notes]
-    return Group(*parts)

@@ -1,0 +1,196 @@
+"""Options of commands, made from described settings, and the settings that commands share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from trivet.commands.command import RARE
+from trivet.settings import DescribedField, Setting, described_fields
+
+if TYPE_CHECKING:
+    from trivet.evaluation.evaluator import Evaluator
+
+Precision = Literal["int8", "fp32", "bf16", "fp16"]
+BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command's parameters into options, by what describes them.
+
+    A parameter ``Annotated[T, Setting(...)]`` becomes one option or argument. One whose type is a
+    dataclass becomes an option for each of its described fields, and the command gets the
+    dataclass. Any other stays as it is.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type] = {}
+    made: list[inspect.Parameter] = []
+    for name, own in inspect.signature(command).parameters.items():
+        kind, described = hints[name], getattr(hints[name], "__metadata__", (None,))[0]
+        if dataclasses.is_dataclass(kind):
+            assert isinstance(kind, type)
+            groups[name] = kind
+            made += map(_parameter, described_fields(kind))
+        elif isinstance(described, Setting):
+            default = dataclasses.MISSING if own.default is own.empty else own.default
+            made.append(_parameter(DescribedField(name, kind.__origin__, default, described)))
+        else:
+            made.append(own.replace(kind=own.KEYWORD_ONLY, annotation=kind))
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        for name, kind in groups.items():
+            fields = [field.name for field in described_fields(kind)]
+            values[name] = kind(**{field: values.pop(field) for field in fields})
+        command(**values)
+
+    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in made}
+    del call.__wrapped__
+    return call
+
+
+def _parameter(field: DescribedField) -> inspect.Parameter:
+    """Return the parameter from which typer makes the option."""
+    said = field.setting
+    shared: dict[str, Any] = {"help": said.text, "rich_help_panel": said.panel}
+    shared |= {"min": said.least, "max": said.most, "callback": said.check}
+    made: Any
+    if said.option and not said.option.startswith("-"):
+        made = typer.Argument(metavar=said.option, show_default=False, **shared)
+    else:
+        made = typer.Option(*field.option.split(), metavar=said.metavar, **shared)
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+        annotation=Annotated[field.type, made],
+    )
+
+
+def check_level(value: float | None) -> float | None:
+    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
+    if value is None or 0 <= value <= 1:
+        return value
+    hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
+    raise typer.BadParameter(f"{value:g} is not a number from 0 to 1{hint}")
+
+
+def check_rate(value: float | None) -> float | None:
+    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
+    check_level(value)
+    if value is not None and not 0.001 <= value <= 0.999:
+        raise typer.BadParameter(f"{value:g} is not a rate from 0.001 to 0.999")
+    return value
+
+
+_model = partial(Setting, panel="Model")
+_threads = _model("Threads; default: one per core.", metavar="N", least=1)
+BundleOption = Annotated[
+    Path | None,
+    _model("Folder, or org/name[@revision] on the hub; default: embedded.", metavar="FOLDER|NAME"),
+]
+ThreadsOption = Annotated[int | None, _threads]
+BackendOption = Annotated[
+    BackendName | None,
+    _model(
+        "onnx, onnx-tensorrt, openvino, tensorrt or torch; default: onnx; on a GPU the engine, "
+        "else torch.",
+        metavar="NAME",
+    ),
+]
+DeviceOption = Annotated[
+    str | None, _model("Device; default: a GPU if there is one.", metavar="cpu|cuda[:N]")
+]
+ThresholdOption = Annotated[
+    float | None,
+    _model("From 0 to 1; default: the bundle's own.", metavar="SUPPORT", check=check_level),
+]
+MapOption = Annotated[
+    list[str] | None,
+    Setting(
+        "Name of a field in the file, or its path, such as contexts=outputs.docs[].text. "
+        "Repeatable.",
+        "--map",
+        metavar="OURS=THEIRS",
+        panel="Input",
+    ),
+]
+QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
+SplitOption = Annotated[str, Setting("Split of the rows.")]
+DataOption = Annotated[
+    list[str],
+    Setting(
+        "Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable.", metavar="SPEC"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Model:
+    """The bundle of a judge, and what it runs on."""
+
+    bundle: BundleOption = None
+    backend: BackendOption = None
+    device: DeviceOption = None
+    precision: Annotated[
+        Precision | None, _model("int8, fp32, bf16 or fp16; default: the fastest.", metavar="NAME")
+    ] = None
+    threads: ThreadsOption = None
+
+    def load(self, max_characters: int | None = None) -> Evaluator:
+        """Load the bundle; ``max_characters`` is the longest text."""
+        from trivet.evaluation.evaluator import Evaluator
+        from trivet.evaluation.preprocessing import MAX_CHARACTERS
+
+        return Evaluator(
+            self.bundle,
+            self.threads,
+            precision=self.precision,
+            backend=self.backend,
+            device=self.device,
+            max_characters=max_characters or MAX_CHARACTERS,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The file of a log: its fields, format and encoding."""
+
+    pairs: MapOption = None
+    format: Annotated[
+        str | None,
+        Setting(
+            "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
+            "langfuse, langsmith; or a shape of rows; default: as it looks.",
+            metavar="FORMAT",
+            panel="Input",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None, Setting("Encoding; default: as it looks.", metavar="NAME", panel=RARE)
+    ] = None
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """Names of the file's fields by ours."""
+        return parse_mapping(self.pairs or [])
+
+
+def parse_mapping(pairs: list[str]) -> dict[str, str]:
+    """Read the pairs ``OURS=THEIRS`` of ``--map``."""
+    mapping = {}
+    for pair in pairs:
+        ours, separator, theirs = pair.partition("=")
+        if not separator or not ours or not theirs:
+            raise typer.BadParameter(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
+        mapping[ours] = theirs
+    return mapping

@@ -1,0 +1,37 @@
+"""Figures of a model for a terminal: a table for each source, generator and length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trivet.measures.figures import Figure
+
+
+def render_figures(figures: Iterable[Figure]) -> RenderableType:
+    """Return a table for each source, generator and length, with its notes below."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import visible
+
+    parts: list[RenderableType] = []
+    for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("measure", overflow="fold")  # long names give way to the values
+        for name in ("value", "95 % interval", "n", "positives", "groups", "fail"):
+            table.add_column(name, justify="right", no_wrap=True)
+        notes = []
+        for one in group:
+            table.add_row(*one.to_cells()[1:-1])  # without source and note
+            if one.note:
+                notes.append(Text(visible(f"{one.measure}: {one.note}"), style="dim"))
+        parts += [Text(visible(title), style="bold"), table]
+        parts += [Padding(note, (0, 0, 0, 2)) for note in notes]
+    return Group(*parts)

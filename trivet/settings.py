@@ -1,0 +1,54 @@
+"""Settings that describe themselves: fields of a dataclass, each annotated with its help.
+
+The options of the command line, a server's settings and the tables in the docs are made from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_type_hints
+
+
+class Setting(NamedTuple):
+    """Description of a field of a dataclass, or of a parameter of a command."""
+
+    text: str  # help of the option, also in the table of the docs
+    # its names where they do not follow from the field's, such as "--quiet -q"; an argument has a
+    # name in capitals
+    option: str = ""
+    metavar: str | None = None  # name of the value in the help; by default its type
+    panel: str | None = None  # heading in the help
+    least: float | None = None
+    most: float | None = None
+    check: Callable[[Any], Any] | None = None  # refuses a value of the command line
+    zero: bool = False  # whether a server's setting may be 0
+
+
+class DescribedField(NamedTuple):
+    """A field with its description; ``default`` is ``dataclasses.MISSING`` if it must be given."""
+
+    name: str
+    type: Any
+    default: Any
+    setting: Setting
+
+    @property
+    def option(self) -> str:
+        """Names of the option that sets the field, such as ``--access-log/--no-access-log``."""
+        name = self.name.removesuffix("_seconds").replace("_", "-")
+        on_by_default = f"--{name}/--no-{name}" if self.default is True else f"--{name}"
+        return self.setting.option or on_by_default
+
+
+@functools.cache
+def described_fields(settings: type) -> tuple[DescribedField, ...]:
+    """Return the fields of a dataclass that are annotated with a ``Setting``, in order."""
+    hints = get_type_hints(settings, include_extras=True)
+    return tuple(
+        DescribedField(field.name, hint.__origin__, field.default, hint.__metadata__[0])
+        for field in dataclasses.fields(settings)
+        for hint in [hints[field.name]]
+        if isinstance(getattr(hint, "__metadata__", (None,))[0], Setting)
+    )
