@@ -11,6 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, get_type_hints
 
 
+class SettingError(ValueError):
+    """A value of a setting is refused; the message says what to write."""
+
+
 class Setting(NamedTuple):
     """Description of a field of a dataclass, or of a parameter of a command."""
 
@@ -22,7 +26,10 @@ class Setting(NamedTuple):
     panel: str | None = None  # heading in the help
     least: float | None = None
     most: float | None = None
-    check: Callable[[Any], Any] | None = None  # refuses a value of the command line
+    check: Callable[[Any], None] | None = None  # refuses a value of the command line
+    # type on the command line, and what makes the field's value of it
+    typed: Any = None
+    read: Callable[[Any], Any] | None = None
     zero: bool = False  # whether a server's setting may be 0
 
 
@@ -52,3 +59,17 @@ def described_fields(settings: type) -> tuple[DescribedField, ...]:
         for hint in [hints[field.name]]
         if isinstance(getattr(hint, "__metadata__", (None,))[0], Setting)
     )
+
+
+def check_level(value: float | None) -> None:
+    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
+    if value is not None and not 0 <= value <= 1:
+        hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
+        raise SettingError(f"{value:g} is not a number from 0 to 1{hint}")
+
+
+def check_rate(value: float | None) -> None:
+    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
+    check_level(value)
+    if value is not None and not 0.001 <= value <= 0.999:
+        raise SettingError(f"{value:g} is not a rate from 0.001 to 0.999")

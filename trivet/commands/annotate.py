@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.llm_jobs import LlmSettings, ModelOption, llm_exits, run_llm_job
+from trivet.commands.llm_jobs import ModelOption, llm_exits, tell
 from trivet.commands.options import Reading, options
 from trivet.commands.shared import needs_extra, say_how_files_are_read
+from trivet.llm.settings import LlmSettings
 from trivet.settings import Setting
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def annotate(
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.annotator import Annotator
         from trivet.annotation.labelling import REVIEW, Labeller, rows_to_label
+        from trivet.annotation.llm_run import run_or_foresee
         from trivet.annotation.prompt import Prompt
         from trivet.batch.run import rows_of_log
         from trivet.batch.settings import RunSettings
@@ -67,7 +69,7 @@ def annotate(
             ]
             return Labeller(chosen, source)
 
-        run_llm_job(
+        found = run_or_foresee(
             make_job,
             rows_to_label(rows_of_log(log, read_as)),
             out,
@@ -77,3 +79,4 @@ def annotate(
             log,
             [REVIEW],
         )
+        tell(found, settings.quiet)

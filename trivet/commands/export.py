@@ -193,26 +193,13 @@ def _with_graphs(
     example, and is copied, as is one that was ``exported`` in the form that its owner chose.
     Weights are read back from an int8 graph alone.
     """
-    from trivet.bundle.bundle import (
-        CARD_NAME,
-        ENCODER_NAME,
-        GRAPH_NAME,
-        INFO_NAME,
-        TOKENIZER_NAME,
-        WEIGHTS_NAME,
-        read_bundle,
-        write_bundle,
-    )
+    from trivet.bundle.bundle import GRAPH_NAME, WEIGHTS_NAME, copy_graphs, read_bundle
 
     found = read_bundle(bundle)
     if found.has(GRAPH_NAME) and (exported or not found.has(WEIGHTS_NAME)):
-        if out is None:
-            return bundle
-        tokenizer = found.path(TOKENIZER_NAME).read_text(encoding="utf-8")
-        left_out = {TOKENIZER_NAME, INFO_NAME, CARD_NAME, WEIGHTS_NAME, ENCODER_NAME}
-        copied = {name: found.path(name) for name in found.manifest.files.keys() - left_out}
-        write_bundle(out, found.info, tokenizer, extra=copied)
-        return out
+        if out is not None:
+            copy_graphs(found, out)
+        return out or bundle
     _write_graphs(bundle, out, keep, form, threads)
     return out or bundle
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.llm_jobs import LlmSettings, ModelOption, llm_exits, run_llm_job
+from trivet.commands.llm_jobs import ModelOption, llm_exits, tell
 from trivet.commands.options import MapOption, options, parse_mapping
 from trivet.commands.shared import needs_extra, say_how_files_are_read
+from trivet.llm.settings import LlmSettings
 from trivet.settings import Setting
 
 
@@ -62,6 +63,7 @@ def generate(
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.documents import read_pools
         from trivet.annotation.generate import Generator, read_questions, samples_of
+        from trivet.annotation.llm_run import run_or_foresee
         from trivet.annotation.questions import Questioner, sources_of
         from trivet.annotation.recipes import Mixture
         from trivet.data.labelled.grouping import digest
@@ -71,7 +73,7 @@ def generate(
         if documents is not None:
             pools = read_pools(documents)
             texts = digest(*(passage.text for pool in pools for passage in pool.passages))
-            run_llm_job(
+            found = run_or_foresee(
                 lambda clients: Questioner(clients[0], samples, contexts),
                 sources_of(pools),
                 out,
@@ -79,12 +81,12 @@ def generate(
                 model,
                 settings,
             )
-            return
+            return tell(found, settings.quiet)
         mixture = Mixture(model, temperature or [1.0], seed)
         log = Log(str(questions))
         stack.enter_context(say_how_files_are_read(settings.quiet))
         rows = read_questions(log, Columns(parse_mapping(pairs or [])))
-        run_llm_job(
+        found = run_or_foresee(
             lambda clients: Generator(clients, mixture),
             samples_of(rows, samples),
             out,
@@ -93,3 +95,4 @@ def generate(
             settings,
             log,
         )
+        tell(found, settings.quiet)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 from trivet.commands.command import RARE
-from trivet.settings import DescribedField, Setting, described_fields
+from trivet.settings import (
+    DescribedField,
+    Setting,
+    SettingError,
+    check_level,
+    described_fields,
+)
 
 if TYPE_CHECKING:
     from trivet.evaluation.evaluator import Evaluator
@@ -47,10 +54,10 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def call(**values: Any) -> None:
-        for name, kind in groups.items():
-            fields = [field.name for field in described_fields(kind)]
-            values[name] = kind(**{field: values.pop(field) for field in fields})
-        command(**values)
+        with _refusals():
+            for name, kind in groups.items():
+                values[name] = _gather(kind, values)
+            command(**values)
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in made}
@@ -58,11 +65,40 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn the refusal of a value into one of the command line."""
+    try:
+        yield
+    except SettingError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _gather(kind: type, values: dict[str, Any]) -> Any:
+    """Take a dataclass's fields out of the values of a command line."""
+    fields = {}
+    for field in described_fields(kind):
+        value, read = values.pop(field.name), field.setting.read
+        if read is None:
+            fields[field.name] = value
+        elif value is not None:  # else the field keeps its default
+            fields[field.name] = read(value)
+    return kind(**fields)
+
+
 def _parameter(field: DescribedField) -> inspect.Parameter:
     """Return the parameter from which typer makes the option."""
     said = field.setting
+
+    def check(value: Any) -> Any:
+        if said.check is not None:
+            with _refusals():
+                said.check(value)
+        return value
+
     shared: dict[str, Any] = {"help": said.text, "rich_help_panel": said.panel}
-    shared |= {"min": said.least, "max": said.most, "callback": said.check}
+    shared |= {"min": said.least, "max": said.most, "callback": said.check and check}
+    default = None if said.read else field.default
     made: Any
     if said.option and not said.option.startswith("-"):
         made = typer.Argument(metavar=said.option, show_default=False, **shared)
@@ -71,25 +107,9 @@ def _parameter(field: DescribedField) -> inspect.Parameter:
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
-        annotation=Annotated[field.type, made],
+        default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+        annotation=Annotated[said.typed | None if said.read else field.type, made],
     )
-
-
-def check_level(value: float | None) -> float | None:
-    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
-    if value is None or 0 <= value <= 1:
-        return value
-    hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
-    raise typer.BadParameter(f"{value:g} is not a number from 0 to 1{hint}")
-
-
-def check_rate(value: float | None) -> float | None:
-    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
-    check_level(value)
-    if value is not None and not 0.001 <= value <= 0.999:
-        raise typer.BadParameter(f"{value:g} is not a rate from 0.001 to 0.999")
-    return value
 
 
 _model = partial(Setting, panel="Model")

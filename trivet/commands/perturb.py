@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.llm_jobs import LlmSettings, llm_exits, run_llm_job
+from trivet.commands.llm_jobs import llm_exits, tell
 from trivet.commands.options import options
 from trivet.commands.shared import needs_extra
+from trivet.llm.settings import LlmSettings
 from trivet.settings import Setting
 
 
@@ -40,13 +41,15 @@ def perturb(
     if rules == (model is not None):
         raise typer.BadParameter("give --model NAME or --rules")
     with needs_extra("annotate"), llm_exits(out):
+        from trivet.annotation.llm_run import run_or_foresee
         from trivet.annotation.perturb import Perturber, RuleTwins, originals_of
         from trivet.data.logs.log import Log
 
         models = [] if model is None else [model]
         described = {"input": Log(str(labelled)).sha256(), "share": share, "seed": seed}
         described |= {"rules": True} if rules else {"edits": edits}
-        run_llm_job(
+        found = run_or_foresee(
             lambda clients: Perturber(clients[0], edits) if clients else RuleTwins(),
             *(originals_of(labelled, share, seed), out, described, models, settings),
         )
+        tell(found, settings.quiet)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.options import Model, Reading, ThresholdOption, check_rate, options
+from trivet.commands.options import Model, Reading, ThresholdOption, options
 from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
 from trivet.records import FailedEvaluation
-from trivet.settings import Setting
+from trivet.settings import Setting, check_rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
