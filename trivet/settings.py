@@ -10,6 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_type_hints
 
+RARE = "Rarely needed"
+"""Panel of the options that few users set; the last one."""
+
 
 class SettingError(ValueError):
     """A value of a setting is refused; the message says what to write."""

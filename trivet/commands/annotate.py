@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trivet.batch.settings import Reading, RunSettings
 from trivet.commands.llm_jobs import ModelOption, llm_exits, tell
-from trivet.commands.options import Reading, options
+from trivet.commands.options import options
 from trivet.commands.shared import needs_extra, say_how_files_are_read
 from trivet.llm.settings import LlmSettings
 from trivet.settings import Setting
@@ -52,7 +53,6 @@ def annotate(
         from trivet.annotation.llm_run import run_or_foresee
         from trivet.annotation.prompt import Prompt
         from trivet.batch.run import rows_of_log
-        from trivet.batch.settings import RunSettings
         from trivet.data.traces.trace_log import open_log
 
         read = Prompt(prompt)

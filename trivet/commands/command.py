@@ -10,9 +10,7 @@ import typer
 import typer.core
 
 from trivet.errors import plain_fault
-
-RARE = "Rarely needed"
-"""Panel of the options that few users set; the last one."""
+from trivet.settings import RARE
 
 _COLUMN = 24  # most letters of an option that has its help beside it
 _PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from trivet.commands.command import RARE
-from trivet.commands.options import Model, QuietOption, Reading, ThresholdOption, options
+from trivet.batch.settings import RunSettings
+from trivet.commands.options import Model, QuietOption, options
 from trivet.commands.shared import (
     SOME_FAILED,
     UNDER,
@@ -23,7 +24,7 @@ from trivet.commands.shared import (
 )
 from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
-from trivet.settings import Setting
+from trivet.settings import RARE, Setting
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
@@ -52,7 +53,6 @@ def evaluate(
     question: Annotated[str | None, _input("Question of a single answer.")] = None,
     context: Annotated[list[str] | None, _input("Its context. Repeatable.", metavar="TEXT")] = None,
     response: Annotated[str | None, _input("The answer itself.")] = None,
-    reading: Reading,
     formats: Annotated[
         bool,
         typer.Option(
@@ -63,23 +63,11 @@ def evaluate(
             rich_help_panel="Input",
         ),
     ] = False,
-    allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False,
     out: Annotated[
         Path | None,
         _output("File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout."),
     ] = None,
     report: Annotated[Path | None, _output("HTML report to write; needs --out.")] = None,
-    fields: Annotated[
-        str | None, _output("Fields to write, such as id,faithfulness.", metavar="NAMES")
-    ] = None,
-    texts: Annotated[bool, _output("Write the texts too.")] = False,
-    metadata: Annotated[
-        list[str] | None,
-        _output(
-            "Column of FILE to write; default: those with short values. Repeatable.",
-            metavar="COLUMN",
-        ),
-    ] = None,
     restart: Annotated[bool, _output("Overwrite --out.")] = False,
     quiet: QuietOption = False,
     fail_under: Annotated[
@@ -91,19 +79,9 @@ def evaluate(
     ] = None,
     fail_if_worse: Annotated[bool, _gate(f"Exit with {UNDER} if it fell from --baseline.")] = False,
     strict: Annotated[bool, _gate("Stop at the first failed row.")] = False,
-    threshold: ThresholdOption = None,
+    settings: RunSettings,
     model: Model,
-    max_characters: Annotated[
-        int | None, _rare("Longest text; default: 2,000,000.", metavar="N", least=1)
-    ] = None,
-    bad_unicode: Annotated[
-        Literal["error", "replace"],
-        _rare("Fail rows with lone surrogates, or read U+FFFD instead."),
-    ] = "error",
     no_metadata: Annotated[bool, _rare("Write no columns.")] = False,
-    shard: Annotated[
-        str | None, _rare("Evaluate this part; see `trivet merge`.", metavar="NUMBER/COUNT")
-    ] = None,
     although_changed: Annotated[bool, _rare("Resume although FILE or settings changed.")] = False,
     scores: Annotated[
         Path | None, _rare("File of the traces' scores to write, in the form their tool imports.")
@@ -123,29 +101,29 @@ def evaluate(
         raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
-    names, limits = reading.mapping, _parse_limits(fail_under or [])
+    limits = _parse_limits(fail_under or [])
     if fail_if_worse and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
         raise typer.BadParameter(f"--baseline {baseline}: no such file, or no FILE to compare")
-    if scores is not None and fields is not None:
+    if scores is not None and settings.fields is not None:
         raise typer.BadParameter("--scores needs all fields: leave out --fields")
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if scores is not None:
-        _check_scores(scores, reading.format, file, out)
-    if metadata and no_metadata:
+        _check_scores(scores, settings.format, file, out)
+    if settings.metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     if file is None:
         from trivet.report import terminal
 
         contexts, text = context or [], response or ""
-        verdict = model.load(max_characters).evaluate(
+        verdict = model.load(settings.max_characters).evaluate(
             question or "",
             contexts,
             text,
-            allow_empty_contexts=allow_empty_contexts,
-            threshold=threshold,
+            allow_empty_contexts=settings.allow_empty_contexts,
+            threshold=settings.threshold,
         )
         if out is None:
             terminal.show(terminal.render_verdict(text, contexts, verdict))
@@ -155,30 +133,18 @@ def evaluate(
     from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
-    from trivet.batch.settings import RunSettings, Shard, parse_shard
     from trivet.data.traces.trace_log import TraceLog, open_log
 
-    settings = RunSettings(
-        mapping=names,
-        format=reading.format,
-        encoding=reading.encoding,
-        max_characters=max_characters,
-        allow_empty_contexts=allow_empty_contexts,
-        threshold=threshold,
-        bad_unicode=bad_unicode,
-        fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
-        metadata=() if no_metadata else None if metadata is None else tuple(metadata),
-        texts=texts,
-        shard=Shard() if shard is None else parse_shard(shard),
-    )
+    if no_metadata:
+        settings = replace(settings, metadata=())
     if out is not None:
         check_format(out)  # before a bundle is loaded
-    log = open_log(file, reading.format, reading.encoding)
+    log = open_log(file, settings.format, settings.encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
-    evaluator = model.load(max_characters)
+    evaluator = model.load(settings.max_characters)
     policy = ResumePolicy(restart, although_changed, strict)
     written = out
     with contextlib.ExitStack() as stack:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from trivet.batch.settings import Reading
 from trivet.commands.llm_jobs import ModelOption, llm_exits, tell
-from trivet.commands.options import MapOption, options, parse_mapping
+from trivet.commands.options import options
 from trivet.commands.shared import needs_extra, say_how_files_are_read
 from trivet.llm.settings import LlmSettings
 from trivet.settings import Setting
@@ -48,7 +49,7 @@ def generate(
         int, Setting("Contexts of a question about documents.", metavar="N", least=1)
     ] = 4,
     seed: Annotated[int, Setting("Seed of the recipes.", least=0)] = 0,
-    pairs: MapOption = None,
+    reading: Reading,
     settings: LlmSettings,
 ) -> None:
     """Write responses to questions, or questions about documents.
@@ -68,7 +69,7 @@ def generate(
         from trivet.annotation.recipes import Mixture
         from trivet.data.labelled.grouping import digest
         from trivet.data.logs.column_mapping import Columns
-        from trivet.data.logs.log import Log
+        from trivet.data.traces.trace_log import open_log
 
         if documents is not None:
             pools = read_pools(documents)
@@ -83,9 +84,9 @@ def generate(
             )
             return tell(found, settings.quiet)
         mixture = Mixture(model, temperature or [1.0], seed)
-        log = Log(str(questions))
+        log = open_log(str(questions), reading.format, reading.encoding)
         stack.enter_context(say_how_files_are_read(settings.quiet))
-        rows = read_questions(log, Columns(parse_mapping(pairs or [])))
+        rows = read_questions(log, Columns(reading.mapping, format=reading.format))
         found = run_or_foresee(
             lambda clients: Generator(clients, mixture),
             samples_of(rows, samples),

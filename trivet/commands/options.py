@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from trivet.commands.command import RARE
 from trivet.settings import (
     DescribedField,
     Setting,
@@ -134,16 +133,6 @@ ThresholdOption = Annotated[
     float | None,
     _model("From 0 to 1; default: the bundle's own.", metavar="SUPPORT", check=check_level),
 ]
-MapOption = Annotated[
-    list[str] | None,
-    Setting(
-        "Name of a field in the file, or its path, such as contexts=outputs.docs[].text. "
-        "Repeatable.",
-        "--map",
-        metavar="OURS=THEIRS",
-        panel="Input",
-    ),
-]
 QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
 SplitOption = Annotated[str, Setting("Split of the rows.")]
 DataOption = Annotated[
@@ -179,38 +168,3 @@ class Model:
             device=self.device,
             max_characters=max_characters or MAX_CHARACTERS,
         )
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The file of a log: its fields, format and encoding."""
-
-    pairs: MapOption = None
-    format: Annotated[
-        str | None,
-        Setting(
-            "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
-            "langfuse, langsmith; or a shape of rows; default: as it looks.",
-            metavar="FORMAT",
-            panel="Input",
-        ),
-    ] = None
-    encoding: Annotated[
-        str | None, Setting("Encoding; default: as it looks.", metavar="NAME", panel=RARE)
-    ] = None
-
-    @property
-    def mapping(self) -> dict[str, str]:
-        """Names of the file's fields by ours."""
-        return parse_mapping(self.pairs or [])
-
-
-def parse_mapping(pairs: list[str]) -> dict[str, str]:
-    """Read the pairs ``OURS=THEIRS`` of ``--map``."""
-    mapping = {}
-    for pair in pairs:
-        ours, separator, theirs = pair.partition("=")
-        if not separator or not ours or not theirs:
-            raise typer.BadParameter(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
-        mapping[ours] = theirs
-    return mapping

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.options import Model, Reading, ThresholdOption, options
+from trivet.batch.settings import Reading
+from trivet.commands.options import Model, ThresholdOption, options
 from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
 from trivet.records import FailedEvaluation
 from trivet.settings import Setting, check_rate
@@ -85,7 +86,7 @@ def test(
     """
     if (file is None) == (not data):
         raise typer.BadParameter("give a FILE with a column of labels, or --data SPEC")
-    given = (label, false_alarms, reading.pairs, reading.format, reading.encoding)
+    given = (label, false_alarms, reading.mapping, reading.format, reading.encoding)
     if file is None and any(given):
         used = [name for name, value in zip(_FILE_OPTIONS, given, strict=True) if value]
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
