@@ -33,7 +33,8 @@ from trivet.adaptation.document_split import (
     split_by_document,
 )
 from trivet.bundle.bundle import add_files, read_bundle
-from trivet.calibrate import Choices, calibrate
+from trivet.calibrate import calibrate
+from trivet.calibration.choices import Choices
 from trivet.calibration.measures import PartError
 from trivet.configs.loading import dump_config, load_config
 from trivet.configs.schema import SourceConfig, TrainConfig

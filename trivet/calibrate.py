@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,16 +38,14 @@ from trivet.bundle.schema import (
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.answered import choose_answered
+from trivet.calibration.choices import Choices, Method
 from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import (
     HeadLogits,
     KnotMap,
-    Level,
     LinearMap,
     Map,
-    Method,
     Probabilities,
-    Weighing,
     fit,
     probabilities,
 )
@@ -68,7 +66,7 @@ from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.heads.token_head import TokenHead
-from trivet.measures.thresholds import DevScores, Rule
+from trivet.measures.thresholds import DevScores
 from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.calibration import PiecewiseLinear
@@ -80,24 +78,6 @@ logger = logging.getLogger(__name__)
 _BLOCK = 64  # examples that are evaluated together
 _AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds
 _CALL_WINDOWS = 16  # windows per call of the encoder for a bundle that does not record them
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Options of a calibration."""
-
-    method: Method = "platt"  # ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``
-    # heads to fit, but evidence; by default all with labels, and the map of evidence
-    heads: tuple[HeadName, ...] = ()
-    level: Level = "sentence"  # unit that support is fitted on: sentences, whole responses, or both
-    weighing: Weighing = "example"  # unit of equal weight in the fit
-    only: tuple[str, ...] = ()  # prefixes of the sources to use; all by default
-    # prefixes of the sources that choose the thresholds; all by default
-    thresholds_from: tuple[str, ...] = ()
-    rule: Rule = field(default_factory=Rule)  # rule that chooses the sentence threshold
-    # whether ``platt`` also weighs the words that a context sentence shares with the question
-    # (relevance) or the response (utilization)
-    lexical_overlap: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Calibrated, Choices, calibrate, choose_thresholds, fold
+from trivet.calibrate import Calibrated, calibrate, choose_thresholds, fold
 from trivet.calibration import report as calibration_report
+from trivet.calibration.choices import Choices
 from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
 from trivet.configs.schema import Init, TrainConfig
@@ -29,7 +30,7 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
-from trivet.measures.thresholds import Rule
+from trivet.measures.rule import Rule
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
@@ -247,7 +248,9 @@ def overlaps(bundle: Path) -> dict[str, float]:
     load_rag_model(read_bundle(bundle))
     held = json.loads((bundle / "encoder.json").read_text(encoding="utf-8")).get("lexical_overlap")
     heads = read_bundle(bundle).info.calibration.heads
-    said = {name: one.lexical_overlap for name, one in heads.items() if name != "support"}
+    said: dict[str, float] = {
+        name: one.lexical_overlap for name, one in heads.items() if name != "support"
+    }
     assert held == said or (held is None and not any(said.values()))
     return said
 

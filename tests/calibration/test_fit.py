@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit as sigmoid
 
-from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, Method, fit, probabilities
+from trivet.calibration.choices import Method
+from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, fit, probabilities
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.errors import BundleError, DataError
 from trivet.model.aggregate import two_weakest

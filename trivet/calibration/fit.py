@@ -25,21 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from trivet.calibration.choices import Level, Method, Weighing
 from trivet.data.tokenization import BoolArray
 from trivet.errors import DataError
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, join_evidence, weigh_sentences
 from trivet.model.architecture import Reduction
 from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
-
-Method = Literal["platt", "temperature", "isotonic"]
-Level = Literal["sentence", "response", "both"]
-Weighing = Literal["example", "sentence"]
 
 _SMALLEST = 1e-9  # least probability under a logarithm
 _SCALE_SPREAD, _OTHER_SPREAD = 0.5, 2.0  # standard deviations of the prior

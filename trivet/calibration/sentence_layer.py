@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from trivet.calibration.fit import HeadLogits, Map, Weighing, probabilities
+from trivet.calibration.choices import Weighing
+from trivet.calibration.fit import HeadLogits, Map, probabilities
 from trivet.data.sentence_features import FEATURES
 from trivet.data.tokenization import BoolArray
 from trivet.measures.curves import FloatArray

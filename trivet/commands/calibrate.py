@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from trivet.calibration.choices import Choices
 from trivet.commands.options import (
     BackendOption,
     DataOption,
@@ -16,15 +17,8 @@ from trivet.commands.options import (
     options,
 )
 from trivet.commands.shared import NO_SEPARATION, needs_extra
+from trivet.measures.rule import Rule
 from trivet.settings import Setting
-
-
-class Head(StrEnum):
-    """Heads of the model."""
-
-    support = "support"
-    relevance = "relevance"
-    utilization = "utilization"
 
 
 @options
@@ -33,29 +27,7 @@ def calibrate(
     *,
     data: DataOption,
     split: SplitOption = "dev",
-    method: Annotated[
-        Literal["platt", "temperature", "isotonic"],
-        Setting("platt: scale and shift; temperature: scale; isotonic: a rising map."),
-    ] = "platt",
-    heads: Annotated[
-        list[Head] | None,
-        Setting(
-            "support, relevance or utilization; default: all with labels. Repeatable.",
-            "--head",
-            metavar="HEAD",
-        ),
-    ] = None,
-    support_level: Annotated[
-        Literal["sentence", "response", "both"],
-        Setting("Fit support to labels of sentences, responses or both."),
-    ] = "sentence",
-    weigh: Annotated[
-        Literal["example", "sentence"],
-        Setting("Give each example, or each sentence, the same weight."),
-    ] = "example",
-    only: Annotated[
-        list[str] | None, Setting("Use these sources; default: all. Repeatable.", metavar="PREFIX")
-    ] = None,
+    choices: Choices,
     precision_at_least: Annotated[
         float | None,
         Setting("Flag as much as this precision allows.", metavar="P", least=0.01, most=1),
@@ -79,17 +51,6 @@ def calibrate(
             most=0.999,
         ),
     ] = None,
-    thresholds_from: Annotated[
-        list[str] | None,
-        Setting("Choose thresholds on these sources; default: all. Repeatable.", metavar="PREFIX"),
-    ] = None,
-    lexical_overlap: Annotated[
-        bool,
-        Setting(
-            "Also weigh the words that a sentence shares with the contexts (support), the "
-            "question (relevance) or the response (utilization)."
-        ),
-    ] = False,
     thresholds_only: Annotated[
         bool, Setting("Keep probabilities and graphs; choose thresholds by the fastest graph.")
     ] = False,
@@ -110,8 +71,8 @@ def calibrate(
     rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
     are fitted in torch, so --backend is for --thresholds-only.
     """
-    if lexical_overlap and method != "platt":
-        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")
+    if choices.lexical_overlap and choices.method != "platt":
+        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {choices.method}")
     if false_alarms is not None and (prior is not None or precision_at_least is not None):
         raise typer.BadParameter(
             "--false-alarms excludes --prior and --precision-at-least; give one of them"
@@ -122,22 +83,13 @@ def calibrate(
         raise typer.BadParameter("--backend needs --thresholds-only; the fit runs in torch")
     by_rate = prior is None and precision_at_least is None
     with needs_extra("train"):
-        from trivet.calibrate import Choices, choose_thresholds
         from trivet.calibrate import calibrate as fit_heads
+        from trivet.calibrate import choose_thresholds
         from trivet.calibration.report import check_path, lines, write_report
-        from trivet.measures.thresholds import Rule
     if report is not None:
         check_path(report)
-    choices = Choices(
-        method=method,
-        heads=tuple(head.value for head in heads or ()),
-        level=support_level,
-        weighing=weigh,
-        only=tuple(only or ()),
-        thresholds_from=tuple(thresholds_from or ()),
-        rule=Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior),
-        lexical_overlap=lexical_overlap,
-    )
+    rule = Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior)
+    choices = replace(choices, rule=rule)
     if out is not None and out.exists():
         raise typer.BadParameter(f"--out {out} exists already; choose another folder")
     if thresholds_only:
