@@ -73,7 +73,8 @@ def test_fields_of_a_dataclass_are_options_and_the_command_gets_the_dataclass(
 ) -> None:
     assert run(app, "bake", "rye").exit_code == 0
     assert [{"bread": Path("rye"), "oven": Oven(), "slow": False}] == GIVEN
-    words = "rye --size 6 --heat 5 --part 2/3 -n a --name b --no-lit --slow".split()
+    numbers = ["--size", "6", "--heat", "5", "--part", "2/3"]
+    words = ["rye", *numbers, "-n", "a", "--name", "b", "--no-lit", "--slow"]
     assert run(app, "bake", *words).exit_code == 0
     oven = Oven(6, 5.0, (2, 3), ("a", "b"), lit=False)
     assert [{"bread": Path("rye"), "oven": oven, "slow": True}] == GIVEN

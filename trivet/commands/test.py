@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,14 +12,12 @@ import typer
 from trivet.batch.settings import Reading
 from trivet.commands.options import Model, ThresholdOption, options
 from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
-from trivet.records import FailedEvaluation
 from trivet.settings import Setting, check_rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from trivet.data.labelled.plain_labels import PlainRows
-    from trivet.evaluation.evaluator import Evaluator
     from trivet.evaluation.measured_bundle import MeasuredBundle
 
 _output = partial(Setting, panel="Output")
@@ -114,14 +111,16 @@ def test(
                 evaluator, data or [], split, by_length, published, threshold
             )
         else:
-            found = _measure_own(evaluator, own, split, by_length, threshold, false_alarms or 0.1)
+            found = measured_bundle.measure_own(
+                evaluator, own, split, by_length, threshold, false_alarms or 0.1
+            )
     terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
-    print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)
+    said = [f"{len(found.rows) - found.failed} evaluated, {found.failed} failed"]
     if own is not None:
-        _say_left_out(found)
+        said += found.left_out()
     elif found.report.outside_split:
-        print(f"{found.report.outside_split} rows outside split {split!r}", file=sys.stderr)
-    print(f"leaks: {found.about['leaks']}", file=sys.stderr)
+        said.append(f"{found.report.outside_split} rows outside split {split!r}")
+    print("\n".join([*said, f"leaks: {found.about['leaks']}"]), file=sys.stderr)
     measured_bundle.write_measures(found, json_file, markdown_file, report)
     if into_card:
         keep_scores(
@@ -135,44 +134,9 @@ def test(
         raise typer.Exit(SOME_FAILED)
 
 
-def _measure_own(
-    evaluator: Evaluator,
-    own: PlainRows,
-    split: str,
-    by_length: bool,
-    threshold: float | None,
-    false_alarms: float,
-) -> MeasuredBundle:
-    """Evaluate answers with labels of one's own, and compare."""
-    from trivet.evaluation.measured_bundle import measure_examples
-    from trivet.measures.label_check import check_labels
-
-    source = own.report.source
-    found = measure_examples(
-        evaluator, own.examples, own.report, source, split, by_length, threshold=threshold
-    )
-    return replace(found, check=check_labels(found.rows, false_alarms))
-
-
 def _render_own(found: MeasuredBundle, own: PlainRows) -> RenderableType:
     from trivet.report.label_check import render_label_check
 
     assert found.check is not None
     auroc = (one for one in found.figures if one.measure == "hallucination_auroc")
     return render_label_check(found.check, next(auroc, None), own.column, own.readings)
-
-
-def _say_left_out(found: MeasuredBundle) -> None:
-    """Say on stderr which rows of a file are not measured, and which failed."""
-    report = found.report
-    if report.kept < report.rows:
-        print(f"measured: {report.kept} of {report.rows} rows", file=sys.stderr)
-    if report.outside_split:
-        split = found.about["split"]
-        print(f"not in split {split!r}: {report.outside_split} rows", file=sys.stderr)
-    for reason, count in report.dropped.items():
-        places = ", ".join(report.places[reason])
-        print(f"{reason}: {count} rows, first at {places}", file=sys.stderr)
-    for row in found.rows:
-        if isinstance(row.evaluation, FailedEvaluation):
-            print(f"{row.example.example.id}: {row.evaluation.message}", file=sys.stderr)
