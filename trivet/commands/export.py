@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -114,35 +112,11 @@ def tensorrt(
             bundle, out, ("fp32", "int8", precision), form, threads, exported=exported
         )
     with needs_extra("tensorrt"):
-        from trivet.exporting.tensorrt import export_tensorrt
+        from trivet.exporting.tensorrt import describe, export_tensorrt, show_steps
     with show_steps() as progress:
         built = export_tensorrt(bundle, rows, data, precision, progress)
-    print(
-        f"engine of {built.graph} for {built.target.gpu}, built in {built.build_seconds:.0f} s: "
-        f"AUROC {-(built.auroc_loss or 0):+.4f}, RMSE {built.rmse_loss or 0:+.4f}, "
-        f"{built.flipped} of {built.rows} verdicts changed, largest difference "
-        f"{built.difference:.2g}"
-    )
+    print(describe(built))
     print(bundle)
-
-
-@contextlib.contextmanager
-def show_steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar with the time left for each step on stderr; yield the function that moves them."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def move(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
-
-        yield move
 
 
 @export.command(cls=Command)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type] = {}
+    own_fields: list[DescribedField] = []
     made: list[inspect.Parameter] = []
     for name, own in inspect.signature(command).parameters.items():
         kind, described = hints[name], getattr(hints[name], "__metadata__", (None,))[0]
@@ -47,7 +48,8 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
             made += map(_parameter, described_fields(kind))
         elif isinstance(described, Setting):
             default = dataclasses.MISSING if own.default is own.empty else own.default
-            made.append(_parameter(DescribedField(name, kind.__origin__, default, described)))
+            own_fields.append(DescribedField(name, kind.__origin__, default, described))
+            made.append(_parameter(own_fields[-1]))
         else:
             made.append(own.replace(kind=own.KEYWORD_ONLY, annotation=kind))
 
@@ -55,8 +57,9 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     def call(**values: Any) -> None:
         with _refusals():
             for name, kind in groups.items():
-                values[name] = _gather(kind, values)
-            command(**values)
+                values[name] = kind(**_read(described_fields(kind), values))
+            fields = _read(own_fields, values)
+            command(**values, **fields)
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in made}
@@ -73,16 +76,16 @@ def _refusals() -> Iterator[None]:
         raise typer.BadParameter(str(error)) from error
 
 
-def _gather(kind: type, values: dict[str, Any]) -> Any:
-    """Take a dataclass's fields out of the values of a command line."""
-    fields = {}
-    for field in described_fields(kind):
+def _read(fields: Iterable[DescribedField], values: dict[str, Any]) -> dict[str, Any]:
+    """Take fields out of the values of a command line, without those that keep their default."""
+    found = {}
+    for field in fields:
         value, read = values.pop(field.name), field.setting.read
         if read is None:
-            fields[field.name] = value
-        elif value is not None:  # else the field keeps its default
-            fields[field.name] = read(value)
-    return kind(**fields)
+            found[field.name] = value
+        elif value is not None:
+            found[field.name] = read(value)
+    return found
 
 
 def _parameter(field: DescribedField) -> inspect.Parameter:
