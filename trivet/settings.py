@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 RARE = "Rarely needed"
 """Panel of the options that few users set; the last one."""
@@ -76,3 +76,18 @@ def check_rate(value: float | None) -> None:
     check_level(value)
     if value is not None and not 0.001 <= value <= 0.999:
         raise SettingError(f"{value:g} is not a rate from 0.001 to 0.999")
+
+
+QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
+ThreadsOption = Annotated[
+    int | None, Setting("Threads; default: one per core.", metavar="N", panel="Model", least=1)
+]
+ThresholdOption = Annotated[
+    float | None,
+    Setting(
+        "From 0 to 1; default: the bundle's own.",
+        metavar="SUPPORT",
+        panel="Model",
+        check=check_level,
+    ),
+]

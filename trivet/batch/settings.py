@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
 from trivet.errors import DataError
-from trivet.settings import RARE, Setting, SettingError, check_level
+from trivet.settings import RARE, Setting, SettingError, ThresholdOption
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,7 @@ class RunSettings:
     format: _Format = None
     encoding: _Encoding = None
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
-    threshold: Annotated[
-        float | None,
-        Setting(
-            "From 0 to 1; default: the bundle's own.",
-            metavar="SUPPORT",
-            panel="Model",
-            check=check_level,
-        ),
-    ] = None
+    threshold: ThresholdOption = None
     bad_unicode: Annotated[
         Unicode, _rare("Fail rows with lone surrogates, or read U+FFFD instead.")
     ] = "error"

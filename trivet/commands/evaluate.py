@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from trivet.batch.settings import RunSettings
-from trivet.commands.options import Model, QuietOption, options
+from trivet.commands.options import Model, options
 from trivet.commands.shared import (
     SOME_FAILED,
     UNDER,
@@ -24,7 +24,7 @@ from trivet.commands.shared import (
 )
 from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
-from trivet.settings import RARE, Setting
+from trivet.settings import RARE, QuietOption, Setting
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally

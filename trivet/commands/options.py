@@ -18,7 +18,7 @@ from trivet.settings import (
     DescribedField,
     Setting,
     SettingError,
-    check_level,
+    ThreadsOption,
     described_fields,
 )
 
@@ -115,12 +115,10 @@ def _parameter(field: DescribedField) -> inspect.Parameter:
 
 
 _model = partial(Setting, panel="Model")
-_threads = _model("Threads; default: one per core.", metavar="N", least=1)
 BundleOption = Annotated[
     Path | None,
     _model("Folder, or org/name[@revision] on the hub; default: embedded.", metavar="FOLDER|NAME"),
 ]
-ThreadsOption = Annotated[int | None, _threads]
 BackendOption = Annotated[
     BackendName | None,
     _model(
@@ -132,11 +130,6 @@ BackendOption = Annotated[
 DeviceOption = Annotated[
     str | None, _model("Device; default: a GPU if there is one.", metavar="cpu|cuda[:N]")
 ]
-ThresholdOption = Annotated[
-    float | None,
-    _model("From 0 to 1; default: the bundle's own.", metavar="SUPPORT", check=check_level),
-]
-QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
 SplitOption = Annotated[str, Setting("Split of the rows.")]
 DataOption = Annotated[
     list[str],

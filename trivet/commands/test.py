@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trivet.batch.settings import Reading
-from trivet.commands.options import Model, ThresholdOption, options
+from trivet.commands.options import Model, options
 from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
-from trivet.settings import Setting, check_rate
+from trivet.settings import Setting, ThresholdOption, check_rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from trivet.settings import Setting, SettingError
+from trivet.settings import QuietOption, Setting, SettingError
 
 if TYPE_CHECKING:
     from trivet.llm.cache import AnswerCache
@@ -47,9 +47,7 @@ class LlmSettings:
     restart: Annotated[
         bool, Setting("Overwrite --out; paid answers are used again.", panel="Output")
     ] = False
-    quiet: Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")] = (
-        False
-    )
+    quiet: QuietOption = False
 
     @contextlib.contextmanager
     def open_clients(self, models: Sequence[str], cache: AnswerCache) -> Iterator[list[ChatClient]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trivet.peers.peer import PEERS
-from trivet.settings import Setting
+from trivet.settings import Setting, ThreadsOption
 
 _llm = partial(Setting, panel="Language model")
 
@@ -54,7 +54,4 @@ class ComparisonSettings:
     ] = None
     concurrency: Annotated[int, _llm("Most calls at once.", metavar="N", least=1)] = 8
     timeout: Annotated[float, _llm("Seconds for one try of a call.", least=0.1)] = 600.0
-    threads: Annotated[
-        int | None,
-        Setting("Threads; default: one per core.", metavar="N", panel="Model", least=1),
-    ] = None
+    threads: ThreadsOption = None
