@@ -5,23 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from rich.console import Console
-from typer.core import TyperGroup
-from typer.main import get_command
-from typer.testing import CliRunner
 
 import trivet
 from tests.judges import outputs_of
-from trivet.__main__ import app, main
+from trivet.__main__ import main
 from trivet.backends.graph_choice import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
@@ -37,7 +32,6 @@ from trivet.report.figures import render_figures
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
 Call = Callable[..., tuple[int, str, str]]
-_SCREENS = (["--help"], ["evaluate", "--help"])
 
 
 class Half:
@@ -98,44 +92,6 @@ def write_rows(path: Path, *rows: object) -> Path:
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("help_option", ["-h", "--help"])
-def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    commands: list[tuple[list[str], Any]] = [([], group)]
-    for words, command in commands:  # grows while it is read
-        found = CliRunner().invoke(app, [*words, help_option], terminal_width=80)
-        assert found.exit_code == 0, words
-        shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", found.output))
-        names = [name for one in command.params for name in (*one.opts, *one.secondary_opts)]
-        assert {name for name in names if name.startswith("-")} <= shown, words
-        assert max(map(len, found.output.splitlines())) <= 80, words
-        assert "…" not in found.output
-        nested = getattr(command, "commands", {})
-        commands += [([*words, name], inner) for name, inner in nested.items()]
-    assert len(commands) > 10
-
-
-def test_help_is_in_panels_and_its_common_half_is_one_screen() -> None:
-    shown = [CliRunner().invoke(app, words, terminal_width=80).output for words in _SCREENS]
-    for words, output in zip(_SCREENS, shown, strict=True):
-        common = output.partition("\nRarely needed:\n")[0]
-        assert len(common.splitlines()) <= 50, words
-        assert "..." not in output.partition("\n")[2], words
-    for panel in ("Judge answers", "Serve", "Measure", "Train", "Data", "Bundles"):
-        assert f"\n{panel}:\n" in shown[0]
-    for panel in ("Input", "Output", "Gates", "Model", "Rarely needed"):
-        assert f"\n{panel}:\n" in shown[1]
-
-
-def test_a_flag_that_is_off_has_one_form() -> None:
-    commands: list[Any] = [get_command(app)]
-    for command in commands:  # grows while it is read
-        commands += getattr(command, "commands", {}).values()
-        twice = [one.name for one in command.params if one.secondary_opts and not one.default]
-        assert twice == [], command.name
 
 
 def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
