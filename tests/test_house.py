@@ -41,7 +41,12 @@ LIGHT = (
     "trivet.data.spans",
     "trivet.data.tokenization",
     "trivet.data.labelled.sources",
+    "trivet.data.labelled.plain_labels",
     "trivet.measures.metrics",
+    "trivet.measures.label_check",
+    "trivet.report.label_check",
+    "trivet.calibration.bundle_thresholds",
+    "trivet.calibration.sentence_layer",
     "trivet.model.aggregate",
     "trivet.bundle.bundle",
     "trivet.evaluation.evaluator",
@@ -165,7 +170,7 @@ def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> No
 
 
 # Loaded late by the adapters; whoever uses one of these tools has it installed.
-ADAPTED = {"deepeval", "evaluate", "haystack", "inspect_ai", "langchain_core", "langsmith"}
+ADAPTED = {"deepeval", "haystack", "inspect_ai", "langchain_core", "langsmith"}
 ADAPTED |= {"lettucedetect", "llama_index", "mlflow", "phoenix", "pyspark", "ragas", "ray"}
 ADAPTED |= {"trulens", "triton_python_backend_utils"}
 ADAPTED |= {"langchain_openai", "longtracer", "sentence_transformers"}  # in benchmarks

@@ -23,13 +23,15 @@ from datetime import date
 from pathlib import Path
 from typing import cast
 
-from trivet.adaptation.comparison import Change, compare_bundles, is_better
-from trivet.adaptation.document_split import (
+from trivet.adaptation import (
     TEST,
     TRAIN,
     VALIDATION,
+    Change,
+    compare_bundles,
     count_parts,
     count_shared,
+    is_better,
     split_by_document,
 )
 from trivet.bundle.bundle import add_files, read_bundle

@@ -248,33 +248,21 @@ class ContextVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CitationMark:
-    """A citation mark of a response, such as ``[1]``.
-
-    Attributes:
-        start, end: Characters of the mark; one of several contexts is there for each of them.
-        context: Context that it names, counted from 0 (``[1]`` is 0); there may be none.
-        supported: Whether its sentence is supported and has a source in this context.
-    """
+    """A citation mark of a response, such as ``[1]``; ``[1, 2]`` is one for each context."""
 
     start: int
     end: int
-    context: int
-    supported: bool
+    context: int  # that it names, counted from 0 (``[1]`` is 0); there may be none
+    supported: bool  # whether its sentence is supported and has a source in this context
 
 
 @dataclass(frozen=True, slots=True)
 class Citations:
-    """The citation marks of a response.
-
-    Attributes:
-        marks: All marks, in order.
-        precision: Share of the marks that are supported.
-        recall: Share of the supported sentences with a source that cite a context of theirs; None
-            if there is no such sentence.
-    """
+    """The citation marks of a response, in order."""
 
     marks: tuple[CitationMark, ...]
-    precision: float
+    precision: float  # share of the marks that are supported
+    # share of the supported sentences with a source that cite a context of theirs
     recall: float | None
 
 
@@ -368,12 +356,7 @@ _renderers: dict[str, _Renderer] = {}
 
 
 def set_renderers(notebook: _Renderer, terminal: _Renderer) -> None:
-    """Set how notebooks and terminals display an ``Evaluation``; called once by the package.
-
-    Args:
-        notebook: Returns HTML for ``_repr_html_``.
-        terminal: Returns a rich renderable for ``__rich__``.
-    """
+    """Set what returns HTML for ``_repr_html_`` and a rich renderable for ``__rich__``."""
     _renderers.update(notebook=notebook, terminal=terminal)
 
 
@@ -404,17 +387,11 @@ def replace_surrogates(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FailedEvaluation:
-    """An example that could not be evaluated, in place of its verdict.
+    """An example that could not be evaluated, in place of its verdict."""
 
-    Attributes:
-        id: Name of the example, if it could be read.
-        code: Short, stable name of the reason: ``empty_contexts``, ``invalid_row``...
-        message: Description of the error, with numbers and a way out.
-    """
-
-    id: str | None
-    code: str
-    message: str
+    id: str | None  # of the example, if it could be read
+    code: str  # short, stable name of the reason: ``empty_contexts``, ``invalid_row``...
+    message: str  # description of the error, with numbers and a way out
 
     @classmethod
     def of(cls, error: Exception, id: str | None = None) -> Self:  # noqa: A002

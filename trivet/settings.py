@@ -64,16 +64,16 @@ def described_fields(settings: type) -> tuple[DescribedField, ...]:
     )
 
 
-def check_level(value: float | None) -> None:
-    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
+def check_share(value: float | None) -> None:
+    """Refuse a number outside [0, 1]; of a percentage say the share to write."""
     if value is not None and not 0 <= value <= 1:
-        hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
-        raise SettingError(f"{value:g} is not a number from 0 to 1{hint}")
+        hint = f"; write {value / 100:.2f} for {value:g} %" if 1 < value <= 100 else ""
+        raise SettingError(f"{value:g} is not in [0, 1]{hint}")
 
 
 def check_rate(value: float | None) -> None:
-    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
-    check_level(value)
+    """Refuse a number outside [0.001, 0.999], as ``check_share`` does."""
+    check_share(value)
     if value is not None and not 0.001 <= value <= 0.999:
         raise SettingError(f"{value:g} is not a rate from 0.001 to 0.999")
 
@@ -88,6 +88,6 @@ ThresholdOption = Annotated[
         "From 0 to 1; default: the bundle's own.",
         metavar="SUPPORT",
         panel="Model",
-        check=check_level,
+        check=check_share,
     ),
 ]

@@ -92,6 +92,8 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
         unsupported=_parts(record, "unsupported", _unsupported),
         source=_context_span(record, "source"),
         source_text=_text_or_none(record, "source_text"),
+        abstains=_truth_or_none(record, "abstains") or False,
+        threshold=_probability_or_none(record, "threshold"),
     )
 
 
@@ -108,14 +110,14 @@ def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
 
 
 def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
-    support, supported = (
-        _probability_or_none(record, "support"),
-        _truth_or_none(record, "supported"),
-    )
+    place = _place(record)
+    for name in ("support", "supported"):
+        if name not in record:  # null: a sentence without a claim
+            raise DataError(f"{name} is missing")
+    verdict = _probability_or_none(record, "support"), _truth_or_none(record, "supported")
     named = record.get("evidence") is not None
     evidence = _parts(record, "evidence", _source) if named else None
-    abstains = _truth_or_none(record, "abstains") is True
-    return SentenceVerdict(*_place(record), support, supported, evidence, abstains)
+    return SentenceVerdict(*place, *verdict, evidence, _truth_or_none(record, "abstains") is True)
 
 
 def _context_span(record: Mapping[str, Any], name: str) -> ContextSpan | None:

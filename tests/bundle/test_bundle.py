@@ -15,8 +15,7 @@ import transformers
 from tests.conftest import bundle_info
 from tests.judges import write_model
 from trivet.bundle import bundle as bundle_module
-from trivet.bundle.bundle import add_files, read_bundle, write_bundle
-from trivet.bundle.evidence_info import EvidenceInfo
+from trivet.bundle.bundle import add_files, parse_info, read_bundle, write_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
 from trivet.bundle.model_card import render_card
@@ -24,11 +23,11 @@ from trivet.bundle.schema import (
     INPUTS,
     BundleInfo,
     DataInfo,
+    EvidenceInfo,
     GraphInfo,
     ScoreInfo,
     Thresholds,
     TrainingInfo,
-    parse_info,
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError
@@ -297,7 +296,7 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentences", "windows", "sort", "said"),
+    ("sentences", "sort", "said"),
     [
         (1, False, "Examples of several windows also have evidence windows, which show for each"
             " response sentence the context sentence that shares most words with it. The support"

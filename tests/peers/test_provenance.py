@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from trivet.errors import ConfigError, ExampleError
-from trivet.peers.hhem import Hhem
+from trivet.peers.entailment import Hhem
 from trivet.peers.peer import PeerSetup
 from trivet.peers.provenance import (
     Aggregate,

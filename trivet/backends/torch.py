@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from trivet.backends.backend import POSITIONS as CPU_POSITIONS
+from trivet.backends.backend import LoadedBackend, Precision, check_self_test
 from trivet.backends.device import check_driver, find_gpu
-from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test
 from trivet.backends.profiles import POSITIONS, STEP
 from trivet.bundle.bundle import INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.weights import load_rag_model

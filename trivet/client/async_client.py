@@ -11,10 +11,8 @@ from typing import Any, Literal, Self
 import httpx2
 
 from trivet.client.answer_stream import AsyncAnswerStream
-from trivet.client.answers import Relevance, Result
-from trivet.client.request_bodies import MOST_BYTES, Examples, blocks
-from trivet.client.requester import Requester
-from trivet.client.settings import ClientSettings
+from trivet.client.messages import MOST_BYTES, Examples, Relevance, Result, blocks
+from trivet.client.requester import ClientSettings, Requester
 from trivet.records import Evaluation, FailedEvaluation
 
 

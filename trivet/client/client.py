@@ -12,10 +12,8 @@ from typing import Any, Literal, Self
 import httpx2
 
 from trivet.client.answer_stream import AnswerStream, AsyncAnswerStream
-from trivet.client.answers import Relevance, Result
-from trivet.client.request_bodies import MOST_BYTES, Slot, blocks
-from trivet.client.requester import Requester, run
-from trivet.client.settings import ClientSettings
+from trivet.client.messages import MOST_BYTES, Relevance, Result, Slot, blocks
+from trivet.client.requester import ClientSettings, Requester, run
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.results import Results
 

@@ -32,7 +32,7 @@ def adapt(
         import onnxscript  # noqa: F401 (before an hour of training, not after it)
 
         from trivet.adapt import adapt as run_adaptation
-        from trivet.adaptation.summary import describe, render_changes
+        from trivet.adaptation import describe, render_changes
         from trivet.report import terminal
     quiet_lightning()
     for name in _PROGRESS:

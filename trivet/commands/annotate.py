@@ -48,10 +48,9 @@ def annotate(
             f"{len(model)} models for {count} annotators; give at most 2 of each"
         )
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
-        from trivet.annotation.annotator import Annotator
-        from trivet.annotation.labelling import REVIEW, Labeller, rows_to_label
+        from trivet.annotation.asking import Prompt
+        from trivet.annotation.labelling import REVIEW, Annotator, Labeller, rows_to_label
         from trivet.annotation.llm_run import run_or_foresee
-        from trivet.annotation.prompt import Prompt
         from trivet.batch.run import rows_of_log
         from trivet.data.traces.trace_log import open_log
 

@@ -69,7 +69,7 @@ def calibrate(
     afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
     or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
     rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
-    are fitted in torch, so --backend is for --thresholds-only.
+    are fitted to logits of torch, so --backend is for --thresholds-only, which needs no torch.
     """
     if choices.lexical_overlap and choices.method != "platt":
         raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {choices.method}")
@@ -80,12 +80,13 @@ def calibrate(
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
     if backend is not None and not thresholds_only:
-        raise typer.BadParameter("--backend needs --thresholds-only; the fit runs in torch")
+        raise typer.BadParameter(
+            "--backend needs --thresholds-only; logits for the fit come from torch"
+        )
     by_rate = prior is None and precision_at_least is None
-    with needs_extra("train"):
-        from trivet.calibrate import calibrate as fit_heads
-        from trivet.calibrate import choose_thresholds
-        from trivet.calibration.report import check_path, lines, write_report
+    from trivet.calibration.bundle_thresholds import choose_thresholds
+    from trivet.calibration.report import check_path, lines, write_report
+
     if report is not None:
         check_path(report)
     rule = Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior)
@@ -98,6 +99,8 @@ def calibrate(
         )
         print("\n".join(lines((), chosen)))
     else:
+        with needs_extra("train"):
+            from trivet.calibrate import calibrate as fit_heads
         found = fit_heads(bundle, data, split, choices, out, device)
         chosen = found.chosen
         print("\n".join(lines(found.reports, chosen)))

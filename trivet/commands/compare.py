@@ -19,7 +19,7 @@ def compare(settings: ComparisonSettings) -> None:
     predictions are complete are not run again: the tables are made from the files. After all
     shards, the command without --shard joins them and makes the tables.
     """
-    from trivet.llm.errors import LlmError
+    from trivet.llm.chat import LlmError
     from trivet.peers.comparison import compare_peers
 
     prices, files = map(_pairs, (settings.price, settings.predictions))

@@ -54,7 +54,7 @@ def onnx(
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision)  # an engine may be compared with fp32
-    _write_graphs(bundle, out, keep, form, threads)
+    write_graphs(bundle, out, keep, form, threads)
     print(out or bundle)
 
 
@@ -139,13 +139,14 @@ def triton(
     print(out)
 
 
-def _write_graphs(
+def write_graphs(
     bundle: Path,
     out: Path | None,
     keep: tuple[Precision, ...] | None,
     form: Form,
     threads: int | None,
 ) -> None:
+    """Write ONNX graphs, and print how far each is from the weights."""
     with needs_extra("export"):
         from trivet.export import export_onnx
     report = export_onnx(bundle, out, keep=keep, form=form, threads=threads)
@@ -174,7 +175,7 @@ def _with_graphs(
         if out is not None:
             copy_graphs(found, out)
         return out or bundle
-    _write_graphs(bundle, out, keep, form, threads)
+    write_graphs(bundle, out, keep, form, threads)
     return out or bundle
 
 

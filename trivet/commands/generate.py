@@ -62,11 +62,9 @@ def generate(
     if documents is not None and len(model) != 1:
         raise typer.BadParameter(f"{len(model)} models to ask about documents; give one")
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
-        from trivet.annotation.documents import read_pools
-        from trivet.annotation.generate import Generator, read_questions, samples_of
+        from trivet.annotation.generate import Generator, Mixture, read_questions, samples_of
         from trivet.annotation.llm_run import run_or_foresee
-        from trivet.annotation.questions import Questioner, sources_of
-        from trivet.annotation.recipes import Mixture
+        from trivet.annotation.questions import Questioner, read_pools, sources_of
         from trivet.data.labelled.grouping import digest
         from trivet.data.logs.column_mapping import Columns
         from trivet.data.traces.trace_log import open_log

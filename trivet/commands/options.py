@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trivet.evaluation.evaluator import Evaluator
 
 Precision = Literal["int8", "fp32", "bf16", "fp16"]
-BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
@@ -122,8 +122,7 @@ BundleOption = Annotated[
 BackendOption = Annotated[
     BackendName | None,
     _model(
-        "onnx, onnx-tensorrt, openvino, tensorrt or torch; default: onnx; on a GPU the engine, "
-        "else torch.",
+        "onnx, openvino, tensorrt or torch; default: onnx; on a GPU the engine, else torch.",
         metavar="NAME",
     ),
 ]

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trivet.commands.options import options
-from trivet.commands.shared import parse_level
-from trivet.settings import Setting
+from trivet.settings import Setting, check_share
 
 
 @options
@@ -31,29 +30,28 @@ def report(
             metavar="COLUMN",
         ),
     ] = None,
-    low: Annotated[
-        list[str] | None,
-        Setting("Count lower scores as failures. Repeatable.", metavar="SCORE=LIMIT"),
+    threshold: Annotated[
+        float | None,
+        Setting(
+            "Call answers below it unsupported; default: the verdicts as they are.",
+            metavar="FAITHFULNESS",
+            check=check_share,
+        ),
     ] = None,
     shown: Annotated[int, Setting("Number of answers, the worst first.", least=0)] = 500,
 ) -> None:
     """Write an HTML page about verdicts.
 
-    It shows scores, kinds of failure, groups and the worst answers; with a second file, paired
-    differences and the answers that changed most.
+    It shows what to do, the worst answers, and figures; with a second file, paired differences
+    and the answers that changed most.
     """
-    limits = dict(
-        parse_level(pair, f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2")
-        for pair in low or []
-    )
-    from trivet.report.tally import Limits
     from trivet.report.write_report import write_report
 
     write_report(
         [verdicts] if other is None else [verdicts, other],
         out,
         logs=log or [],
-        limits=Limits.from_words(limits),
+        threshold=threshold,
         by=by or [],
         shown=shown,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +36,8 @@ def test(
         list[str] | None,
         Setting(
             "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or "
-            "[jsonl:]FILE.jsonl with spans as labels. Repeatable.",
+            "[jsonl:]FILE.jsonl with spans as labels; @all, @fit or @dev at its end replaces "
+            "--split. Repeatable.",
             metavar="SPEC",
         ),
     ] = None,
@@ -63,6 +65,13 @@ def test(
         bool,
         Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."),
     ] = False,
+    against: Annotated[
+        Path | None,
+        Setting(
+            "Bundle to compare with on each --data, by the rule of choosing.",
+            metavar="FOLDER|NAME",
+        ),
+    ] = None,
     reading: Reading,
     report: Annotated[Path | None, _output("HTML page with tables and curves to write.")] = None,
     json_file: Annotated[Path | None, _output("File of the figures, JSON.", "--json")] = None,
@@ -89,13 +98,15 @@ def test(
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
     if file is not None and published:
         raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
+    if against is not None and not data:
+        raise typer.BadParameter("--against compares on --data")
     if into_card and threshold is not None:
         raise typer.BadParameter("--into-card needs the bundle's own threshold: drop --threshold")
     with needs_extra("train"):
         from trivet.bundle.scores import keep_scores
         from trivet.evaluation import measured_bundle
         from trivet.report import terminal
-        from trivet.report.figures import render_figures
+        from trivet.report.figures import render_choice, render_figures
 
         measured_bundle.check_files(json_file, markdown_file, report)
         own = None
@@ -115,6 +126,9 @@ def test(
                 evaluator, own, split, by_length, threshold, false_alarms or 0.1
             )
     terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
+    if against is not None:
+        other = replace(model, bundle=against).load()
+        terminal.show(render_choice(measured_bundle.compare_with(other, found, threshold)))
     said = [f"{len(found.rows) - found.failed} evaluated, {found.failed} failed"]
     if own is not None:
         said += found.left_out()

@@ -17,8 +17,14 @@ from collections.abc import (
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
-from trivet.backends.graph_choice import LoadedBackend, Precision
+from trivet.backends.backend import (
+    POSITIONS,
+    Backend,
+    LoadedBackend,
+    Precision,
+    ShapedBackend,
+    workers_of,
+)
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
@@ -85,12 +91,11 @@ class Evaluator:
             threads: Threads of the backend; ``None`` means one for each core.
             precision: ``int8`` or ``fp32``, on a GPU also ``bf16`` or ``fp16``; ``None`` means the
                 fastest graph of the bundle.
-            backend: ``onnx``; ``onnx-tensorrt``, by ONNX Runtime's TensorRT provider;
-                ``openvino``, faster with VNNI; ``torch``; ``tensorrt``, an engine that ``trivet
-                export`` built on this machine; or a loaded backend with the weights of the bundle
-                in fp32, which runs one call at a time unless it has ``workers``. ``None`` means
-                ``onnx`` on a CPU; on a GPU an engine if there is one, else ``torch`` if it is
-                installed.
+            backend: ``onnx``; ``openvino``, faster with VNNI; ``torch``; ``tensorrt``, an engine
+                that ``trivet export`` built on this machine; or a loaded backend with the weights
+                of the bundle in fp32, which runs one call at a time unless it has ``workers``.
+                ``None`` means ``onnx`` on a CPU; on a GPU an engine if there is one, else ``torch``
+                if it is installed.
             device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if there is one that the
                 backend can use.
             positions: Maximum positions of one backend call; a GPU needs more than a core. A
@@ -252,7 +257,8 @@ class Evaluator:
                 share most words with it, ``all`` on all contexts, which takes longer.
             id: As in ``evaluate``.
             allow_empty_contexts: As in ``evaluate``.
-            threshold: As in ``evaluate``.
+            threshold: A sentence is unsupported if its support is below it; ``None`` means the
+                bundle's threshold of single sentences. The final verdict takes it as ``evaluate``.
 
         Raises:
             ExampleError: The question or the contexts cannot be evaluated.
@@ -361,7 +367,7 @@ class Evaluator:
         info, answers = self.bundle.info, iter(accumulators)
         thresholds = info.thresholds
         if threshold is not None and thresholds is not None:
-            thresholds = replace(thresholds, sentence=threshold)
+            thresholds = replace(thresholds, sentence=threshold, halt=threshold)
         outcomes: list[T | Refusal] = []
         for each in examples:
             if isinstance(each, Refusal):

@@ -21,8 +21,7 @@ from urllib.parse import urlsplit
 from trivet.errors import ConfigError
 from trivet.llm.budget import Budget, Price, Usage
 from trivet.llm.cache import AnswerCache
-from trivet.llm.chat import ChatAnswer, ChatRequest, TokenLogprob
-from trivet.llm.errors import LlmError
+from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError, TokenLogprob
 from trivet.records import replace_surrogates
 
 if TYPE_CHECKING:

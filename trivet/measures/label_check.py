@@ -45,7 +45,7 @@ class LabelError:
 
 @dataclass(frozen=True)
 class LabelCheck:
-    """What the verdicts on labelled answers are worth."""
+    """Agreement of the verdicts with the labels of answers."""
 
     used: AtThreshold  # at the threshold of the verdicts
     rate: AtThreshold | None  # at the highest threshold that keeps the chosen rate of false alarms

@@ -15,14 +15,13 @@ from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.errors import ConfigError, DataError
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
+from trivet.llm.chat import LlmError
 from trivet.llm.client import ChatClient
-from trivet.llm.errors import LlmError
 from trivet.peers.columns import document, read_columns, texts
-from trivet.peers.fingerprint import fingerprint
 from trivet.peers.measures import measure_peers
 from trivet.peers.page import Compared, write_comparison
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, check_peer, load_peer
-from trivet.peers.predictions import read_foreign, read_predictions
+from trivet.peers.predictions import fingerprint, read_foreign, read_predictions
 from trivet.peers.run import Run, run_peer
 from trivet.peers.settings import ComparisonSettings
 from trivet.records import LabelledExample

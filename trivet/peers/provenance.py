@@ -12,9 +12,8 @@ from typing import Literal, cast, get_args
 import numpy as np
 
 from trivet.errors import ConfigError, ExampleError
-from trivet.peers import hhem
 from trivet.peers.claims import context_sentences, read_options
-from trivet.peers.entailment import load_entailment
+from trivet.peers.entailment import HHEM, Hhem, load_entailment
 from trivet.peers.local_model import FloatArray, load_classifier, load_embedder, sigmoid_score
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
 from trivet.records import RagExample
@@ -117,7 +116,7 @@ def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
         {
             "reranker": RERANKER,
             "encoder": "",
-            "verifier": hhem.NAME,
+            "verifier": HHEM,
             "nli": "",
             "select": "top_k",
             "aggregate": "max",
@@ -137,7 +136,7 @@ def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:
         nli = load_entailment(options["nli"], setup)
         support, verified_by = lambda pairs: nli.relate(pairs).entailment, nli.about
     else:
-        verifier = hhem.Hhem(options["verifier"])
+        verifier = Hhem(options["verifier"])
         support, verified_by = verifier.read, verifier.about
     return Provenance(
         relevance,

@@ -19,6 +19,7 @@ from trivet.data.logs.log import Log, SourceRow
 from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
+from trivet.measures.figures import ErrorRates
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.verdict_json import SCORES
 
@@ -179,6 +180,7 @@ class RunFacts:
     format: str | None = None
     encoding: str | None = None
     judge: tuple[str, ...] = ()  # hash of the bundle's manifest, and the precision
+    errors: tuple[ErrorRates, ...] = ()  # of the judge on labelled answers
 
 
 def read_run_facts(verdicts: Path) -> RunFacts:
@@ -218,7 +220,16 @@ def read_run_facts(verdicts: Path) -> RunFacts:
         format=settings["format"] if isinstance(settings.get("format"), str) else None,
         encoding=settings["encoding"] if isinstance(settings.get("encoding"), str) else None,
         judge=(manifest, str(backend.get("precision"))),
+        errors=_errors(bundle.get("errors")),
     )
+
+
+def _errors(found: object) -> tuple[ErrorRates, ...]:
+    """Read the rates of a run's record; other content gives none."""
+    try:
+        return tuple(ErrorRates(**one) for one in found) if isinstance(found, list) else ()
+    except TypeError:
+        return ()
 
 
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -133,7 +133,7 @@ def joined_parts(value: Any) -> Any:
         item["text"]
         for item in value
         if isinstance(item, Mapping)
-        and item.get("type", "text") in _TEXT_PARTS
+        and item.get("type") in _TEXT_PARTS
         and isinstance(item.get("text"), str)
     ]
     return "\n".join(texts) if len(texts) == len(value) else value
@@ -146,7 +146,8 @@ def passage(item: Any, *, nested: bool = False) -> tuple[str | None, str | None]
         item: Passage.
         nested: Whether the object is that of a tool, with the names of its own.
     """
-    item = joined_parts(item)
+    if isinstance(item, list | tuple):
+        item = joined_parts(item)
     if isinstance(item, str):
         return item, None
     if not isinstance(item, Mapping):
