@@ -27,7 +27,6 @@ import numpy as np
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.evaluation.correction import CorrectionMode
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import EvaluationJob
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.sentence_reader import PendingSentence, SentenceReader, StreamWindows
 from trivet.measures.intervals import BoolArray, FloatArray, auroc
@@ -223,9 +222,7 @@ def run(evaluator: Evaluator, examples: Sequence[Any]) -> list[Evaluation]:
     """Return the verdict on each example; raise the error of one that has none."""
     found: list[Evaluation] = []
     for start in range(0, len(examples), BLOCK):
-        for each in EvaluationJob(evaluator, examples[start : start + BLOCK]).outcomes(
-            to_evaluation
-        ):
+        for each in evaluator.begin(examples[start : start + BLOCK]).outcomes(to_evaluation):
             if not isinstance(each, Evaluation):
                 raise each
             found.append(each)

@@ -20,8 +20,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
     import transformers
 
@@ -33,15 +31,17 @@ Model = TypeVar("Model", bound="torch.nn.Module")
 # Read once by the hub's client when it is imported, hence before any fixture.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Read when torch is imported: tiny models are slower on more threads, and workers share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Derandomized: a failure seen once is seen every time. No deadline: the machine may be busy.
 hypothesis.settings.register_profile(
-    "trivet", deadline=None, derandomize=True, max_examples=60, database=None
+    "trivet", deadline=None, derandomize=True, max_examples=40, database=None
 )
 hypothesis.settings.load_profile("trivet")
 
 # The adapters are also tested in environments without torch.
-pytest_plugins = ["tests.judges"] if importlib.util.find_spec("torch") else []
+pytest_plugins = ["tests.once", "tests.judges"] if importlib.util.find_spec("torch") else []
 
 
 @pytest.fixture(autouse=True)
@@ -359,17 +359,6 @@ def labelled_examples(rag_example: RagExample) -> tuple[LabelledExample, ...]:
         LabelledExample(bread, spans, "tiny/spans", "bread", generator="writer-b"),
         LabelledExample(ferry, Labels(adherent=True), "tiny/verdict", "ferry"),
     )
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread: tiny models are slower on more."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:

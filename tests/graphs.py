@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 import torch
 import transformers
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from tests.conftest import MODERN, RELATIVE, TINY, bundle_info
 from tests.judges import write_model
+from tests.once import once
 from trivet import export
+from trivet.export import export_onnx
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.graph_files import ATTENTION_OPSET
 from trivet.model.inference.layer import Form
@@ -59,13 +61,22 @@ def graph_of(kind: str, form: Form = "portable") -> onnx.ModelProto:
 
 @functools.cache
 def _trace(kind: str, form: Form) -> onnx.ModelProto:
-    return trace(inference_model(model_of(kind), WINDOW, form), VOCAB, OPSETS[form])
+    def write(path: Path) -> None:
+        graph = trace(inference_model(model_of(kind), WINDOW, form), VOCAB, OPSETS[form])
+        onnx.save(graph, path)
+
+    return onnx.load(once(f"{kind}.{form}.onnx", write))
 
 
-def integers(graph: onnx.ModelProto) -> list[np.ndarray]:
-    """Return the constants of a graph that are stored in int8."""
-    stored = (one for one in graph.graph.initializer if one.data_type == onnx.TensorProto.INT8)
-    return [numpy_helper.to_array(one) for one in stored]
+def exported_bundle(kind: str) -> Path:
+    """Return the bundle of a model with its weights and graphs; tests must not change it."""
+
+    def write(folder: Path) -> None:
+        write_tiny(folder, model_of(kind))
+        with shared_graphs():
+            export_onnx(folder, threads=1)
+
+    return once(f"{kind}.bundle", write)
 
 
 @contextlib.contextmanager
@@ -77,7 +88,7 @@ def shared_graphs() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "inference_model", find)
-        patch.setattr(export, "trace", lambda graph, *_, **__: graph)
+        patch.setattr(export, "trace", lambda graph, *_, **__: copy.deepcopy(graph))
         yield
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.once import once
 from trivet.backends.backend import Backend, LoadedBackend
 from trivet.bundle.backend_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import write_bundle
@@ -254,26 +255,22 @@ def tiny_info() -> TinyInfo:
 
 
 @pytest.fixture(scope="session")
-def tiny_bundle(
-    tmp_path_factory: pytest.TempPathFactory,
-    bert_checkpoint: Path,
-    wordpiece_file: Path,
-    tiny_info: TinyInfo,
-) -> Path:
+def tiny_bundle(bert_checkpoint: Path, wordpiece_file: Path, tiny_info: TinyInfo) -> Path:
     """Write a bundle of a two-layer model, weights by formula, with both graphs."""
     from trivet.export import export_onnx
     from trivet.model.trunk import Trunk
 
-    folder = tmp_path_factory.mktemp("tiny") / "bundle"
-    model = RagModel(Trunk.from_pretrained(str(bert_checkpoint)))
-    fill_heads(model)
-    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
-    # Thresholds between the numbers of the golden example, so that each verdict occurs in it.
-    thresholds = Thresholds(sentence=0.7, span=0.5)
-    info = tiny_info(tokenizer).model_copy(update={"thresholds": thresholds})
-    write_model(folder, info, tokenizer.to_json(), model)
-    export_onnx(folder, threads=1)
-    return folder
+    def write(folder: Path) -> None:
+        model = RagModel(Trunk.from_pretrained(str(bert_checkpoint)))
+        fill_heads(model)
+        tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+        # Thresholds between the numbers of the golden example, so that each verdict occurs in it.
+        thresholds = Thresholds(sentence=0.7, span=0.5)
+        info = tiny_info(tokenizer).model_copy(update={"thresholds": thresholds})
+        write_model(folder, info, tokenizer.to_json(), model)
+        export_onnx(folder, threads=1)
+
+    return once("tiny_bundle", write)
 
 
 @pytest.fixture

@@ -108,13 +108,21 @@ def read_about(wheel: zipfile.ZipFile, name: str) -> email.message.Message:
     return email.message_from_string(wheel.read(path).decode("utf-8"))
 
 
-def test_one_wheel_serves_every_system(wheel: zipfile.ZipFile) -> None:
+def test_one_wheel_with_all_files_of_the_package_serves_every_system(
+    wheel: zipfile.ZipFile,
+) -> None:
     about = read_about(wheel, "WHEEL")
     assert about.get_all("Tag") == ["py3-none-any"]
     assert about["Root-Is-Purelib"] == "true"
-    assert "trivet/py.typed" in wheel.namelist()
+    inside = set(wheel.namelist())
+    assert {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "trivet").rglob("*")
+        if file.suffix in {".py", ".typed", ".yaml", ".json", ".onnx", ".html", ".css", ".js"}
+    } <= inside
+    assert {name.partition("/")[0].partition("-")[0] for name in inside} == {"trivet"}
     compiled = re.compile(r"\.(so|pyd|dylib|dll)(\.|$)")
-    assert [name for name in wheel.namelist() if compiled.search(name)] == []
+    assert [name for name in inside if compiled.search(name)] == []
 
 
 def test_the_index_shows_where_the_project_is(wheel: zipfile.ZipFile) -> None:

@@ -13,7 +13,15 @@ import pytest
 import torch
 from onnx import TensorProto, numpy_helper
 
-from tests.graphs import VOCAB, WINDOW, graph_of, model_of, shared_graphs, write_tiny
+from tests.graphs import (
+    VOCAB,
+    WINDOW,
+    exported_bundle,
+    graph_of,
+    model_of,
+    shared_graphs,
+    write_tiny,
+)
 from trivet.backends.loading import find_graphs
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import Sizes, make_windows
@@ -34,13 +42,9 @@ GRAPHS = ("model.onnx", "model.int8.onnx")
 
 
 @pytest.fixture(scope="module", params=["bert", "deberta-v2", "mpnet", "modernbert"])
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(request: pytest.FixtureRequest) -> Path:
     """An exported bundle of each encoder."""
-    folder = tmp_path_factory.mktemp("export") / "bundle"
-    write_tiny(folder, model_of(request.param))
-    with shared_graphs():
-        export_onnx(folder, threads=1)
-    return folder
+    return exported_bundle(request.param)
 
 
 def test_the_reports_and_the_description_match_the_graphs(exported: Path) -> None:

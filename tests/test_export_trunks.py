@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from tests.graphs import write_tiny
+from tests.graphs import model_of, shared_graphs, write_tiny
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import Sizes, make_windows
@@ -62,7 +62,6 @@ def write_trunk(
     )
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("encoder", "trunk", "granularity"),
     [
@@ -99,12 +98,11 @@ def test_one_graph_answers_as_the_weights_do(
             assert np.abs(one - other).max() > 1e-3
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_weights_that_one_file_cannot_hold_are_written_beside_it(
-    tmp_path: Path, tiny_bert: transformers.BertModel, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = write_trunk(tmp_path / "bundle", tiny_bert, "separate", "token")
-    with monkeypatch.context() as patch:
+    folder = write_tiny(tmp_path / "bundle", model_of("bert"))
+    with monkeypatch.context() as patch, shared_graphs():
         patch.setattr("trivet.exporting.graph_files.LARGEST_FILE", 30_000)
         report = export_onnx(folder, keep=("fp32", "int8", "fp16"), threads=1)
     assert report.worst["model.onnx"] <= FP32_TOLERANCE and report.worst["model.fp16.onnx"] < 0.01
@@ -117,6 +115,7 @@ def test_weights_that_one_file_cannot_hold_are_written_beside_it(
         assert said["weights_sha256"] == bundle.manifest.files[weights].sha256
     backend = load_backend(bundle, 1, "fp32", "onnx").backend  # passes the self-test
     assert isinstance(backend, OnnxRuntimeBackend)
-    export_onnx(folder, threads=1)
+    with shared_graphs():
+        export_onnx(folder, threads=1)
     assert read_bundle(folder).graph_files("model.onnx") == ("model.onnx",)
     assert not list(folder.glob("*.weights"))

@@ -37,7 +37,6 @@ from trivet.data.labelled.datamodule import Batch
 from trivet.errors import ConfigError, DataError
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 Make = Callable[..., Grid]
 
 

@@ -15,8 +15,6 @@ from trivet.configs.loading import load_config
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import LabelledExample
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_rows_are_read_in_the_calls_and_the_precision_of_the_training(

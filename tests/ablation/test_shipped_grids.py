@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import lzma
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from trivet import ablate as ablate_module
 from trivet.ablate import ablate
 from trivet.ablation.grid import Grid, Run, read_grid
 from trivet.configs import schema
+from trivet.data.labelled.sources import load_source
 
 EMBEDDED = Path(schema.__file__).parent / "embedded.yaml"
 SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
@@ -49,10 +53,25 @@ def of_jsonl(source: str, number: int) -> dict[str, Any]:
     return {**texts, "id": str(number), "source": source, "group": f"{source}-{number}"}
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Write a few rows of each data set that the shipped grids name; each source is read once."""
+    folder = tmp_path_factory.mktemp("taught")
+    with contextlib.chdir(folder):
+        write_data()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ablate_module, "load_source", functools.cache(load_source))
+        yield folder
+
+
 @pytest.fixture
-def in_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder that has a few rows of each data set that the shipped grids name."""
-    monkeypatch.chdir(tmp_path)
+def in_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in the folder of the data."""
+    monkeypatch.chdir(data)
+
+
+def write_data() -> None:
+    """Write the rows of every data set to the working folder."""
     for name in RAGBENCH:
         rows = [of_ragbench(name, number) for number in range(ROWS)]
         write_parquet(Path("data/ragbench") / name / "train-00000-of-00001.parquet", *rows)

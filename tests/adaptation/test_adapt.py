@@ -19,8 +19,6 @@ from trivet.bundle.bundle import add_files, read_bundle
 from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def write(path: Path, documents: int = 25, **labels: Any) -> Path:
     """Write two rows of each document; ``labels`` replaces their labels."""
@@ -41,11 +39,21 @@ def overrides(tiny_bundle: Path) -> list[str]:
     return [f"encoder.name={tiny_bundle}", "optim.head_lr=0.01", *words.split()]
 
 
-def test_a_model_is_trained_calibrated_exported_and_tested(
-    tmp_path: Path, overrides: list[str]
+def test_a_killed_adaptation_is_calibrated_exported_and_tested_without_training_again(
+    tmp_path: Path, overrides: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "mine"
-    found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), out, overrides)
+    file, out = write(tmp_path / "rows.jsonl"), tmp_path / "mine"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(adapt_module, "calibrate", interrupt)
+        adapt_module.adapt(file, out, overrides)
+    with pytest.raises(ConfigError, match=r"config\.yaml is of an adaptation with other rows or"):
+        adapt_module.adapt(file, out, [*overrides, "optim.epochs=2"])
+    with pytest.raises(ConfigError, match=r"rows\.jsonl is of an adaptation with other rows or"):
+        adapt_module.adapt(write(tmp_path / "more.jsonl", 26), out, overrides)
+
+    monkeypatch.setattr(adapt_module, "train", interrupt)
+    found = adapt_module.adapt(file, out, overrides)
+    assert found.bundle == out / "bundle"
     assert found.parts == {"train": (20, 10), "validation": (10, 5), "test": (20, 10)}
     assert found.unmeasured == []
     assert {change.n for change in found.changes} == {20}
@@ -55,18 +63,20 @@ def test_a_model_is_trained_calibrated_exported_and_tested(
     info = read_bundle(found.bundle).info
     assert [graph.precision for graph in info.graphs] == ["fp32"]
     assert info.calibration.split == "validation"
-    assert Evaluator(found.bundle).evaluate("What?", ["The mill is old."], "It is.").adherent in (
-        True,
-        False,
-    )
+    verdict = Evaluator(found.bundle).evaluate("What?", ["The mill is old."], "It is.")
+    assert verdict.adherent in (True, False)
     record = json.loads((out / "adapt.json").read_text(encoding="utf-8"))
     assert record["better"] is found.better
     assert record["peak_bytes"] > 0
     with pytest.raises(BundleError, match="exists already; choose another folder"):
-        adapt_module.adapt(tmp_path / "rows.jsonl", out, overrides)
+        adapt_module.adapt(file, out, overrides)
 
 
-def test_heads_windows_and_reduction_are_those_of_the_first_bundle(
+def interrupt(*args: object, **options: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_heads_windows_reduction_and_thresholds_are_those_of_the_first_bundle(
     tmp_path: Path, tiny_bundle: Path, overrides: list[str]
 ) -> None:
     first = tmp_path / "first"
@@ -83,8 +93,12 @@ def test_heads_windows_and_reduction_are_those_of_the_first_bundle(
     files = {"encoder.json": json.dumps(encoder).encode()}
     add_files(first, files, info.model_copy(update=update))
     settings = [f"encoder.name={first}", *overrides[1:]]
-    found = adapt_module.adapt(write(tmp_path / "rows.jsonl"), tmp_path / "mine", settings)
+    # Rows with relevance alone keep the thresholds, and say what was not measured.
+    file = write(tmp_path / "rows.jsonl", relevant=[[0, 0, 16]])
+    found = adapt_module.adapt(file, tmp_path / "mine", settings)
+    assert found.unmeasured == ["faithfulness", "utilization"]
     adapted = read_bundle(found.bundle).info
+    assert adapted.thresholds == info.thresholds
     assert adapted.window == window.model_copy(update={"size": 48})
     assert adapted.heads == info.heads
     assert adapted.faithfulness == "two_weakest_sentences"
@@ -94,35 +108,6 @@ def test_an_output_that_is_a_file_is_refused_before_training(tmp_path: Path) -> 
     file = write(tmp_path / "rows.jsonl")
     with pytest.raises(ConfigError, match=r"rows\.jsonl is no folder; choose another one"):
         adapt_module.adapt(file, file)
-
-
-def test_a_killed_adaptation_continues_after_its_training(
-    tmp_path: Path, overrides: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, out = write(tmp_path / "rows.jsonl"), tmp_path / "mine"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(adapt_module, "calibrate", interrupt)
-        adapt_module.adapt(file, out, overrides)
-    with pytest.raises(ConfigError, match=r"config\.yaml is of an adaptation with other rows or"):
-        adapt_module.adapt(file, out, [*overrides, "optim.epochs=2"])
-    with pytest.raises(ConfigError, match=r"rows\.jsonl is of an adaptation with other rows or"):
-        adapt_module.adapt(write(tmp_path / "more.jsonl", 26), out, overrides)
-    monkeypatch.setattr(adapt_module, "train", interrupt)  # it is not trained again
-    assert adapt_module.adapt(file, out, overrides).bundle == out / "bundle"
-
-
-def interrupt(*args: object, **options: object) -> None:
-    raise KeyboardInterrupt
-
-
-def test_rows_with_relevance_alone_keep_the_thresholds_and_say_what_was_not_measured(
-    tmp_path: Path, overrides: list[str], tiny_bundle: Path
-) -> None:
-    file = write(tmp_path / "rows.jsonl", relevant=[[0, 0, 16]])
-    found = adapt_module.adapt(file, tmp_path / "mine", overrides)
-    assert found.unmeasured == ["faithfulness", "utilization"]
-    thresholds = read_bundle(found.bundle).info.thresholds
-    assert thresholds == read_bundle(tiny_bundle).info.thresholds
 
 
 @pytest.mark.parametrize(

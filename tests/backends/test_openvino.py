@@ -71,9 +71,7 @@ def test_a_graph_answers_as_in_onnx_runtime_on_every_shape(
 
 @needs_openvino
 @pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
-def test_an_encoder_answers_as_the_weights_do_under_any_padding(
-    tmp_path: Path, one_thread: None, kind: str
-) -> None:
+def test_an_encoder_answers_as_the_weights_do_under_any_padding(tmp_path: Path, kind: str) -> None:
     onnx.save(graphs.graph_of(kind), tmp_path / "model.onnx")
     onnx.save(quantize(graphs.graph_of(kind, "runtime")), tmp_path / "model.int8.onnx")
     cases = []
@@ -100,9 +98,7 @@ def test_an_encoder_answers_as_the_weights_do_under_any_padding(
 
 
 @needs_openvino
-def test_states_of_positions_are_those_of_the_windows_without_padding(
-    tmp_path: Path, one_thread: None
-) -> None:
+def test_states_of_positions_are_those_of_the_windows_without_padding(tmp_path: Path) -> None:
     model = RagModel(graphs.model_of("bert").trunk, heads=HEAD_NAMES).eval()
     shape = inference_model(model, graphs.WINDOW)
     graph = trace(shape, graphs.VOCAB, OPSET, heads=HEAD_NAMES)

@@ -27,8 +27,6 @@ from trivet.exporting.parity import compare, grid_windows
 from trivet.model.inference.layer import Form
 from trivet.records import Evaluation, RagExample
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 KINDS = pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
 OWN_WARNINGS = pytest.mark.filterwarnings("ignore")  # torch's, when its compiler is loaded
 

@@ -18,7 +18,7 @@ from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Calibrated, calibrate, fold
+from trivet.calibrate import Calibrated, calibrate
 from trivet.calibration import report as calibration_report
 from trivet.calibration.bundle_thresholds import choose_thresholds
 from trivet.calibration.choices import Choices
@@ -31,7 +31,6 @@ from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
-from trivet.heads.token_head import TokenHead
 from trivet.measures.rule import Rule
 from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
@@ -49,17 +48,6 @@ RESPONSES = (
     "The mill is old. It was built of stone.",
     "The lamp was red. No boat crosses the river. The baker made bread.",
 )
-
-
-def test_a_folded_head_answers_the_scaled_logits_and_the_first_shifted() -> None:
-    hidden = torch.arange(8.0).reshape(2, 4)
-    for classes in (1, 3):
-        head = TokenHead(4, classes)
-        shift = torch.tensor([-0.25, 0, 0])[:classes]
-        with torch.no_grad():
-            before = head(hidden)
-            fold(head, 0.5, -0.25)
-            assert torch.allclose(head(hidden), before * 0.5 + shift, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +155,7 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
 
 @pytest.mark.parametrize(
     ("method", "evidence_sentences"),
-    [("platt", 0), ("temperature", 0), ("isotonic", 0), ("platt", 1), ("isotonic", 1)],
+    [("platt", 0), ("temperature", 0), ("isotonic", 1)],
 )
 def test_calibration_removes_the_old_graph(
     bundle: Path, data: Path, method: Any, evidence_sentences: int
@@ -201,10 +189,30 @@ def test_calibration_removes_the_old_graph(
     assert not further.calibration
 
 
-def test_a_second_calibration_comes_after_the_first(bundle: Path, data: Path) -> None:
+def check_report(found: Calibrated, out: Path) -> None:
+    """Check that a report shows errors and curves."""
+    shown = calibration_report.lines(found.reports, found.chosen)
+    assert any(line.startswith("support: scale") for line in shown)
+    page = calibration_report.write_report(out, found.info, found.reports, found.chosen)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 4 and "ECE after" in text and "0-5k tokens" in text
+    record = json.loads((out / "calibration.json").read_text(encoding="utf-8"))
+    assert [head["name"] for head in record["heads"]][:2] == ["support", "faithfulness"]
+    assert (out / "reliability_support.svg").exists()
+    with pytest.raises(DataError, match="there is no folder"):
+        calibration_report.check_path(out / "no" / "page.html")
+    with pytest.raises(DataError, match="is no folder"):
+        calibration_report.check_path(out / "calibration.json")
+
+
+def test_a_second_calibration_comes_after_the_first(
+    bundle: Path, data: Path, tmp_path: Path
+) -> None:
     _, _, raw = read(bundle, data)
     spec = [f"jsonl:{data}"]
-    first = calibrate(bundle, spec, "all").info.heads["relevance"]
+    reported = calibrate(bundle, spec, "all")
+    check_report(reported, tmp_path / "report")
+    first = reported.info.heads["relevance"]
     assert first.scale != pytest.approx(1, abs=0.05)
     second = calibrate(bundle, spec, "all").info.heads["relevance"]
     # The rows are counted twice, against a prior that holds the map where it was.
@@ -293,7 +301,6 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
     before = overlaps(bundle)
     for again in (
         Choices(),
-        Choices(lexical_overlap=True),
         Choices(method="isotonic"),
         Choices(method="temperature"),
         Choices(heads=("relevance",), lexical_overlap=True),
@@ -378,24 +385,6 @@ def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path)
     ):
         with pytest.raises(DataError, match=message):
             calibrate(bundle, [f"jsonl:{tmp_path / name}.jsonl"], "all", choices)
-
-
-def test_a_report_shows_errors_and_curves(bundle: Path, data: Path, tmp_path: Path) -> None:
-    found: Calibrated = calibrate(bundle, [f"jsonl:{data}"], "all")
-    shown = calibration_report.lines(found.reports, found.chosen)
-    assert any(line.startswith("support: scale") for line in shown)
-    page = calibration_report.write_report(
-        tmp_path / "out", found.info, found.reports, found.chosen
-    )
-    text = page.read_text(encoding="utf-8")
-    assert text.count("<svg") == 4 and "ECE after" in text and "0-5k tokens" in text
-    record = json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8"))
-    assert [head["name"] for head in record["heads"]][:2] == ["support", "faithfulness"]
-    assert (tmp_path / "out" / "reliability_support.svg").exists()
-    with pytest.raises(DataError, match="there is no folder"):
-        calibration_report.check_path(tmp_path / "nowhere" / "page.html")
-    with pytest.raises(DataError, match="is no folder"):
-        calibration_report.check_path(data)
 
 
 def test_the_command_says_what_is_not_told_apart(bundle: Path, data: Path, tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from scipy.special import expit as sigmoid
 from scipy.special import logit
 
+from trivet.calibrate import fold
 from trivet.calibration.choices import Method
 from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.errors import BundleError, DataError
+from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import two_weakest
 from trivet.model.architecture import KNOTS
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
@@ -300,3 +302,14 @@ def test_errors_are_measured_by_source_and_by_length() -> None:
     assert found["all"].after == pytest.approx(0) and found["all"].rmse_after == pytest.approx(0)
     assert (found["5k-16k tokens"].n, found["5k-16k tokens"].before) == (0, None)
     assert list(parts(["a"], [10])) == ["all", "0-5k tokens"]
+
+
+def test_a_folded_head_answers_the_scaled_logits_and_the_first_shifted() -> None:
+    hidden = torch.arange(8.0).reshape(2, 4)
+    for classes in (1, 3):
+        head = TokenHead(4, classes)
+        shift = torch.tensor([-0.25, 0, 0])[:classes]
+        with torch.no_grad():
+            before = head(hidden)
+            fold(head, 0.5, -0.25)
+            assert torch.allclose(head(hidden), before * 0.5 + shift, atol=1e-6)

@@ -103,3 +103,5 @@ def test_an_abstention_is_right_unless_the_contexts_answer(tokenizer: SegmentTok
     assert (rich.abstains, rich.adherent) == (True, False)
     assert rich.sentences[0].abstains and rich.sentences[0].supported is False
     assert judge(tokenizer, text, relevance=0.9).adherent, "no threshold: taken as it is"
+    beside = judge(tokenizer, f"Refunds take 5 days. {text}", 0.9, relevance=0.9, answered=0.6)
+    assert (beside.abstains, beside.adherent) == (False, True), "about a detail"

@@ -143,7 +143,8 @@ def test_an_endpoint_that_is_too_slow_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert (caught.value.code, caught.value.fatal) == ("timeout", False)
 
 
-def test_an_endpoint_that_is_not_there_is_named() -> None:
+def test_an_endpoint_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trivet.llm.client._FIRST_RETRIES", 0)
     with ScriptedEndpoint(last_text) as endpoint:
         url = endpoint.url
     with pytest.raises(LlmError, match=r"127\.0\.0\.1 cannot be reached") as caught:

@@ -135,8 +135,3 @@ def minicheck_checkpoints(
         filled(model).save_pretrained(folders[kind])
         tokenizer.save_pretrained(folders[kind])
     return folders
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(one_thread: None) -> None:
-    """Run torch on one thread."""

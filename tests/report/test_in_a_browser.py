@@ -175,9 +175,11 @@ def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
-    for width in (1280, 390):
+    top = "document.querySelector('#answers > article').getBoundingClientRect().top"
+    for width, screens in ((1280, 1), (390, 2)):
         tab.size(width, 800, mobile=width < 500)
         assert tab.ask(wide) is True, width
+        assert tab.ask(top) < screens * 800, width  # answers come before the figures
     tab.send("Emulation.clearDeviceMetricsOverride")
     colour = "getComputedStyle(document.body).backgroundColor"
     light = tab.ask(colour)

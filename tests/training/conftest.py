@@ -13,6 +13,7 @@ import pytest
 
 from trivet.configs.loading import load_config
 from trivet.configs.schema import TrainConfig
+from trivet.train import train
 
 MILL = ["The mill is old. It was built of stone.", "The ferry is red."]
 PAIRS = [("The mill is old.", True), ("The mill is new.", False)]
@@ -86,3 +87,9 @@ def config_of(encoder: Path, data: tuple[Path, Path]) -> ConfigOf:
         return load_config([Path("tiny.yaml")], [*given, *overrides])
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained(config_of: ConfigOf, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a bundle for one epoch; tests must not change it."""
+    return train(config_of(tmp_path_factory.mktemp("trained"), "optim.epochs=1"))

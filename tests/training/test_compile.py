@@ -15,7 +15,6 @@ from trivet.train import train
 from trivet.training.initialization import initial_model
 
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # those of torch itself
 ]

@@ -20,7 +20,6 @@ from trivet.configs.loading import dump_config
 from trivet.train import train
 from trivet.training.validation import ValidationMeasures
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 Rows = tuple[list[str], dict[str, tuple[list[float], list[float]]]]
 Answers = tuple[Path, tuple[Path, Path], list[dict[str, Any]]]  # folder, data, answer of each rank
 # Each process trains, joins its rows of validation and then diverges on rank 1.

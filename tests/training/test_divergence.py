@@ -17,8 +17,6 @@ from trivet.model.rag_model import TokenLogits
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_the_step_the_loss_and_the_examples_are_named(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.judges import approximately
+from tests.test_importing import in_torch
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of, row
 from trivet.bundle.bundle import Bundle, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
@@ -24,7 +27,6 @@ from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.train import train
 from trivet.verdict_json import read_evaluation
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 ALL = "heads=[support,relevance,utilization,evidence]"
 QUESTION, RESPONSE = "What of the mill?", "The mill is old. It was built of stone."
 
@@ -59,9 +61,9 @@ def added(
 
 
 def test_a_head_is_added_and_all_else_of_the_bundle_stays(
-    tmp_path: Path, config_of: ConfigOf, sourced: tuple[Path, Path]
+    tmp_path: Path, config_of: ConfigOf, trained: Path, sourced: tuple[Path, Path]
 ) -> None:
-    first = train(config_of(tmp_path / "first", "optim.epochs=1"))
+    first = Path(shutil.copytree(trained, tmp_path / "first"))
     calibrate(first, [f"jsonl:{sourced[1]}"], "all", Choices(lexical_overlap=True))
     found = added(config_of, tmp_path / "second", first, sourced)
     old, info = read_bundle(first).info, found.info
@@ -72,17 +74,21 @@ def test_a_head_is_added_and_all_else_of_the_bundle_stays(
     state = after.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in before.state_dict().items())
 
-    for bundle in (first, found.folder):
-        export_onnx(bundle, threads=1)
-    for backend in ("onnx", "torch"):
-        plain, sourced_verdict = (
-            Evaluator(each, 1, backend=backend, precision="fp32").evaluate(QUESTION, MILL, RESPONSE)
-            for each in (first, found.folder)
+    export_onnx(found.folder, threads=1)
+    of_graph, of_weights, plain = (
+        each.evaluate(QUESTION, MILL, RESPONSE)
+        for each in (
+            Evaluator(found.folder, 1, backend="onnx", precision="fp32"),
+            in_torch(found.folder),
+            in_torch(first),
         )
-        assert all(sentence.evidence is not None for sentence in sourced_verdict.sentences)
-        assert read_evaluation(sourced_verdict.to_dict()) == sourced_verdict
-        without = tuple(replace(each, evidence=None) for each in sourced_verdict.sentences)
-        assert replace(sourced_verdict, sentences=without).to_json() == plain.to_json()
+    )
+    for verdict in (of_graph, of_weights):
+        assert all(sentence.evidence is not None for sentence in verdict.sentences)
+        assert read_evaluation(verdict.to_dict()) == verdict
+    assert of_graph.to_dict() == approximately(of_weights.to_dict(), 1e-3)
+    without = tuple(replace(each, evidence=None) for each in of_weights.sentences)
+    assert replace(of_weights, sentences=without).to_json() == plain.to_json()
 
     calibrate(found.folder, [f"jsonl:{sourced[1]}"], "all")
     assert read_bundle(found.folder).info.evidence is not None
@@ -91,10 +97,11 @@ def test_a_head_is_added_and_all_else_of_the_bundle_stays(
 def test_other_windows_are_kept_and_ask_for_calibration(
     tmp_path: Path,
     config_of: ConfigOf,
+    trained: Path,
     sourced: tuple[Path, Path],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    first = train(config_of(tmp_path / "first", "optim.epochs=1"))
+    first = Path(shutil.copytree(trained, tmp_path / "first"))
     scores = read_bundle(EMBEDDED_BUNDLE).info.scores
     add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": scores}))
     windows = {"evidence_sentences": 1, "sort_contexts": True}
@@ -116,9 +123,10 @@ def test_without_labels_of_evidence_the_map_of_the_first_bundle_stays(
     assert read_bundle(second).info.evidence == kept
 
 
-def test_a_head_that_no_row_teaches_is_refused(tmp_path: Path, config_of: ConfigOf) -> None:
-    first = train(config_of(tmp_path / "first", "optim.epochs=1"))
-    begin = (f"encoder.name={first}", "encoder.init=bundle")
+def test_a_head_that_no_row_teaches_is_refused(
+    tmp_path: Path, config_of: ConfigOf, trained: Path
+) -> None:
+    begin = (f"encoder.name={trained}", "encoder.init=bundle")
     with pytest.raises(ConfigError, match=r"no evidence head, and none of the \d+ training rows"):
         train(config_of(tmp_path / "second", ALL, *begin))
 

@@ -18,7 +18,6 @@ from trivet.model.architecture import HEAD_NAMES
 from trivet.train import plan, train
 from trivet.verdict_json import read_evaluation
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 SCORES = {
     "support": {"faithfulness", "supported_share", "adherent", "threshold"},
     "relevance": {"relevance"},
@@ -64,10 +63,9 @@ def test_some_heads_are_trained_exported_and_alone_in_the_verdict(
 
 
 def test_a_bundle_gives_some_of_its_heads_and_no_others(
-    tmp_path: Path, config_of: ConfigOf
+    tmp_path: Path, config_of: ConfigOf, trained: Path
 ) -> None:
-    first = train(config_of(tmp_path / "all", "optim.epochs=1"))
-    begin = (f"encoder.name={first}", "encoder.init=bundle", "optim.epochs=1")
+    begin = (f"encoder.name={trained}", "encoder.init=bundle", "optim.epochs=1")
     second = train(config_of(tmp_path / "two", "heads=[support,relevance]", *begin))
     model = load_rag_model(read_bundle(second))
     assert list(model.heads) == ["support", "relevance"]

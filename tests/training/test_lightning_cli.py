@@ -13,8 +13,6 @@ from trivet.configs.loading import dump_config
 from trivet.errors import ConfigError
 from trivet.lightning_cli import run
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def lightning(command: str, config: Path, *options: str) -> None:
     trainer = ("--trainer.accelerator=cpu", "--trainer.max_steps=2", "--trainer.logger=false")

@@ -11,7 +11,7 @@ from tests.training.conftest import ConfigOf
 from trivet.train import train
 
 # Warnings of these libraries are not ours.
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def run(name: str, folder: Path, config_of: ConfigOf) -> Path:

@@ -18,8 +18,6 @@ from trivet.model.aggregate import Outputs
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 class Norms(lightning.Callback):
     """The norm of the gradient that each step took."""

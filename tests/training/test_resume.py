@@ -24,7 +24,6 @@ from trivet.errors import ConfigError
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 Batches = list[list[str | None]]  # ids of the examples of each batch
 # All sources of randomness, and batches that are read in slices.
 AT_RANDOM = (
@@ -100,12 +99,8 @@ def whole(
     bert_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, config_of: ConfigOf
 ) -> Path:
     """Return the bundle of a run that never stopped."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("whole") / "run"
-    bundle = train(config_of(folder, f"encoder.name={bert_checkpoint}", *AT_RANDOM))
-    torch.set_num_threads(threads)
-    return bundle
+    return train(config_of(folder, f"encoder.name={bert_checkpoint}", *AT_RANDOM))
 
 
 @pytest.fixture

@@ -220,18 +220,18 @@ def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_fi
     ],
 )
 def test_a_teacher_of_other_decisions_is_refused(
-    config_of: ConfigOf, tmp_path: Path, given: str, said: str
+    config_of: ConfigOf, trained: Path, tmp_path: Path, given: str, said: str
 ) -> None:
-    teacher = train(config_of(tmp_path / "teacher"))
-    config = config_of(tmp_path / "run", given, f"distill.teacher={teacher}")
+    config = config_of(tmp_path / "run", given, f"distill.teacher={trained}")
     for refused in (train, plan):
         with pytest.raises(ConfigError, match=f"distill.teacher: .*{said}"):
             refused(config)
 
 
-def test_heads_that_a_teacher_lacks_are_refused(config_of: ConfigOf, tmp_path: Path) -> None:
-    teacher = train(config_of(tmp_path / "teacher"))
-    given = (f"distill.teacher={teacher}", "distill.heads=[evidence]")
+def test_heads_that_a_teacher_lacks_are_refused(
+    config_of: ConfigOf, trained: Path, tmp_path: Path
+) -> None:
+    given = (f"distill.teacher={trained}", "distill.heads=[evidence]")
     config = config_of(tmp_path / "run", *given)
     for refused in (train, plan):
         with pytest.raises(

@@ -28,8 +28,6 @@ from trivet.records import RagExample
 from trivet.train import plan, train
 from trivet.training.progress import BarProgress
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     tmp_path: Path, config_of: ConfigOf

@@ -1,7 +1,8 @@
-"""The answer of an annotator: its form, its checks, and the labels in it.
+"""The answer of an annotator: sentences by key, form, checks, labels, and agreement of two.
 
-Form and checks follow RAGBench (arXiv 2407.11005, appendix 7.4 and 7.5); that evidence is utilized
-is a check of ours.
+Keys, form and checks follow RAGBench (arXiv 2407.11005, appendix 7.4 and 7.5): ``0a`` is the first
+sentence of the first context, ``b`` the second of the response. That evidence is utilized is a
+check of ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Requests to a model that are sent again until the answer passes its checks."""
+"""Prompts, and requests that are sent again until the answer passes its checks.
+
+Prompts are Jinja files, named by their version; those of the package lie in ``prompts``. A template
+has a block ``user`` and perhaps a block ``system``, which become messages; without blocks, all of
+it is the user's message. Texts of rows are values of a template, never a template.
+"""
 
 from __future__ import annotations
 

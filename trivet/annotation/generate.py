@@ -1,4 +1,9 @@
-"""Responses to questions, written by language models after recipes."""
+"""Responses to questions, written by language models after recipes.
+
+A judge needs natural hallucinations. Prompts differ widely in how many they give: published rates
+over four retrievals and two models (RAGBench, arXiv 2407.11005, appendix 7.6) are .79 to .95
+without contexts, .07 to .29 with a short instruction, and .02 to .13 with a long one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Jobs of language models: each answer is asked for again until it passes its checks."""
+"""Jobs of language models: each answer is asked for again until it passes its checks.
+
+Rows are worked on at the same time, and come out in their order.
+"""
 
 from __future__ import annotations
 

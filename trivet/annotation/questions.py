@@ -1,4 +1,7 @@
-"""Questions that a language model asks about documents, with the contexts that a search finds."""
+"""Questions that a language model asks about documents, with the contexts that a search finds.
+
+Text, Markdown and PDF files are cut at paragraphs and headings.
+"""
 
 from __future__ import annotations
 

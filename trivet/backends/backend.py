@@ -140,7 +140,6 @@ def check_self_test(
     bundle: Bundle,
     file: str,
     precision: Precision | None = None,
-    instead: str | None = None,
 ) -> None:
     """Run the stored self-test of a bundle on a backend.
 
@@ -149,14 +148,11 @@ def check_self_test(
         bundle: The bundle.
         file: File whose recorded answers are compared.
         precision: Precision of the backend; ``None`` means that of the file.
-        instead: File to compare with if there are no answers of ``file``, as in older bundles.
 
     Raises:
         BundleError: It does not run, or the answers differ; the message names the graph's ``file``.
     """
     test = read_self_test(bundle.path(SELF_TEST_NAME))
-    if instead is not None and file not in test.expected:
-        file = instead
     windows = Windows(**test.arrays())
     try:
         answers = [backend.run(windows)]

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from trivet.calibration.halts import Streamed
 from trivet.errors import ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import EvaluationJob
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.evaluation.sentence_reader import SentenceReader
@@ -58,7 +57,7 @@ def read_streams(evaluator: Evaluator, examples: Sequence[LabelledExample]) -> l
     weakest = [1.0] * len(examples)
     sentences = stream_sentences(examples, evaluator.preprocessor)
     for block in in_blocks(sentences):
-        job = EvaluationJob(evaluator, [each for _, each in block])
+        job = evaluator.begin([each for _, each in block])
         for (place, _), verdict in zip(block, job.outcomes(to_evaluation), strict=True):
             if not isinstance(verdict, Evaluation):
                 raise verdict

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 
@@ -18,10 +28,12 @@ from trivet.client.messages import (
     MOST_BYTES,
     MOST_EXAMPLES,
     EncodedExample,
+    Examples,
     Read,
     Relevance,
     Result,
     Slot,
+    blocks,
     body,
     encode,
     read_answer,
@@ -35,6 +47,9 @@ from trivet.client.messages import (
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.events import SentenceEvent
 from trivet.records import Evaluation, FailedEvaluation, to_json_text
+
+Wait: TypeAlias = Callable[[], Awaitable[list[Result]]]
+"""Function that waits for the results of a block."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -125,6 +140,40 @@ class Requester:
                 failed = getattr(error, "code", "window"), str(error)
                 results = iter([FailedEvaluation(each.id, *failed) for each in examples])
         return [next(results) if isinstance(slot, EncodedExample) else slot for slot in block]
+
+    async def evaluate_many(
+        self,
+        examples: Examples,
+        mapping: Mapping[str, str] | None,
+        begin: Callable[[list[Slot]], Wait],
+    ) -> AsyncGenerator[Result]:
+        """Yield the results of a stream in order, with at most ``connections`` blocks under way.
+
+        Args:
+            examples: The stream; if it breaks, its error is raised after the results before it.
+            mapping: Field names that replace the known ones.
+            begin: Begins to evaluate a block, and returns a function that waits for its results.
+        """
+        settings = self.settings
+        stream = blocks(examples, settings.examples_per_request, settings.most_bytes, mapping)
+        running: deque[Wait] = deque()
+        stream_error = None
+        async with contextlib.aclosing(stream):
+            while stream_error is None:
+                try:
+                    running.append(begin(await anext(stream)))
+                except StopAsyncIteration:
+                    break
+                except Exception as error:
+                    stream_error = error
+                if len(running) >= settings.connections:
+                    for result in await running.popleft()():
+                        yield result
+            while running:
+                for result in await running.popleft()():
+                    yield result
+        if stream_error is not None:
+            raise stream_error
 
     async def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts against a question."""

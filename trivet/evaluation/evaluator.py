@@ -36,6 +36,7 @@ from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evidence import with_sources
 from trivet.evaluation.job import (
     EvaluationJob,
+    InferenceJob,
     Reading,
     WorkerPool,
     prefetch,
@@ -176,7 +177,9 @@ class Evaluator:
             BackendError: The backend failed.
         """
         example = RagExample(question, as_passages(contexts), response, id)
-        return EvaluationJob(self, [example], allow_empty_contexts, threshold).only(to_evaluation)
+        return self.begin(
+            [example], allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        ).only(to_evaluation)
 
     def evaluate_tokens(
         self,
@@ -193,7 +196,9 @@ class Evaluator:
             if an unsupported span of the verdict touches it.
         """
         example = RagExample(question, as_passages(contexts), response)
-        return EvaluationJob(self, [example], allow_empty_contexts).only(to_token_verdicts)
+        return self.begin([example], allow_empty_contexts=allow_empty_contexts).only(
+            to_token_verdicts
+        )
 
     def evaluate_many(
         self,
@@ -269,7 +274,7 @@ class Evaluator:
         reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
 
         def evaluate(prepared: PreprocessedExample) -> Evaluation:
-            return EvaluationJob(self, [prepared], threshold=threshold).only(to_evaluation)
+            return self.begin([prepared], threshold=threshold).only(to_evaluation)
 
         return AnswerStream(reader, evaluate)
 
@@ -297,7 +302,7 @@ class Evaluator:
             ValueError: ``mode`` is unknown.
         """
         example = RagExample(question, as_passages(contexts), response)
-        verdict = EvaluationJob(self, [example], threshold=threshold).only(to_evaluation)
+        verdict = self.begin([example], threshold=threshold).only(to_evaluation)
         return correct(response, verdict, mode)
 
     async def aevaluate(
@@ -341,13 +346,21 @@ class Evaluator:
 
     def begin(
         self,
-        examples: Sequence[RagExample | FailedEvaluation],
+        examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
         *,
         allow_empty_contexts: bool = False,
         threshold: float | None = None,
     ) -> EvaluationJob:
         """Preprocess examples together and start their inference in the background."""
-        return EvaluationJob(self, examples, allow_empty_contexts, threshold)
+        check_threshold(threshold)
+        preprocessed = self.preprocessor.preprocess(
+            [each for each in examples if not isinstance(each, FailedEvaluation)],
+            allow_empty_contexts=allow_empty_contexts,
+        )
+        layouts = [each.layout for each in preprocessed if isinstance(each, PreprocessedExample)]
+        inference = InferenceJob(layouts, self.backend, self._pool, self.pad, self.limits)
+        postprocess = functools.partial(self.postprocess, preprocessed, threshold=threshold)
+        return EvaluationJob(examples, preprocessed, inference, postprocess)
 
     def postprocess(
         self,

@@ -180,8 +180,9 @@ def _sentences(
 
     One is unsupported if its support and that of the whole response are below the threshold, so a
     response whose two weakest sentences reach it has none; of an example whose sentences stand
-    alone, if its support is. A sentence without a claim has no verdict. An abstention is
-    unsupported if a context sentence answers the question.
+    alone, if its support is. A sentence without a claim has no verdict. A response that abstains
+    and claims nothing is unsupported if a context sentence answers the question; beside claims,
+    "the passages do not say" is about a detail.
     """
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
@@ -199,7 +200,8 @@ def _sentences(
             verdicts.append(SentenceVerdict(*place, None, None))
         else:
             value = 1 - _most_relevant(tokens, outputs)
-            denied = thresholds.answered is not None and 1 - value >= thresholds.answered
+            answered = thresholds.answered is not None and 1 - value >= thresholds.answered
+            denied = answered and "claim" not in preprocessed.layout.roles
             verdicts.append(SentenceVerdict(*place, value, not denied, abstains=True))
     return tuple(verdicts)
 

@@ -1,4 +1,4 @@
-"""Judges, and their verdicts under the score names of the adapters."""
+"""What adapters share: judges, their verdicts under common names, rows, and batches of requests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Provides a LangChain ``Runnable`` from rows to verdicts.
+"""Provides a LangChain ``Runnable`` from rows to verdicts, and an evaluator for LangSmith.
 
-Example: ``(chain | runnable()).invoke(...)``
+Examples: ``(chain | runnable()).invoke(...)`` and
+``langsmith.Client().evaluate(target, data=..., evaluators=[evaluator()])``; the evaluator is a
+plain function that needs no library.
 """
 
 from __future__ import annotations

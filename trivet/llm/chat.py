@@ -1,4 +1,4 @@
-"""A request to a chat model and its answer, as plain data."""
+"""A request to a chat model, and its answer or the reason why there is none, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Natural language inference between a premise and a claim, by whatever model is at hand."""
+"""Whether a premise entails a claim, by whatever model is at hand; peers ``nli`` and ``hhem``."""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@
 
     {"peer", "about", "model", "rows": DIGEST, "trivet", "started", "fingerprint": {...}}
     {"row": 1, "repeat": 0, "id": "q1", ...}                the fields of `PeerScore`
+
+A fingerprint holds digests of what the scores depend on, found without loading the peer; finished
+predictions are only taken again under the fingerprint that they were made with.
 """
 
 from __future__ import annotations

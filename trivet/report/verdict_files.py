@@ -6,6 +6,7 @@ that is not a verdict becomes a failed row.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -225,11 +226,13 @@ def read_run_facts(verdicts: Path) -> RunFacts:
 
 
 def _errors(found: object) -> tuple[ErrorRates, ...]:
-    """Read the rates of a run's record; other content gives none."""
-    try:
-        return tuple(ErrorRates(**one) for one in found) if isinstance(found, list) else ()
-    except TypeError:
-        return ()
+    """Read the rates in a run's record; damaged ones are left out."""
+    rates = []
+    for one in found if isinstance(found, list) else ():
+        with contextlib.suppress(TypeError, KeyError, ValueError):
+            counts = (int(one[name]) for name in ("supported", "flagged", "unsupported", "found"))
+            rates.append(ErrorRates(str(one["data"]), str(one["split"]), *counts))
+    return tuple(rates)
 
 
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:

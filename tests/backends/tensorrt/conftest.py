@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -44,14 +45,17 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serving_bundle(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A serving bundle with the graph of a BERT in fp32 and in fp16."""
-    folder = tmp_path_factory.mktemp("engines")
+def weights(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with the weights of a BERT."""
+    folder = tmp_path_factory.mktemp("engines") / "weights"
     tokenizer = SegmentTokenizer.from_file(wordpiece_file).to_json()
-    write_tiny(folder / "weights", model_of("bert"), tokenizer, window=WindowInfo(size=WINDOW))
-    with shared_graphs():
-        export_onnx(folder / "weights", folder / "serving", keep=("fp32", "fp16"), threads=1)
-    return folder / "serving"
+    return write_tiny(folder, model_of("bert"), tokenizer, window=WindowInfo(size=WINDOW))
+
+
+@pytest.fixture(scope="session")
+def serving_bundle(weights: Path) -> Path:
+    """A serving bundle with the graph in fp32 and in fp16."""
+    return export(weights, weights.with_name("serving"))
 
 
 @pytest.fixture
@@ -60,43 +64,39 @@ def engine_bundle(serving_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(serving_bundle, tmp_path / "bundle"))
 
 
-@pytest.fixture
-def fused_bundle(engine_bundle: Path, tmp_path: Path) -> Path:
-    """A bundle whose graph in fp16 has ``Attention``."""
-    with shared_graphs():
-        export_onnx(
-            _weights_of(tmp_path, engine_bundle),
-            tmp_path / "fused",
-            keep=("fp32", "fp16"),
-            form="attention",
-            threads=1,
-        )
-    return tmp_path / "fused"
+@pytest.fixture(scope="session")
+def fused_serving_bundle(weights: Path) -> Path:
+    """A serving bundle whose graph in fp16 has ``Attention``."""
+    return export(weights, weights.with_name("fused"), form="attention")
 
 
 @pytest.fixture
-def apart_bundle(engine_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fused_bundle(fused_serving_bundle: Path, tmp_path: Path) -> Path:
+    """A copy of ``fused_serving_bundle`` that a test may change."""
+    return Path(shutil.copytree(fused_serving_bundle, tmp_path / "fused"))
+
+
+@pytest.fixture
+def apart_bundle(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A bundle whose graphs have their weights in files beside them."""
     with monkeypatch.context() as patch:
         patch.setattr("trivet.exporting.graph_files.LARGEST_FILE", 10_000)
-        weights = _weights_of(tmp_path, engine_bundle)
-        export_onnx(weights, tmp_path / "apart", keep=("fp32", "fp16"), threads=1)
-    return tmp_path / "apart"
+        return export(weights, tmp_path / "apart")
 
 
 @pytest.fixture
-def weights_bundle(engine_bundle: Path, tmp_path: Path) -> Path:
+def weights_bundle(weights: Path, tmp_path: Path) -> Path:
     """A bundle with its weights and portable graphs."""
-    weights = _weights_of(tmp_path, engine_bundle)
+    return export(Path(shutil.copytree(weights, tmp_path / "weights")))
+
+
+def export(
+    folder: Path, out: Path | None = None, form: Literal["portable", "attention"] = "portable"
+) -> Path:
+    """Export fp32 and fp16, and return the folder that has them."""
     with shared_graphs():
-        export_onnx(weights, keep=("fp32", "fp16"), threads=1)
-    return weights
-
-
-def _weights_of(folder: Path, bundle: Path) -> Path:
-    tokenizer = (bundle / "tokenizer.json").read_text(encoding="utf-8")
-    window = WindowInfo(size=WINDOW)
-    return write_tiny(folder / "weights", model_of("bert"), tokenizer, window=window)
+        export_onnx(folder, out, keep=("fp32", "fp16"), form=form, threads=1)
+    return out or folder
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from trivet.exporting import tensorrt as engine_export
 from trivet.exporting.tensorrt import check_rows, export_tensorrt, parity_cases
 from trivet.records import Evaluation, LabelledExample, RagExample
 
-pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
+pytestmark = pytest.mark.usefixtures("fake_tensorrt")
 
 
 Rows = tuple[LabelledExample, ...]

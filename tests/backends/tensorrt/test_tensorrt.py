@@ -26,7 +26,6 @@ from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs
 
 WINDOW = 96
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

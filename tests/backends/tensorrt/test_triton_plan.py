@@ -15,7 +15,7 @@ from trivet.exporting.tensorrt import export_tensorrt
 from trivet.records import LabelledExample
 from trivet.serve.triton.repository import export_triton
 
-pytestmark = pytest.mark.usefixtures("one_thread", "fake_tensorrt")
+pytestmark = pytest.mark.usefixtures("fake_tensorrt")
 
 
 def read_config(folder: Path) -> Any:

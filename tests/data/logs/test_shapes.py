@@ -132,8 +132,8 @@ def test_an_ambiguous_file_names_both_shapes_and_asks(tmp_path: Path) -> None:
     assert [texts(row) for row in mapped] == [TEXTS[0]] * 2
     (failed,) = read_examples([both()])
     assert isinstance(failed, FailedEvaluation) and failed.code == "missing_field"
-    (found,) = read_examples([both()], {"contexts": "source_documents", "response": "result"})
-    assert isinstance(found, RagExample)
+    (whole,) = read_examples([both()], {"contexts": "source_documents", "response": "result"})
+    assert isinstance(whole, RagExample)
 
 
 def test_a_path_of_the_caller_replaces_that_of_the_shape(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from torch.utils.data import Sampler
 
-from trivet.data.tokenization import FloatArray, IntArray
+from trivet.data.tokenization import IntArray
 from trivet.data.windows import Layout
 from trivet.errors import ConfigError
 
@@ -80,7 +81,7 @@ def balance_batches(
     return [batch for step in order for batch in steps[step]]
 
 
-def draw_rows(windows: IntArray, draws: FloatArray, seed: int, epoch: int) -> IntArray:
+def draw_rows(windows: IntArray, draws: npt.NDArray[np.float64], seed: int, epoch: int) -> IntArray:
     """Return the rows that an epoch shows, each ``draws`` times in the mean over epochs.
 
     Rows of equal ``draws`` and equal number of windows form a stratum. It gives the same number of
