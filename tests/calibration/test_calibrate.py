@@ -154,8 +154,7 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
 
 
 @pytest.mark.parametrize(
-    ("method", "evidence_sentences"),
-    [("platt", 0), ("temperature", 0), ("isotonic", 1)],
+    ("method", "evidence_sentences"), [("platt", 0), ("temperature", 0), ("isotonic", 1)]
 )
 def test_calibration_removes_the_old_graph(
     bundle: Path, data: Path, method: Any, evidence_sentences: int
@@ -334,8 +333,7 @@ def test_a_further_training_drops_overlap_and_layer(
     config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
     config.window.size = 64
     made = provenance(config, [], None, "trivet train", 1)
-    thresholds = Thresholds(0.5, 0.5)
-    write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
+    write_trained(tmp_path / "further", further, tokenizer, config, Thresholds(0.5, 0.5), made)
     assert not any(overlaps(tmp_path / "further").values())
     assert load_rag_model(read_bundle(tmp_path / "further")).sentence_layer == NO_LAYER
 
@@ -348,11 +346,10 @@ def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> Non
     stored = read_bundle(bundle).info.thresholds
     assert stored is not None and chosen["sentence"].threshold == stored.sentence
     out_of_reach = Choices(heads=("relevance",), rule=Rule(None, 1.0))
-    kept = read_bundle(bundle).info.thresholds
     found = calibrate(bundle, [f"jsonl:{data}"], "all", out_of_reach)
     for use in found.chosen.uses:
         now = getattr(found.chosen.thresholds, use.use)
-        assert now == (use.threshold if use.threshold is not None else getattr(kept, use.use))
+        assert now == (use.threshold if use.threshold is not None else getattr(stored, use.use))
     assert old != found.chosen.thresholds
 
 
